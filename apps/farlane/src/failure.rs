@@ -58,6 +58,37 @@ fn asks_for_json(given: &[&OsStr]) -> bool {
         || given.windows(2).any(|pair| is_form(pair[0]) && pair[1] == "json")
 }
 
+/// Commands that destroy data or interrupt others: a word that is like one of them was hardly meant
+/// so.
+const DESTRUCTIVE: [&str; 10] = [
+    "format",
+    "sanitize",
+    "write",
+    "write-zeroes",
+    "dsm",
+    "create-ns",
+    "delete-ns",
+    "detach-ns",
+    "fw-commit",
+    "disconnect",
+];
+
+/// The error without suggestions that destroy something.
+pub(crate) fn without_danger(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let kept = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => {
+            names.iter().filter(|name| !DESTRUCTIVE.contains(&name.as_str())).cloned().collect::<Vec<_>>()
+        }
+        _ => return error,
+    };
+    match kept.is_empty() {
+        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+        false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept))),
+    }
+    error
+}
+
 /// Ends the program with what is wrong with its arguments, or with the help that was asked for.
 pub(crate) fn refuse(error: &clap::Error) -> ! {
     if !error.use_stderr() {
@@ -97,6 +128,18 @@ fn reworded(error: &clap::Error, text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_suggestion_destroys_anything() {
+        let said = |word: &str| {
+            let error = crate::command_line().try_get_matches_from(["farlane", word]).unwrap_err();
+            without_danger(error).render().to_string()
+        };
+        let frob = said("frobnicate");
+        assert!(frob.contains("'frobnicate'") && !frob.contains("'format'"), "{frob}");
+        assert!(!said("formt").contains("'format'") && !said("sanitise").contains("'sanitize'"));
+        assert!(said("exprot").contains("'export'"));
+    }
 
     #[test]
     fn json_is_asked_for_in_each_of_its_ways() {

@@ -66,7 +66,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(matches) => matches,
         Err(error) => match line.blame(&error) {
             Some(error) => return failure::end(&error, LogForm::Text),
-            None => failure::refuse(&error),
+            None => failure::refuse(&failure::without_danger(error)),
         },
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| failure::refuse(&error));

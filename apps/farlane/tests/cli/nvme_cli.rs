@@ -148,6 +148,10 @@ fn logs_and_features_are_read_and_set() {
         assert!(served.said("fw-log", &[]).contains("frs1"));
         let on = served.json("get-feature", &["-f", "6"])["value"].as_u64().unwrap();
         served.said("set-feature", &["-f", "6", "--value", &(1 - on).to_string()]);
+        // What ends with the command's controller is no silent success.
+        let warm = served.said("set-feature", &["-f", "4", "-V", "0x140"]);
+        assert!(warm.contains("ends with this command's controller"), "{warm}");
+        assert_eq!(served.json("set-feature", &["-f", "4", "-V", "0x140"])["lasts"], false);
         // The value belongs to the controller, which goes with the host that set it on a fabric.
         if served.url.starts_with("tcp:") {
             assert_eq!(served.json("get-feature", &["-f", "6", "--sel", "1"])["value"], on);

@@ -55,6 +55,18 @@ pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
     ))
 }
 
+/// Select of Get Features: what the feature can do.
+const CAPABILITIES: u32 = 3;
+/// Whether a value can be saved, in the answer to that.
+const SAVEABLE: u32 = 1 << 0;
+
+/// Whether the value belongs to a namespace, and stays with it.
+const fn stays(feature: FeatureId) -> bool {
+    matches!(feature, FeatureId::ReservationPersistence | FeatureId::WriteProtection)
+}
+
+/// Sets a feature. The controller that the command uses ends with the command, and values that are
+/// not saved end with it.
 pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
     let data = args.data.as_ref().map(|path| read_file(path, PAGE.into())).transpose()?.unwrap_or_default();
     let command = SubmissionQueueEntry {
@@ -64,14 +76,31 @@ pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
         ..entry(AdminOpcode::SetFeatures, args.namespace)
     };
     let sent = if data.is_empty() { Payload::None } else { Payload::Sent(&data) };
-    let (result, _) =
-        with(&args.at.target, |session| session.command("Set Features", QueueId::ADMIN, command, sent))?;
     let feature = FeatureId::from(args.feature_id);
-    let text = format!(
+    let lasts = args.save || stays(feature);
+    let capabilities = SubmissionQueueEntry {
+        cdw10: FID.put(args.feature_id.into()) | SELECT.put(CAPABILITIES),
+        ..entry(AdminOpcode::GetFeatures, args.namespace)
+    };
+    let (result, can_save) = with(&args.at.target, |session| {
+        let (result, _) = session.command("Set Features", QueueId::ADMIN, command, sent)?;
+        let answer = match lasts {
+            true => Ok((0, Vec::new())),
+            false => session.command("Get Features", QueueId::ADMIN, capabilities, Payload::None),
+        };
+        // Controllers of others need not know what a feature can do.
+        Ok((result, answer.is_ok_and(|(able, _)| able & SAVEABLE != 0)))
+    })?;
+    let mut text = format!(
         "set-feature:{:#04x} ({feature}), value:{:#010x}, save:{}\n",
         args.feature_id,
         args.value,
         u8::from(args.save)
     );
-    done(&args.at, &text, &json!({ "feature": args.feature_id, "value": args.value, "result": result }))
+    if !lasts {
+        text += "the value ends with this command's controller";
+        text += if can_save { "; --save makes it last\n" } else { ", and can't be saved\n" };
+    }
+    let answer = json!({ "feature": args.feature_id, "value": args.value, "result": result, "lasts": lasts });
+    done(&args.at, &text, &answer)
 }
