@@ -151,8 +151,11 @@ fn a_link_type_that_is_not_known_is_named_with_the_count_of_its_frames() {
     let frames = packets(&file).len();
     let line = format!("frames of link type 195, which is not known: {frames}");
     assert!(told.contains(&line), "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    let errors = String::from_utf8_lossy(&output.stderr).replace('│', " ");
-    let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(errors.contains("nothing in it was decoded") && errors.contains("195"), "{errors}");
+    for command in [&["stats"][..], &["show"], &["show", "--level", "command"], &["chain"]] {
+        let output = farlane(&[&["trace"], command, &[path.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        let errors = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+        let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(errors.contains("nothing in it was decoded") && errors.contains("195"), "{errors}");
+    }
 }

@@ -99,6 +99,9 @@ fn as_json(command: &Command) -> Value {
 /// The chains of all commands, by kind.
 fn all(args: &ChainArgs) -> Result<(), Error> {
     let kinds = populations(args.capture.source(), args.three_sigma)?;
+    if kinds.is_empty() {
+        super::stats::refuse_empty(&args.capture)?;
+    }
     if args.capture.output.json {
         let kind = |(name, of): (&String, &Population)| {
             let steps = of.steps.iter().map(|(step, one)| json!({ "step": step.name(), "ns": one.times }));

@@ -71,6 +71,9 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
             }
         }
     }
+    if lines.number == 0 {
+        super::stats::refuse_empty(&args.capture)?;
+    }
     let flushed = lines.out.flush();
     lines.result.and(flushed).or_else(|error| match error.kind() {
         // Whoever reads has seen enough.

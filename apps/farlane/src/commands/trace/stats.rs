@@ -14,11 +14,25 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
         true => print_json(&as_json(&analysis, &groups))?,
         false => print(&text(&analysis, &groups))?,
     }
-    if analysis.is_empty() && groups.is_empty() {
-        let unknown = unknown(&analysis).map(|line| format!("; {line}")).collect();
-        return Err(CaptureError::Nothing { path: args.source().file.to_owned(), unknown }.into());
+    check(args, &analysis, &groups)
+}
+
+/// Checks that a capture in which a command has found nothing has something else.
+///
+/// # Errors
+/// When nothing of the capture was decoded; the error names link types that are not known.
+pub(super) fn refuse_empty(args: &CaptureArgs) -> Result<(), Error> {
+    let mut groups = Groups::new();
+    let analysis = each_command(args.source(), |command| of_kind(&mut groups, command.kind).add(&command))?;
+    check(args, &analysis, &groups)
+}
+
+fn check(args: &CaptureArgs, analysis: &Analysis, groups: &Groups) -> Result<(), Error> {
+    if !analysis.is_empty() || !groups.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let unknown = unknown(analysis).map(|line| format!("; {line}")).collect();
+    Err(CaptureError::Nothing { path: args.source().file.to_owned(), unknown }.into())
 }
 
 /// A line about each link type that is not known.
