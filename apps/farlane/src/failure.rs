@@ -58,8 +58,7 @@ fn asks_for_json(given: &[&OsStr]) -> bool {
         || given.windows(2).any(|pair| is_form(pair[0]) && pair[1] == "json")
 }
 
-/// Commands that destroy data or interrupt others: a word that is like one of them was hardly meant
-/// so.
+/// Commands that destroy data or interrupt others. A mistyped word hardly meant one of them.
 const DESTRUCTIVE: [&str; 10] = [
     "format",
     "sanitize",

@@ -107,7 +107,9 @@ pub(crate) fn run(
         Err(error) => return Err(error),
     };
     let now = runner.session.now();
-    runner.report.late = runner.arrivals.map_or(0, |arrivals| arrivals.late(end.min(now)));
+    // Once every job has begun with its last byte, no more commands are due.
+    let arrivals = runner.arrivals.filter(|_| runner.has_more());
+    runner.report.late = arrivals.map_or(0, |arrivals| arrivals.late(end.min(now)));
     runner.report.elapsed = now - start;
     let [reads, writes] = &runner.report.kinds;
     let mut latency = reads.latency.clone();
@@ -173,7 +175,6 @@ impl<'a> Runner<'a> {
                 first_error: None,
                 late: 0,
                 compared: 0,
-                compared_bytes: 0,
                 corrupt: Vec::new(),
                 unverified: None,
                 interrupted: false,
@@ -446,7 +447,6 @@ impl<'a> Runner<'a> {
             return;
         };
         self.report.compared += 1;
-        self.report.compared_bytes += u64::from(self.longest);
         let data = self.data(slot, self.longest);
         let bytes = self.session.bytes(data);
         if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {

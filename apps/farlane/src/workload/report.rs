@@ -31,8 +31,6 @@ pub(crate) struct Report {
     pub(crate) late: u64,
     /// Reads whose data was compared with what had been written.
     pub(crate) compared: u64,
-    /// The bytes of these.
-    pub(crate) compared_bytes: u64,
     /// Compared reads whose data was not what had been written, each named by byte and namespace.
     pub(crate) corrupt: Vec<String>,
     /// Why not everything that was written could be read back; none when it could.

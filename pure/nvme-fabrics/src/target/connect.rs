@@ -349,9 +349,6 @@ impl Target {
         let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
         let key = self.associations.insert(association).ok_or(busy)?;
         self.next_controller = controller.0.wrapping_add(1);
-        if let (Some(subsystem), Some(one)) = (subsystem, self.associations.get(key)) {
-            self.returning.remember(subsystem, (&one.host, one.host_id), controller);
-        }
         let claim = self.of(key).claim(command.queue, arrival);
         let demand = self.demand_authentication(now, key, claim);
         self.look_again(key);

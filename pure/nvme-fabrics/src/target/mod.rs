@@ -61,6 +61,7 @@ pub struct Target {
     associations: Associations,
     /// Where the search for a free controller identifier continues.
     next_controller: u16,
+    /// The controllers of associations that have ended.
     returning: Returning,
     /// The source of challenges and keys.
     entropy: Entropy,
@@ -257,7 +258,12 @@ impl Target {
     /// Ends an association, and with it its controller. Returns the association if it existed.
     pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
         self.works.forget_all(key);
-        self.associations.remove(key)
+        let ended = self.associations.remove(key)?;
+        // What a host that has proved nothing was promised is not its own.
+        if let Some(subsystem) = ended.subsystem().filter(|_| ended.is_proven) {
+            self.returning.remember(subsystem, &ended);
+        }
+        Some(ended)
     }
 }
 

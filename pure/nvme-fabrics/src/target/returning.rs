@@ -3,7 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::SubsystemKey;
+use super::{Association, SubsystemKey};
 use crate::wire::{ControllerId, HostId, Nqn};
 
 /// How many controllers are remembered, of all subsystems.
@@ -19,7 +19,7 @@ struct Had {
 }
 
 /// The latest controllers of hosts, the latest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Returning(VecDeque<Had>);
 
 impl Returning {
@@ -27,15 +27,12 @@ impl Returning {
         Self(VecDeque::new())
     }
 
-    /// A host has got a controller.
-    pub(super) fn remember(
-        &mut self,
-        subsystem: SubsystemKey,
-        (host, host_id): (&Nqn, HostId),
-        controller: ControllerId,
-    ) {
+    /// An association with a controller of `subsystem` has ended.
+    pub(super) fn remember(&mut self, subsystem: SubsystemKey, ended: &Association) {
+        let Association { host, host_id, controller, .. } = ended;
+        let (host, host_id, controller) = (host.clone(), *host_id, *controller);
         self.0.retain(|one| (one.subsystem, one.controller) != (subsystem, controller));
-        self.0.push_front(Had { subsystem, host: host.clone(), host_id, controller });
+        self.0.push_front(Had { subsystem, host, host_id, controller });
         self.0.truncate(REMEMBERED_MAX);
     }
 

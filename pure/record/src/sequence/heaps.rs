@@ -1,8 +1,8 @@
 //! The heaps of a telescope (SPEAD): bytes of which each packet says where they belong.
 //!
-//! A sender numbers its heaps in steps of its choice, and may send several of them in turns. A
-//! receiver is told neither. So heaps wait until enough younger ones have begun, and a gap between
-//! two numbers counts as lost heaps only where the gaps before and behind it show a smaller step.
+//! A sender numbers its heaps in steps of its choice, and may send several of them in turns.
+//! Packets say neither. So heaps wait until enough younger ones have begun, and a gap between two
+//! numbers counts as lost heaps only where the gaps before and behind it show a smaller step.
 
 use alloc::collections::VecDeque;
 

@@ -238,7 +238,7 @@ fn tell(
             verified,
             protected_by: job.protected.word(),
             compared: report.compared,
-            compared_bytes: report.compared_bytes,
+            compared_bytes: compared_bytes(job, report),
             lookahead,
             shadow,
             far_reads,
@@ -282,7 +282,7 @@ fn ending(verified: Option<bool>, job: &Job, report: &Report) -> String {
         None => text.push_str("  no errors\n"),
         Some(first) => text.push_str(&format!("  {} errors, the first: {first}\n", report.errors)),
     }
-    text.push_str(&verification(verified, report));
+    text.push_str(&verification(verified, job, report));
     if let Some(who) = job.protected.word() {
         text.push_str(&format!("  protection information is made and checked by the {who}\n"));
     }
@@ -338,12 +338,17 @@ fn head(name: &str, job: &Job, report: &Report) -> String {
     )
 }
 
+/// The bytes that were compared: operations of a verified load have one length.
+fn compared_bytes(job: &Job, report: &Report) -> u64 {
+    report.compared * u64::from(job.sizes.longest())
+}
+
 /// The result of --verify, in words.
-fn verification(verified: Option<bool>, report: &Report) -> String {
+fn verification(verified: Option<bool>, job: &Job, report: &Report) -> String {
     match verified {
         None => String::new(),
         Some(true) => {
-            let (chunks, bytes) = (report.compared, report.compared_bytes);
+            let (chunks, bytes) = (report.compared, compared_bytes(job, report));
             format!("  verified: {chunks} chunks are as written, {bytes} B\n")
         }
         Some(false) if !report.corrupt.is_empty() => format!("  CORRUPT: {} chunks\n", report.corrupt.len()),

@@ -58,6 +58,25 @@ fn authenticate(target: &mut Target, of: &Connected, mut host: Host) -> Progress
     }
 }
 
+/// The names of a host pass in the clear: an association without its proof says nothing of it.
+#[test]
+fn only_a_proven_host_finds_its_last_controller() {
+    let mut target = demanding(1);
+    let admin = ask(0, 0xffff).of(&mut target).unwrap();
+    authenticate(&mut target, &admin, host(1));
+    target.end(admin.association);
+    let had = admin.response.controller;
+    // Strangers with the host's names connect and go, more of them than are remembered.
+    for _ in 0..300 {
+        let held = [(); 2].map(|()| ask(0, 0xffff).of(&mut target).unwrap());
+        for one in held {
+            target.end(one.association);
+        }
+    }
+    let again = ask(0, 0xffff).of(&mut target).unwrap();
+    assert_eq!(again.response.controller, had);
+}
+
 #[test]
 fn every_queue_authenticates_before_it_is_used() {
     let mut target = demanding(1);

@@ -62,7 +62,7 @@ fn a_full_medium_is_a_warning_for_as_long_as_writes_find_no_space() {
         bench.fails(IO, io(IoOpcode::Write, 1, 9, 1), StatusCode::CapacityExceeded);
     }
     bench.media_error = None;
-    // SMART / Health, spare below the threshold, the SMART log: told once.
+    // SMART / Health, spare below the threshold, the SMART log: reported once.
     assert_eq!(bench.take(heard).dw0, 0x0002_0201);
     assert_eq!(warns(&mut bench), (1, 0));
     assert_eq!(bench.subsystem.counters().space_errors, 3);

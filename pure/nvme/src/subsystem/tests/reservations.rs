@@ -184,20 +184,20 @@ fn reservations_are_acquired_and_released() {
 fn hosts_without_an_identifier_share_nothing() {
     use IoOpcode::{ReservationAcquire as Acquire, ReservationRegister as Register};
     let (mut bench, [first, ..]) = three();
-    let nobodies = [8, 9].map(|id| {
-        let host = HostIdentity { name: "nqn.2014-08.org.nvmexpress:nobody".into(), identifier: [0; 16] };
+    let nameless = [8, 9].map(|id| {
+        let host = HostIdentity { name: "nqn.2014-08.org.nvmexpress:anonymous".into(), identifier: [0; 16] };
         bench.connect_with(ControllerConfig::fabrics(id, host))
     });
     let sequence = Some(StatusCode::CommandSequenceError);
-    for nobody in nobodies {
-        bench.of(nobody).reserve(Register, 0, [0, 0xd], sequence);
+    for host in nameless {
+        bench.of(host).reserve(Register, 0, [0, 0xd], sequence);
         bench.reserve(Acquire, 2 << 8, [0xd, 0], sequence);
         bench.reserve(IoOpcode::ReservationRelease, 2 << 8, [0xd, 0], sequence);
     }
     // Exclusive Access of another host keeps them out.
     bench.of(first).acquire(2, 0xa);
-    for nobody in nobodies {
-        bench.of(nobody).fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::ReservationConflict);
+    for host in nameless {
+        bench.of(host).fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::ReservationConflict);
     }
 }
 
