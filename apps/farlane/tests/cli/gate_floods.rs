@@ -16,6 +16,8 @@ use crate::support::running::wait_until;
 const ATTEMPTS: usize = 10_000;
 /// How many connections a stranger holds.
 const HELD: usize = 500;
+/// How often the host's network is cut beside each flood.
+const CUTS: u64 = 4;
 /// Length in bytes of the longest TLS record.
 const RECORD_MAX: u16 = 16_384;
 
@@ -65,13 +67,14 @@ fn a_session_resumes_amid_ten_thousand_handshakes() {
         ("no TLS", vec![b"GET / HTTP/1.1\r\n\r\n"], true),
     ];
     for attack in &attacks {
-        let proxy = Proxy::cutting(&guarded.far.address, 4, 2 << 20, 7);
+        let proxy = Proxy::cutting(&guarded.far.address, CUTS, 2 << 20, 7);
         let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             scope.spawn(|| made.store(flood(far, attack, &over), Ordering::Relaxed));
-            let load = guarded.load(&guarded.url("tcp", &proxy.address.to_string()), "2s");
-            let said = assert_verified(load);
-            assert!(proxy.cuts() >= 4, "{}: {} cuts; {said}", attack.0, proxy.cuts());
+            // As many loads as a busy machine needs to move the bytes between the cuts.
+            while proxy.cuts() < CUTS {
+                assert_verified(guarded.load(&guarded.url("tcp", &proxy.address.to_string()), "2s"));
+            }
             over.store(true, Ordering::Relaxed);
         });
         let made = made.load(Ordering::Relaxed);
