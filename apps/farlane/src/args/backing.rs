@@ -11,7 +11,7 @@ use nvme::subsystem::BlockSize;
 
 use super::{note_once, parse_size, parse_time};
 
-/// `--namespace PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]`.
+/// `--namespace PATH[,size=SIZE][,block=512|4096][,protection=16|64][,metadata=8|16][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamespaceSpec {
     pub(crate) path: PathBuf,
@@ -162,7 +162,7 @@ impl fmt::Display for FarSpec {
     }
 }
 
-/// `--ram SIZE[,block=512|4096][,protection=16|64]`.
+/// `--ram SIZE[,block=512|4096][,protection=16|64][,metadata=8|16]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RamSpec {
     pub(crate) size: u64,
@@ -274,16 +274,18 @@ pub(crate) fn check_ram(size: u64, block: BlockSize) -> Result<(), String> {
     if size > BYTES_MAX {
         return Err(format!("{size} bytes of memory; expected at most {BYTES_MAX}"));
     }
-    match block.guard() {
-        None if size > 0 && size.is_multiple_of(data) => Ok(()),
-        None => Err(format!("{size} bytes is not a positive multiple of the block size, {data}")),
-        Some(_) if size >= stored => Ok(()),
-        Some(_) => Err(format!("{size} bytes; a protected block takes {stored} bytes, so that is the least")),
+    match block.has_metadata() {
+        false if size > 0 && size.is_multiple_of(data) => Ok(()),
+        false => Err(format!("{size} bytes is not a positive multiple of the block size, {data}")),
+        true if size >= stored => Ok(()),
+        true => {
+            Err(format!("{size} bytes; a block with its metadata takes {stored} bytes, so that is the least"))
+        }
     }
 }
 
 /// The words that [`FormatSpec`] knows, for messages.
-const FORMAT_WORDS: &str = "block=512, block=4096, protection=16, protection=64";
+const FORMAT_WORDS: &str = "block=512, block=4096, protection=16, protection=64, metadata=8, metadata=16";
 
 /// The format of a namespace's blocks, as far as it was said.
 #[derive(Clone, Copy, Debug, Default)]
@@ -292,6 +294,8 @@ pub(crate) struct FormatSpec {
     pub(crate) block: Option<u32>,
     /// Bits of the guard that protects each block.
     pub(crate) protection: Option<u32>,
+    /// Bytes of metadata that accompany each block, and mean nothing to the controller.
+    pub(crate) metadata: Option<u32>,
 }
 
 impl FormatSpec {
@@ -307,6 +311,10 @@ impl FormatSpec {
                 let wrong = || format!("protection of '{text}' bits does not exist; expected 16 or 64");
                 self.protection = Some(text.parse().map_err(|_| wrong())?);
             }
+            Some(("metadata", text)) => {
+                let wrong = || format!("metadata of '{text}' bytes are not served; expected 8 or 16");
+                self.metadata = Some(text.parse().map_err(|_| wrong())?);
+            }
             _ => return Ok(false),
         }
         self.block().map(|_| true)
@@ -314,6 +322,23 @@ impl FormatSpec {
 
     /// The format; 512 bytes without protection if nothing was said.
     pub(crate) fn block(self) -> Result<BlockSize, String> {
+        match (self.metadata, self.protection, self.block) {
+            (None, ..) => self.without_tags(),
+            (_, Some(_), _) => {
+                Err("protection brings metadata of its own; give metadata= or protection=".to_owned())
+            }
+            (_, _, Some(512)) => {
+                Err("metadata are for blocks of 4096 bytes, not 512; leave block= out".to_owned())
+            }
+            (_, _, Some(_)) if self.without_tags().is_err() => self.without_tags(),
+            (Some(8), ..) => Ok(BlockSize::Tagged8),
+            (Some(16), ..) => Ok(BlockSize::Tagged16),
+            (Some(bytes), ..) => Err(format!("metadata of '{bytes}' bytes are not served; expected 8 or 16")),
+        }
+    }
+
+    /// The format, if it has no metadata but protection information.
+    fn without_tags(self) -> Result<BlockSize, String> {
         match (self.block, self.protection) {
             (None | Some(512), None) => Ok(BlockSize::Bytes512),
             (Some(4096), None) => Ok(BlockSize::Bytes4096),
@@ -340,6 +365,8 @@ const fn format_text(block: BlockSize) -> &'static str {
         BlockSize::Bytes4096 => "block=4096",
         BlockSize::Guarded16 => "block=4096,protection=16",
         BlockSize::Guarded64 => "block=4096,protection=64",
+        BlockSize::Tagged8 => "block=4096,metadata=8",
+        BlockSize::Tagged16 => "block=4096,metadata=16",
     }
 }
 
@@ -364,9 +391,19 @@ mod tests {
         }
         let short: NamespaceSpec = "disk.img,protection=64".parse().unwrap();
         assert_eq!(short.block, BlockSize::Guarded64);
-        for wrong in
-            ["", "a,size=x", "a,block=1024", "a,colour=red", "a,protection=8", "a,protection=16,block=512"]
-        {
+        for wrong in [
+            "",
+            "a,size=x",
+            "a,block=1024",
+            "a,colour=red",
+            "a,protection=8",
+            "a,protection=16,block=512",
+            "a,metadata=9",
+            "a,metadata=x",
+            "a,metadata=8,block=512",
+            "a,block=1k,metadata=8",
+            "a,metadata=8,protection=16",
+        ] {
             assert!(wrong.parse::<NamespaceSpec>().is_err(), "{wrong}");
         }
         assert_eq!("4k".parse(), Ok(RamSpec { size: 4096, block: BlockSize::Bytes512 }));

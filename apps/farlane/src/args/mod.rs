@@ -21,6 +21,7 @@ mod log;
 mod lookahead;
 mod lspci;
 mod manual;
+mod max_transfer;
 mod measure;
 mod memory_buffer;
 mod metrics;
@@ -89,6 +90,7 @@ pub(crate) use log::LogForm;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use lspci::LspciArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
+pub(crate) use max_transfer::MaxTransfer;
 pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
@@ -383,7 +385,8 @@ pub(crate) struct Served {
     ///
     /// Another device is tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN. Append
     /// ,nsid=N if that device has several namespaces. Append ,hold=TIME to set how long commands
-    /// wait while that device is away [10s]
+    /// wait while that device is away [10s]. Append ,metadata=8 or 16 to a path, or to the size of
+    /// --ram, for blocks of 4096 bytes with that many bytes of metadata for hosts' own use
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]")]
     pub(crate) namespace: Vec<MediumSpec>,
     /// Serve a namespace in memory, empty at each start; may be given again
@@ -413,6 +416,9 @@ pub(crate) struct Served {
     /// and the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
+    /// Let one command move this much data: a power of two from 4KiB to 1MiB [default: 128KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_transfer: Option<MaxTransfer>,
 }
 
 impl Served {
@@ -433,7 +439,8 @@ impl Served {
             return Err(Error::OneSerial { serial: serial.clone(), count: listen.len() });
         }
         let owner = |place: usize| starts.iter().filter(|start| **start < place).count().saturating_sub(1);
-        let mut parts: Vec<_> = listen.iter().map(|address| (*address, Self::default())).collect();
+        let common = Self { max_transfer: self.max_transfer, ..Self::default() };
+        let mut parts: Vec<_> = listen.iter().map(|address| (*address, common.clone())).collect();
         for (spec, place) in self.namespace.into_iter().zip(places("namespace")) {
             parts[owner(place)].1.namespace.push(spec);
         }

@@ -108,7 +108,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
     pub(crate) ana_groups: u32,
     /// Offer the subsystems, ports, hosts and referrals that this file describes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "state", "listen", "rdma", "advertise", "ana_groups"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "max_transfer", "state", "listen", "rdma", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
 
     /// Carry out commands on this many threads.

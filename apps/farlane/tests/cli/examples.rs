@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::running::wait_until;
+use crate::support::running::wait_for_listener;
 use crate::support::{Export, FARLANE, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:ssd";
@@ -50,7 +50,7 @@ fn a_far_end_offers_the_counter() {
     let socket = directory.path().join("counter");
     let device = example("vfio_user_device").arg(&socket).stdout(Stdio::null()).spawn().unwrap();
     let _device = Killed(device);
-    wait_until("the device listens", || socket.exists());
+    wait_for_listener(&socket);
     let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
     let shown = succeed(&["lspci", "-v", &far.url()]);
     let counter = shown.split("\n\n").find(|function| function.contains("System peripheral")).expect(&shown);

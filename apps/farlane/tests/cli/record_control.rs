@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 
 #[test]
@@ -16,7 +16,7 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
     let arguments = ["record", "--from", "generate:5MB", "--to", &recording, "--control", &control, "--json"];
     let recorder = Running::start(&arguments);
     let ask = |what: &str| json(&["record", "ctl", &control, what, "--json"]);
-    wait_until("the recorder listens", || std::path::Path::new(&control).exists());
+    wait_for_listener(&control);
     wait_until("something is durable", || ask("status")["bytes_acknowledged"].as_u64() > Some(1 << 20));
     let status = ask("status");
     let number = |key: &str| status[key].as_u64().unwrap();
@@ -58,7 +58,7 @@ fn a_replay_begins_and_ends_when_it_is_told_to_as_often_as_somebody_likes() {
     let arguments = ["replay", &recording, "--to", &out, "--on-demand", "--control", &control, "--json"];
     let replayer = Running::start(&arguments);
     let ask = |what: &str| json(&["record", "ctl", &control, what, "--json"]);
-    wait_until("the replayer listens", || std::path::Path::new(&control).exists());
+    wait_for_listener(&control);
     assert_eq!((&ask("status")["kind"], &ask("status")["state"]), (&"replay".into(), &"idle".into()));
     for _ in 0..2 {
         assert_eq!(ask("start")["starting"], true);

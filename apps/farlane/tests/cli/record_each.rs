@@ -1,9 +1,8 @@
 //! A recording of its own for each source, in one process.
 
-use std::path::Path;
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 use serde_json::Value;
 
@@ -65,7 +64,7 @@ fn one_control_socket_tells_of_all_and_ends_all() {
         &control,
         "--json",
     ]);
-    wait_until("the recorder listens", || Path::new(&control).exists());
+    wait_for_listener(&control);
     let ask = |what: &str| json(&["record", "ctl", &control, what, "--json"]);
     wait_until("both keep enough", || ask("status")["kept_ns"].as_u64() > Some(200_000_000));
     assert_eq!(ask("trigger")["triggered"], true);

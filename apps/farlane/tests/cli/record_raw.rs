@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{Export, fail, json, succeed};
 use cloud_hypervisor_vfio_user::Client;
 use record::registers::layout as at;
@@ -216,7 +216,7 @@ fn a_driver_says_from_where_to_where() {
     let source = ["record", "--raw", "--from", "generate:200MB", "--to", &medium, "--force"];
     let recorder =
         Running::start(&[&source[..], &["--on-demand", "--registers", &socket, "--json"]].concat());
-    wait_until("the registers are offered", || Path::new(&socket).exists());
+    wait_for_listener(&socket);
     let mut driver = Driver::new(&socket);
     let can = u32::try_from(driver.read(at::CAPABILITIES) & u64::from(u32::MAX)).unwrap();
     assert_eq!(can, at::CAN_WRITE | at::CAN_ADDRESS);

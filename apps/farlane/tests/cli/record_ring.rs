@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, farlane, json};
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     ];
     let recorder = Running::start(&arguments);
     let ask = |words: &[&str]| json(&[&["record", "ctl", &control], words, &["--json"]].concat());
-    wait_until("the recorder listens", || std::path::Path::new(&control).exists());
+    wait_for_listener(&control);
     wait_until("4 MB are stored", || number(&ask(&["status"]), "bytes_stored") > 4_000_000);
     let pin = ["pin", "--from-offset", "1000000", "--bytes", "500000"];
     let pinned = ask(&pin)["pinned"][0].clone();

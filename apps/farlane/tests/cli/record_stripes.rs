@@ -1,10 +1,9 @@
 //! One recording over several media: what each holds, what is missing, and what a kill leaves.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 
 /// What the recordings of this test take from `generate:`, in bytes.
@@ -113,7 +112,7 @@ fn a_striped_recording_that_was_killed_is_recovered_and_a_lost_label_is_written_
         "--control",
         &control,
     ]);
-    wait_until("the recorder listens", || Path::new(&control).exists());
+    wait_for_listener(&control);
     let status = || json(&["record", "ctl", &control, "status", "--json"]);
     wait_until("something is durable", || status()["bytes_acknowledged"].as_u64() > Some(4 << 20));
     let told = fail(&["recover", a, b, c]);

@@ -47,7 +47,8 @@ fn linux_generates_and_checks_protection_information() {
     let local = served(&["device", "--serial", "GUARD16", "--namespace", &near], &path("local"));
     let export = Export::start(&["--serial", "GUARD64", "--namespace", &far]);
     let attached = served(&["attach", &export.url()], &path("attached"));
-    let plain = served(&["device", "--serial", "PLAIN", "--ram", "64MiB"], &path("plain"));
+    let plain = ["device", "--serial", "PLAIN", "--ram", "64MiB", "--max-transfer", "1MiB"];
+    let plain = served(&plain, &path("plain"));
     let outcome = Guest::builder(kit)
         .unwrap()
         .tools(["nvme", "fio", "mkfs.ext4"])
@@ -71,6 +72,9 @@ fn linux_generates_and_checks_protection_information() {
         "GUARD64: the controller found what Linux generated right",
         "PLAIN: formatted, now T10-DIF-TYPE1-CRC",
         "PLAIN: a file system keeps its file",
+        "PLAIN: one command moves 1024 KiB",
+        "PLAIN: metadata are kept with 8 bytes",
+        "PLAIN: metadata are kept with 16 bytes",
     ] {
         assert!(outcome.output.contains(line), "{line:?} in {}", outcome.output);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use guest::{Device, Guest, skip};
 
 use crate::support::json;
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener};
 
 const SCRIPT: &str = include_str!("scripts/recorder.sh");
 
@@ -18,7 +18,7 @@ fn linux_starts_watches_and_stops_a_recording() {
     let (socket_text, recording) = (socket.to_str().unwrap(), recording.to_str().unwrap());
     let source = ["record", "--from", "generate:20MB", "--to", recording, "--on-demand"];
     let recorder = Running::start(&[&source[..], &["--registers", socket_text, "--json"]].concat());
-    wait_until("the registers are offered", || socket.exists());
+    wait_for_listener(&socket);
     let outcome = Guest::builder(kit)
         .unwrap()
         .limit(Duration::from_secs(60))

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
@@ -13,6 +14,8 @@ use super::{CONFIGURATION, FARLANE};
 
 /// How long to wait for something that takes a second on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The flag of a listening socket in /proc/net/unix: the kernel's SO_ACCEPTCON.
+const LISTENS: u32 = 1 << 16;
 
 /// Waits until `met` returns true. Fails when that takes longer than [`PATIENCE`].
 pub(crate) fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
@@ -21,6 +24,19 @@ pub(crate) fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
         assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
         sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a program listens at the Unix socket `path`. The name of a socket exists a moment
+/// before connections to it succeed.
+pub(crate) fn wait_for_listener(path: impl AsRef<Path>) {
+    let path = path.as_ref().to_str().unwrap();
+    wait_until(&format!("a listener at {path}"), || {
+        let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+        sockets.lines().filter(|line| line.ends_with(path)).any(|line| {
+            let flags = line.split_ascii_whitespace().nth(3);
+            flags.is_some_and(|flags| u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & LISTENS != 0))
+        })
+    });
 }
 
 /// Sends the signal called `name` (INT, TERM, KILL) to a process that the test has started.

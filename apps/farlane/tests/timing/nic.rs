@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::own_network::{is_within, test_path};
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn echo(card: &str) -> Running {
 /// Serves a card at `socket`; ready when it is there.
 fn serve(socket: &Path, wire: &str) -> Running {
     let server = Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", wire]);
-    wait_until("the card is served", || socket.exists());
+    wait_for_listener(socket);
     server
 }
 
@@ -352,7 +352,7 @@ fn ends_that_sleep_cost_no_processor_and_are_woken() {
     let (wire, socket) = (wire(&folder), folder.path().join("card"));
     let server =
         Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", &wire, "--spin", "0s"]);
-    wait_until("the card is served", || socket.exists());
+    wait_for_listener(&socket);
     let card = format!("vfio-user:{}", socket.display());
     let asleep = Running::start(&["nic", "receive", &card, "--echo", "--spin", "0s"]);
     wait_until("the receiver is there", || asleep.said().contains("waiting for packets"));

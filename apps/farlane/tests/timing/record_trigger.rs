@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 use cloud_hypervisor_vfio_user::Client;
 use record::registers::layout as at;
@@ -27,7 +27,7 @@ impl Armed {
         let (recording, control) = (at("a.rec"), at("control"));
         let arguments = ["record", "--to", &recording, "--control", &control, "--json"];
         let recorder = Running::start(&[&arguments[..], options].concat());
-        wait_until("the recorder listens", || Path::new(&control).exists());
+        wait_for_listener(&control);
         Self { recorder, directory }
     }
 
@@ -226,7 +226,7 @@ fn a_driver_triggers_by_the_registers() {
     let source = ["record", "--from", "generate:4MB", "--to", &recording, "--pre-trigger", "300ms"];
     let recorder =
         Running::start(&[&source[..], &["--on-demand", "--registers", &socket, "--json"]].concat());
-    wait_until("the registers are offered", || Path::new(&socket).exists());
+    wait_for_listener(&socket);
     let mut client = Client::new(Path::new(&socket)).unwrap();
     // BAR0 is region 0, the configuration space region 7. Memory Space and Bus Master Enable.
     client.region_write(7, 4, &6_u16.to_le_bytes()).unwrap();

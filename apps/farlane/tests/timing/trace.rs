@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
 
-use crate::support::running::{Running, wait_until};
+use crate::support::running::{Running, wait_for_listener};
 use crate::support::{Export, FARLANE, fail, json, succeed};
 
 /// The captures of an SSD, as files; none where they are not there.
@@ -170,7 +170,7 @@ fn malformed_files_are_refused_with_the_place_and_vfio_user_has_no_packets() {
     let socket = folder.path().join("ssd.sock");
     let device = ["device", "--vfio-user", text(&socket), "--ram", "16MiB"];
     let device = Running::start(&device);
-    wait_until("the device", || socket.exists());
+    wait_for_listener(&socket);
     let url = format!("vfio-user:{}", socket.display());
     let refused = fail(&["ping", &url, "--count", "1", "--trace", text(&broken)]);
     assert!(refused.contains("neither PCIe packets nor a fabric's bytes"), "{refused}");

@@ -28,7 +28,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// similar fields.
 pub const PAGE_BYTES: u32 = 4096;
 
-/// The format of a logical block: its length, and the protection information that it carries.
+/// The format of a logical block: its length, and the metadata that accompany it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockSize {
     /// 512 bytes, LBA format 0.
@@ -40,11 +40,19 @@ pub enum BlockSize {
     Guarded16,
     /// 4,096 bytes with 16 bytes of protection information (64b Guard), LBA format 3.
     Guarded64,
+    /// 4,096 bytes with 8 bytes of metadata that mean nothing to a controller, LBA format 2.
+    Tagged8,
+    /// 4,096 bytes with 16 bytes of metadata that mean nothing to a controller, LBA format 3.
+    Tagged16,
 }
 
 impl BlockSize {
-    /// Every block size, in the order of the LBA formats.
-    pub const ALL: [Self; 4] = [Self::Bytes512, Self::Bytes4096, Self::Guarded16, Self::Guarded64];
+    /// Every block format.
+    pub const ALL: [Self; 6] =
+        [Self::Bytes512, Self::Bytes4096, Self::Guarded16, Self::Guarded64, Self::Tagged8, Self::Tagged16];
+    /// One block format for each LBA format, in the order of their indices: where there are
+    /// metadata, the one in which they are protection information.
+    pub const BY_INDEX: [Self; 4] = [Self::Bytes512, Self::Bytes4096, Self::Guarded16, Self::Guarded64];
 
     /// The length of a block in bytes.
     pub const fn bytes(self) -> u32 {
@@ -55,7 +63,7 @@ impl BlockSize {
     pub const fn shift(self) -> u8 {
         match self {
             Self::Bytes512 => 9,
-            Self::Bytes4096 | Self::Guarded16 | Self::Guarded64 => 12,
+            Self::Bytes4096 | Self::Guarded16 | Self::Guarded64 | Self::Tagged8 | Self::Tagged16 => 12,
         }
     }
 
@@ -64,8 +72,8 @@ impl BlockSize {
         match self {
             Self::Bytes512 => 0,
             Self::Bytes4096 => 1,
-            Self::Guarded16 => 2,
-            Self::Guarded64 => 3,
+            Self::Guarded16 | Self::Tagged8 => 2,
+            Self::Guarded64 | Self::Tagged16 => 3,
         }
     }
 
@@ -73,49 +81,60 @@ impl BlockSize {
     #[inline]
     pub const fn guard(self) -> Option<Guard> {
         match self {
-            Self::Bytes512 | Self::Bytes4096 => None,
+            Self::Bytes512 | Self::Bytes4096 | Self::Tagged8 | Self::Tagged16 => None,
             Self::Guarded16 => Some(Guard::Bits16),
             Self::Guarded64 => Some(Guard::Bits64),
         }
     }
 
-    /// Bytes of a medium that a block takes: with protection information one sector of 512 bytes
-    /// more than its data, so that requests stay aligned.
+    /// Bytes of metadata that accompany each block.
+    #[inline]
+    pub const fn metadata(self) -> u32 {
+        match self {
+            Self::Bytes512 | Self::Bytes4096 => 0,
+            Self::Guarded16 | Self::Tagged8 => 8,
+            Self::Guarded64 | Self::Tagged16 => 16,
+        }
+    }
+
+    /// Whether metadata accompany each block.
+    #[inline]
+    pub const fn has_metadata(self) -> bool {
+        self.metadata() > 0
+    }
+
+    /// Bytes of a medium that a block takes: with metadata one sector of 512 bytes more than its
+    /// data, so that requests stay aligned.
     #[inline]
     pub const fn stored(self) -> u32 {
-        match self {
-            Self::Bytes512 => 512,
-            Self::Bytes4096 => 4096,
-            Self::Guarded16 | Self::Guarded64 => 4096 + 512,
-        }
+        self.bytes() + if self.has_metadata() { 512 } else { 0 }
     }
 
     /// The alignment in bytes of requests to a medium of such blocks.
     pub const fn alignment(self) -> u32 {
         match self {
             Self::Bytes4096 => 4096,
-            Self::Bytes512 | Self::Guarded16 | Self::Guarded64 => 512,
+            _ => 512,
         }
     }
 
-    /// Length of a block with its metadata in bytes, which differs for every format.
+    /// Length of a block with its metadata in bytes, which differs for every LBA format.
     pub const fn extended_bytes(self) -> u32 {
-        match self {
-            Self::Bytes512 => 512,
-            Self::Bytes4096 => 4096,
-            Self::Guarded16 => 4096 + 8,
-            Self::Guarded64 => 4096 + 16,
-        }
+        self.bytes() + self.metadata()
     }
 
-    /// The format whose block has this length with its metadata, if one exists.
-    pub fn from_extended_bytes(bytes: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|size| size.extended_bytes() == bytes)
+    /// The format whose block has this length with its metadata, with protection information or
+    /// without, if one exists.
+    pub fn from_extended_bytes(bytes: u32, protected: bool) -> Option<Self> {
+        let is_it = |it: &Self| it.extended_bytes() == bytes && it.guard().is_some() == protected;
+        Self::ALL.into_iter().find(is_it)
     }
 
-    /// The block size of an LBA format, if the format exists.
-    pub fn from_format(format: u32) -> Option<Self> {
-        Self::ALL.get(usize::try_from(format).ok()?).copied()
+    /// The block format of the LBA format with this index, with protection information or without,
+    /// if one exists.
+    pub fn from_format(format: u32, protected: bool) -> Option<Self> {
+        let is_it = |it: &Self| u32::from(it.format()) == format && it.guard().is_some() == protected;
+        Self::ALL.into_iter().find(is_it)
     }
 
     /// The format without metadata whose block has this length in bytes, if one exists.

@@ -36,7 +36,7 @@ struct Piece {
 
 impl Lane<'_> {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        if self.writable(token, entry)?.block.guard().is_some() {
+        if self.writable(token, entry)?.block.has_metadata() {
             // Identify names limits of 0 for such namespaces.
             return Err(Failure::field(StatusCode::CommandSizeLimitExceeded, Location::CDW12));
         }

@@ -4,10 +4,11 @@ use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::features::{
-    HOST_BEHAVIOR_BYTES, Setting, announcement, capabilities, invalid, key_of, valid_value,
+    HOST_BEHAVIOR_BYTES, Setting, announcement, capabilities, invalid, is_known, is_of_all_namespaces,
+    key_of, valid_value,
 };
 use super::flow::{Handled, Step};
-use super::record::SavedFeature;
+use super::record::{FeatureKey, SavedFeature};
 use super::slots::HostDataFor;
 use super::types::{CommandToken, Notification};
 use crate::wire::feature::{FeatureId, capability};
@@ -58,16 +59,28 @@ impl Subsystem {
                 self.flow.push_all(token, data);
                 Ok(Step::Done(0))
             }
+            _ if is_of_all_namespaces(id, entry) => self.common_value(controller, id, select),
             _ => {
                 let key = key_of(&self.namespaces, controller, id, entry)?;
                 let found = self.settings(controller, id).iter().find(|setting| setting.key == key);
                 let setting = found.ok_or(invalid(Location::CDW11))?;
-                Ok(Step::Done(match select {
-                    0 => setting.current,
-                    1 => setting.default,
-                    _ => setting.saved.unwrap_or(setting.default),
-                }))
+                Ok(Step::Done(setting.selected(select)))
             }
+        }
+    }
+
+    /// The value that a feature has for every active namespace, or 0 without any. A host that
+    /// selects them all would take one of several values for that of each.
+    fn common_value(&self, controller: ControllerKey, id: FeatureId, select: u32) -> Handled {
+        let of_host = |setting: &&Setting| {
+            setting.key.feature == id && self.namespaces.active_for(controller, setting.key.namespace).is_ok()
+        };
+        let mut values = self.settings(controller, id).iter().filter(of_host).map(|it| it.selected(select));
+        let first = values.next().unwrap_or(0);
+        if values.all(|value| value == first) {
+            Ok(Step::Done(first))
+        } else {
+            Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE))
         }
     }
 
@@ -76,6 +89,9 @@ impl Subsystem {
         let id = self.feature_of(controller, entry)?;
         let save = feature::SAVE.is_set(entry.cdw10);
         let supported = self.capabilities(controller, id);
+        if supported & capability::CHANGEABLE == 0 {
+            return Err(Failure::field(StatusCode::FeatureNotChangeable, Location::CDW10));
+        }
         if save && supported & capability::SAVEABLE == 0 {
             return Err(Failure::field(StatusCode::FeatureNotSaveable, Location::at(43, 7)));
         }
@@ -174,7 +190,11 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Result<FeatureId, Failure> {
         let id = FeatureId::from(low_u8(feature::FID.of(entry.cdw10)));
-        if self.capabilities(controller, id) == 0 { Err(invalid(Location::CDW10)) } else { Ok(id) }
+        if is_known(&self.config, &self.controllers.of(controller).config, id) {
+            Ok(id)
+        } else {
+            Err(invalid(Location::CDW10))
+        }
     }
 
     /// Sets the value that the command selects, or the values of all namespaces or sensors.
@@ -188,7 +208,7 @@ impl Subsystem {
     ) -> Result<(), Failure> {
         let all_sensors = id == FeatureId::TemperatureThreshold
             && feature::TEMPERATURE_SELECT.of(entry.cdw11) == EVERY_SENSOR;
-        let all_namespaces = id == FeatureId::ErrorRecovery && entry.namespace == NamespaceId::ALL;
+        let all_namespaces = is_of_all_namespaces(id, entry);
         let key = if all_namespaces {
             None
         } else if all_sensors {
@@ -198,6 +218,11 @@ impl Subsystem {
         } else {
             Some(key_of(&self.namespaces, controller, id, entry)?)
         };
+        let namespaces = &self.namespaces;
+        let is_meant = |found: &FeatureKey| match key {
+            Some(key) => *found == key,
+            None => found.feature == id && namespaces.active_for(controller, found.namespace).is_ok(),
+        };
         let mut set = 0_usize;
         let settings = if id.is_namespace_specific() {
             &mut self.shared_features.0
@@ -205,7 +230,7 @@ impl Subsystem {
             &mut self.controllers.of_mut(controller).features.settings
         };
         for setting in settings {
-            if setting.key.feature == id && key.is_none_or(|key| setting.key == key) {
+            if is_meant(&setting.key) {
                 setting.current = value;
                 set += 1;
                 if save {

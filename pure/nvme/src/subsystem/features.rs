@@ -25,6 +25,17 @@ pub(super) struct Setting {
     pub(super) saved: Option<u32>,
 }
 
+impl Setting {
+    /// The value that Select chooses: the current, the default or the saved one.
+    pub(super) fn selected(&self, select: u32) -> u32 {
+        match select {
+            0 => self.current,
+            1 => self.default,
+            _ => self.saved.unwrap_or(self.default),
+        }
+    }
+}
+
 /// Index of the over temperature threshold.
 const OVER: u16 = 0;
 /// Index of the under temperature threshold.
@@ -193,7 +204,6 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
     let of_controller = move |feature, index, default| setting(feature, NamespaceId::NONE, index, default);
     let burst = feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED);
     let cache = config.volatile_write_cache;
-    let fabrics = matches!(controller.transport, Transport::Fabrics(_));
     [
         of_controller(FeatureId::Arbitration, 0, burst),
         of_controller(FeatureId::PowerManagement, 0, 0),
@@ -202,9 +212,9 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
         of_controller(FeatureId::InterruptCoalescing, 0, 0),
         of_controller(FeatureId::WriteAtomicity, 0, 0),
         of_controller(FeatureId::AsynchronousEventConfiguration, 0, 0),
+        of_controller(FeatureId::KeepAliveTimer, 0, controller.keep_alive_default()),
     ]
     .into_iter()
-    .chain(fabrics.then(|| of_controller(FeatureId::KeepAliveTimer, 0, controller.keep_alive_default())))
     .chain(cache.then(|| of_controller(FeatureId::VolatileWriteCache, 0, feature::WRITE_CACHE_ENABLE.put(1))))
     .chain(
         (0..controller.interrupt_vectors()).map(move |vector| {
@@ -254,8 +264,14 @@ impl SharedFeatures {
     }
 }
 
+/// Whether the controller has the feature, if only to say that its timer never runs: controllers
+/// without the Keep Alive Timer report a time-out of 0, as SPDK's hosts expect on PCIe.
+pub(super) fn is_known(config: &Config, controller: &ControllerConfig, id: FeatureId) -> bool {
+    id == FeatureId::KeepAliveTimer || capabilities(config, controller, id) != 0
+}
+
 /// The answer to Select = supported capabilities; 0 for a feature that the controller does not
-/// have.
+/// have, or that never changes.
 pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: FeatureId) -> u32 {
     let supported = capabilities_anywhere(config, id);
     match (&controller.transport, id) {
@@ -298,6 +314,12 @@ fn capabilities_anywhere(config: &Config, id: FeatureId) -> u32 {
         | FeatureId::HostIdentifier => capability::CHANGEABLE,
         FeatureId::VolatileWriteCache | FeatureId::Other(_) => 0,
     }
+}
+
+/// Whether the command means the Error Recovery of every namespace: by FFFFFFFFh, or by 0 as hosts
+/// of NVM Express 1.1 and older mean it, for which the feature was the controller's.
+pub(super) fn is_of_all_namespaces(id: FeatureId, entry: &SubmissionQueueEntry) -> bool {
+    id == FeatureId::ErrorRecovery && matches!(entry.namespace, NamespaceId::ALL | NamespaceId::NONE)
 }
 
 pub(super) const fn invalid(location: Location) -> Failure {

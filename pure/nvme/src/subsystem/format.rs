@@ -15,10 +15,12 @@ use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
 /// LBA Format, low bits (LBAFL), in CDW10.
 const FORMAT_LOW: Bits = Bits::new(3, 0);
-/// Metadata Settings (MSET), in CDW10.
+/// Metadata Settings (MSET), in CDW10: metadata at the end of each block's data.
 const METADATA_SETTINGS: Bits = Bits::bit(4);
 /// Protection Information (PI), in CDW10.
 const PROTECTION: Bits = Bits::new(7, 5);
+/// Protection information of Type 1; 0 stands for none, and the other types are not supported.
+const TYPE_1: u32 = 1;
 /// Protection Information Location (PIL), in CDW10.
 const FIRST_BYTES: Bits = Bits::bit(8);
 /// Secure Erase Settings (SES), in CDW10.
@@ -35,20 +37,15 @@ impl Subsystem {
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let invalid_format = Failure::field(StatusCode::InvalidFormat, Location::CDW10);
-        let block = BlockSize::from_format(format).ok_or(invalid_format)?;
-        // A format with metadata always has protection information of Type 1, and no other has.
-        let protection = u32::from(block.guard().is_some());
-        if METADATA_SETTINGS.is_set(entry.cdw10)
-            || PROTECTION.of(entry.cdw10) != protection
-            || FIRST_BYTES.is_set(entry.cdw10)
-        {
+        let controller = self.flow.slots.of(token).controller;
+        let block = self.format_for(controller, format, PROTECTION.of(entry.cdw10)).ok_or(invalid_format)?;
+        if METADATA_SETTINGS.is_set(entry.cdw10) || FIRST_BYTES.is_set(entry.cdw10) {
             return Err(invalid_format);
         }
         if SECURE_ERASE.of(entry.cdw10) > USER_DATA_ERASE {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(41, 1)));
         }
         let all = entry.namespace == NamespaceId::ALL;
-        let controller = self.flow.slots.of(token).controller;
         if !all {
             self.namespaces.active_for(controller, entry.namespace)?;
         }
@@ -75,10 +72,26 @@ impl Subsystem {
         self.alone(token, Alone::Format)
     }
 
+    /// The block format of the LBA format with this index whose Protection Information (PI) is
+    /// `protection`, if there is one that hosts of the controller can use: without protection
+    /// information to generate and strip, metadata need a way of their own, which fabrics lack.
+    pub(super) fn format_for(
+        &self,
+        controller: ControllerKey,
+        format: u32,
+        protection: u32,
+    ) -> Option<BlockSize> {
+        let block = BlockSize::from_format(format, protection == TYPE_1).filter(|_| protection <= TYPE_1)?;
+        let is_unreachable =
+            block.has_metadata() && block.guard().is_none() && self.flow.lacks_metadata(controller);
+        (!is_unreachable).then_some(block)
+    }
+
     /// Formats once nothing else is under way, so that no earlier write ends after the format.
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
-        let block = BlockSize::from_format(format).expect("checked before");
+        let protected = PROTECTION.is_set(entry.cdw10);
+        let block = BlockSize::from_format(format, protected).expect("checked before");
         let controller = self.flow.slots.of(token).controller;
         self.event_log.record_format_start(&mut self.flow, &self.controllers, controller, entry);
         self.format_next(token, block)

@@ -143,7 +143,7 @@ impl Identify<'_> {
                     self.valid_namespace(entry)?;
                 }
                 let mut formats = [0; 64];
-                for (format, block) in formats.iter_mut().zip(BlockSize::ALL) {
+                for (format, block) in formats.iter_mut().zip(BlockSize::BY_INDEX) {
                     *format = block.guard().map_or(0, Guard::format);
                 }
                 IdentifyNamespaceNvm { extended_formats: formats }.emit(page);
@@ -286,8 +286,8 @@ impl Identify<'_> {
     /// The fields common to all namespaces: the formats and capabilities that a new namespace will
     /// have.
     fn common_structure(&self, key: ControllerKey) -> IdentifyNamespace {
-        let formats = BlockSize::ALL.map(|block| LbaFormat {
-            metadata_size: low_u16(block.extended_bytes() - block.bytes()),
+        let formats = BlockSize::BY_INDEX.map(|block| LbaFormat {
+            metadata_size: low_u16(block.metadata()),
             data_size: block.shift(),
             relative_performance: if block == BlockSize::Bytes4096 { BEST } else { GOOD },
         });
@@ -309,8 +309,8 @@ impl Identify<'_> {
     fn namespace_structure(&self, key: ControllerKey, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB, and a write aligned to them needs no read first.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
-        // Copy does not know protection information.
-        let copy_bytes = if namespace.block.guard().is_some() { 0 } else { copy::COPY_BYTES_MAX };
+        // Copy does not know metadata.
+        let copy_bytes = if namespace.block.has_metadata() { 0 } else { copy::COPY_BYTES_MAX };
         let copy_blocks = u32::try_from(copy_bytes >> namespace.block.shift()).unwrap_or(u32::MAX);
         IdentifyNamespace {
             size: namespace.blocks,

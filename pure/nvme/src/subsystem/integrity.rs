@@ -1,8 +1,10 @@
-//! I/O commands of namespaces with protection information (Type 1).
+//! I/O commands of namespaces with metadata: protection information (Type 1), or bytes that mean
+//! nothing to a controller.
 //!
 //! A medium keeps each block as one unit ([`BlockSize::stored`]): the data, then a sector that
-//! begins with the complement of the protection information. One request moves both, so that a
-//! medium's space without contents reads as a deallocated block: zeroes, and information of ones.
+//! begins with the complement of the protection information, or as [`tagged`] says with other
+//! metadata. One request moves both, so that a medium's space without contents reads as a
+//! deallocated block: zeroes, and information of ones or metadata of zeroes.
 
 use engine::{Buffer, BufferMut, Pool};
 
@@ -12,6 +14,7 @@ use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::lane::Lane;
 use super::slots::{HostDataFor, MediaFor};
+use super::tagged;
 use super::types::CommandToken;
 use super::view::{NamespaceView, blocks_of};
 use crate::media::Operation;
@@ -34,6 +37,73 @@ const STORED_BYTES_MAX: u32 =
     TRANSFER_BYTES_MAX / BlockSize::Guarded16.bytes() * BlockSize::Guarded16.stored();
 const _: () = assert!(STORED_BYTES_MAX as usize <= Pool::LENGTH_MAX);
 
+/// The form of a namespace's blocks with metadata, and what a command says about them.
+#[derive(Clone, Copy)]
+enum Form {
+    /// The metadata are protection information.
+    Protected(Protection),
+    /// The metadata mean nothing to a controller, which ignores what commands say of protection.
+    Tagged(BlockSize),
+}
+
+impl Form {
+    fn of(block: BlockSize, entry: &SubmissionQueueEntry) -> Option<Self> {
+        let Some(guard) = block.guard() else { return block.has_metadata().then_some(Self::Tagged(block)) };
+        let acts = PROTECTION_ACTION.is_set(entry.cdw12);
+        Some(Self::Protected(Protection { block, guard, acts, entry: *entry }))
+    }
+
+    /// Fails if the first reference tag is not the one that Type 1 demands.
+    fn check_tag(&self) -> Result<(), Failure> {
+        match self {
+            Self::Protected(protection) => protection.check_tag(),
+            Self::Tagged(_) => Ok(()),
+        }
+    }
+
+    /// Bytes of metadata that the command transfers for each block.
+    const fn metadata_bytes(&self) -> u32 {
+        match self {
+            Self::Protected(Protection { acts: true, .. }) => 0,
+            Self::Protected(Protection { block, .. }) | Self::Tagged(block) => block.metadata(),
+        }
+    }
+
+    /// Checks every stored block in `stored`, the first of which is the block `first` of the
+    /// command `entry`.
+    fn check_stored(&self, entry: &SubmissionQueueEntry, first: u64, stored: &[u8]) -> Result<(), Failure> {
+        match self {
+            Self::Protected(protection) => protection.check_stored(first, stored),
+            Self::Tagged(block) => match tagged::first_torn(*block, stored) {
+                None => Ok(()),
+                Some(index) => {
+                    let lba = entry.starting_lba().wrapping_add(first).wrapping_add(index);
+                    Err(Failure::at_lba(StatusCode::UnrecoveredReadError, lba))
+                }
+            },
+        }
+    }
+
+    /// The stored form of the host's blocks: of `host`, the data and then the metadata.
+    fn store(&self, host: &[u8], stored: &mut [u8]) -> Result<(), Failure> {
+        match self {
+            Self::Protected(protection) => protection.store(host, stored),
+            Self::Tagged(block) => {
+                tagged::store(*block, host, stored);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the host gets of `stored`: the data, and then the metadata unless it is stripped.
+    fn load(&self, stored: &[u8], host: &mut [u8]) {
+        match self {
+            Self::Protected(protection) => protection.load(stored, host),
+            Self::Tagged(block) => tagged::load(*block, stored, host),
+        }
+    }
+}
+
 /// What a command says about protection information, and the format of its namespace.
 #[derive(Clone, Copy)]
 struct Protection {
@@ -45,11 +115,6 @@ struct Protection {
 }
 
 impl Protection {
-    fn of(block: BlockSize, entry: &SubmissionQueueEntry) -> Option<Self> {
-        let guard = block.guard()?;
-        Some(Self { block, guard, acts: PROTECTION_ACTION.is_set(entry.cdw12), entry: *entry })
-    }
-
     /// The reference tag of the command's block `index`.
     fn reference_tag(&self, index: u64) -> u64 {
         let high = u64::from(REFERENCE_HIGH.of(self.entry.cdw3));
@@ -65,11 +130,6 @@ impl Protection {
             return Err(Failure::field(StatusCode::InvalidProtectionInformation, Location::CDW14));
         }
         Ok(())
-    }
-
-    /// Bytes of metadata that the command transfers for each block.
-    const fn metadata_bytes(&self) -> usize {
-        if self.acts { 0 } else { self.guard.length() }
     }
 
     /// Checks the command's block `index` as PRCHK says.
@@ -157,7 +217,7 @@ impl Protection {
 
     /// What the host gets of `stored`: the data, and then the metadata unless it is stripped.
     fn load(&self, stored: &[u8], host: &mut [u8]) {
-        let (data, length) = (self.data(), self.metadata_bytes());
+        let (data, length) = (self.data(), if self.acts { 0 } else { self.guard.length() });
         let (blocks, metadata) = host.split_at_mut(stored.len() / self.unit() * data);
         for (index, (unit, block)) in
             stored.chunks_exact(self.unit()).zip(blocks.chunks_exact_mut(data)).enumerate()
@@ -187,24 +247,25 @@ fn is_blank(info: &[u8]) -> bool {
 }
 
 impl Lane<'_> {
-    /// Begins a Read, Compare or Write: notes what it transfers, and returns its protection.
+    /// Begins a Read, Compare or Write: notes what it transfers, and returns its blocks' form.
     fn begin_protected(
         &mut self,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
         view: &NamespaceView,
-    ) -> Result<Protection, Failure> {
+    ) -> Result<Form, Failure> {
         view.extent_of(entry)?;
         let internal = Failure::new(StatusCode::InternalError);
-        let protection = Protection::of(view.block, entry).ok_or(internal)?;
-        protection.check_tag()?;
+        let form = Form::of(view.block, entry).ok_or(internal)?;
+        form.check_tag()?;
         let controller = self.flow.slots.of(token).controller;
-        if !protection.acts && self.flow.lacks_metadata(controller) {
+        let moves = form.metadata_bytes() > 0;
+        if moves && self.flow.lacks_metadata(controller) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(51, 5)));
         }
         // The metadata pointer is an address, a multiple of 4, and never that of an SGL segment.
         let by_segment = entry.data_transfer() == DataTransfer::SglSegmentMetadata;
-        if !protection.acts && (by_segment || !entry.metadata_pointer.is_multiple_of(4)) {
+        if moves && (by_segment || !entry.metadata_pointer.is_multiple_of(4)) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(16, 0)));
         }
         let blocks = u32::try_from(blocks_of(entry)).unwrap_or(u32::MAX);
@@ -212,11 +273,11 @@ impl Lane<'_> {
         if data > self.views.transfer_bytes_max.into() {
             return Err(Failure::field(StatusCode::InvalidField, Location::CDW12));
         }
-        let metadata = blocks * u32::try_from(protection.metadata_bytes()).unwrap_or_default();
+        let metadata = blocks * form.metadata_bytes();
         let slot = self.flow.slots.of(token);
         slot.metadata = metadata;
         slot.length = u32::try_from(data).unwrap_or(u32::MAX) + metadata;
-        Ok(protection)
+        Ok(form)
     }
 
     #[cold]
@@ -306,13 +367,13 @@ impl Lane<'_> {
         view: &NamespaceView,
         data: &Buffer,
     ) -> Result<(BufferMut, u64), Failure> {
-        let protection = self.begin_protected(token, entry, view)?;
+        let form = self.begin_protected(token, entry, view)?;
         let extent = view.extent_of(entry)?;
         if self.flow.slots.of(token).length as usize != data.len() {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
         let mut stored = self.flow.pool.take(usize::try_from(extent.length).unwrap_or_default());
-        protection.store(data, &mut stored)?;
+        form.store(data, &mut stored)?;
         Ok((stored, extent.offset))
     }
 }
@@ -328,16 +389,16 @@ impl Subsystem {
         let stored = slot.gathered.take();
         // A format may have changed the blocks since the read began.
         let formatted = Failure::new(StatusCode::FormatInProgress);
-        let protection = Protection::of(view.block, entry).ok_or(formatted)?;
+        let form = Form::of(view.block, entry).ok_or(formatted)?;
         let stored = stored.ok_or(Failure::new(StatusCode::InternalError))?;
-        protection.check_stored(cursor / u64::from(view.block.stored()), &stored)?;
+        form.check_stored(entry, cursor / u64::from(view.block.stored()), &stored)?;
         if IoOpcode::from(entry.opcode) == IoOpcode::Verify {
             let step = u32::try_from(stored.len()).unwrap_or(u32::MAX);
             self.smart.count_verified(step);
             return self.lane().read_stored(token, entry, &view, cursor + u64::from(step));
         }
         let mut seen = self.flow.pool.take(length);
-        protection.load(&stored, &mut seen);
+        form.load(&stored, &mut seen);
         self.smart.count_read(u32::try_from(length).unwrap_or(u32::MAX));
         if IoOpcode::from(entry.opcode) == IoOpcode::Read {
             let seen = self.flow.pool.seal(seen);
@@ -353,20 +414,20 @@ impl Subsystem {
         }
     }
 
-    /// Begins a Verify of a protected namespace.
+    /// Begins a Verify of a namespace with metadata.
     #[cold]
     pub(super) fn on_verify_protected(
         &mut self,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
-        if PROTECTION_ACTION.is_set(entry.cdw12) {
-            return Err(Failure::field(StatusCode::InvalidField, Location::at(51, 5)));
-        }
         let view = self.lane().ready(token, entry)?.clone();
         view.extent_of(entry)?;
-        let protection = Protection::of(view.block, entry).ok_or(Failure::new(StatusCode::InternalError))?;
-        protection.check_tag()?;
+        let form = Form::of(view.block, entry).ok_or(Failure::new(StatusCode::InternalError))?;
+        if matches!(form, Form::Protected(Protection { acts: true, .. })) {
+            return Err(Failure::field(StatusCode::InvalidField, Location::at(51, 5)));
+        }
+        form.check_tag()?;
         self.lane().read_stored(token, entry, &view, 0)
     }
 }

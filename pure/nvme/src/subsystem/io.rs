@@ -29,7 +29,7 @@ impl Subsystem {
             IoOpcode::Compare => self.on_compare(token, entry),
             IoOpcode::WriteZeroes => self.lane().on_write_zeroes(token, entry),
             IoOpcode::DatasetManagement => self.lane().on_dataset_management(token, entry),
-            IoOpcode::Verify if self.namespaces.views().is_protected(entry.namespace) => {
+            IoOpcode::Verify if self.namespaces.views().has_metadata(entry.namespace) => {
                 self.lane().check_verifiable(token, entry)?;
                 self.on_verify_protected(token, entry)
             }

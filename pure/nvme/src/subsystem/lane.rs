@@ -89,7 +89,7 @@ impl<'a> Lane<'a> {
         let extent = view.extent_of(entry)?;
         if !view.plain {
             self.check_readable(view, entry)?;
-            if view.block.guard().is_some() {
+            if view.block.has_metadata() {
                 return self.on_read_protected(token, entry, view);
             }
         }
@@ -107,7 +107,7 @@ impl<'a> Lane<'a> {
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
         }
-        if !view.plain && view.block.guard().is_some() {
+        if !view.plain && view.block.has_metadata() {
             return self.pull_protected(token, entry, view, HostDataFor::Write);
         }
         let length = self.transfer_length(extent)?;
@@ -127,7 +127,7 @@ impl<'a> Lane<'a> {
         let extent = view.extent_of(entry)?;
         let medium = view.medium;
         let purpose = if view.plain { MediaFor::Write } else { MediaFor::WriteMarked };
-        if !view.plain && view.block.guard().is_some() {
+        if !view.plain && view.block.has_metadata() {
             return self.on_write_data_protected(token, entry, view, &data);
         }
         self.check_pulled(extent, &data)?;
@@ -140,7 +140,7 @@ impl<'a> Lane<'a> {
     pub(super) fn pull_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let view = self.ready(token, entry)?;
         let extent = view.extent_of(entry)?;
-        if view.block.guard().is_some() {
+        if view.block.has_metadata() {
             return self.pull_protected(token, entry, view, HostDataFor::Compare);
         }
         let length = self.transfer_length(extent)?;
@@ -168,7 +168,7 @@ impl<'a> Lane<'a> {
         let extent = view.extent_of(entry)?;
         let medium = view.medium;
         self.check_readable(view, entry)?;
-        if view.block.guard().is_some() {
+        if view.block.has_metadata() {
             return self.on_compare_data_protected(token, entry, view, data);
         }
         self.check_pulled(extent, &data)?;

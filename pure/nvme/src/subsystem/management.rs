@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::Subsystem;
-use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
+use super::config::{NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
@@ -57,15 +57,13 @@ impl Subsystem {
         let invalid = Failure::field(StatusCode::InvalidField, Location::DATA_POINTER);
         let wanted = IdentifyNamespace::parse(data.first_chunk().ok_or(invalid)?);
         let flbas = u32::from(wanted.formatted_lba_size);
-        let block = BlockSize::from_format(FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas));
-        let block = block.filter(|block| {
-            let protection = u8::from(block.guard().is_some());
-            !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == protection
-        });
+        let controller = self.flow.slots.of(token).controller;
+        let settings = wanted.protection_settings.into();
+        let block = self.format_for(controller, FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas), settings);
+        let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas));
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
         // Over fabrics every namespace may be shared. There is only one NVM Set and no ANA group to
         // choose.
-        let controller = self.flow.slots.of(token).controller;
         let fabrics = self.controllers.of(controller).config.of_fabrics().is_some();
         if wanted.sharing > u8::from(fabrics) || wanted.size == 0 {
             return Err(invalid);

@@ -55,6 +55,7 @@ mod slots;
 mod smart;
 mod snapshot;
 mod strays;
+mod tagged;
 mod tally;
 mod telemetry;
 #[cfg(test)]

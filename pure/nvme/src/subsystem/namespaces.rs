@@ -356,7 +356,7 @@ impl Namespaces {
             && namespace.reservations.as_ref().is_none_or(|record| record.reservation.is_none())
             && namespace.busy.is_none()
             && !namespace.marked
-            && namespace.block.guard().is_none()
+            && !namespace.block.has_metadata()
     }
 
     /// Publishes the namespace at `index`, or that there is none.

@@ -184,9 +184,9 @@ impl Views {
         self.namespaces.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
     }
 
-    /// Whether the namespace called `id` has protection information.
-    pub(super) fn is_protected(&self, id: NamespaceId) -> bool {
-        self.find(id).is_some_and(|view| view.block.guard().is_some())
+    /// Whether metadata accompany each block of the namespace called `id`.
+    pub(super) fn has_metadata(&self, id: NamespaceId) -> bool {
+        self.find(id).is_some_and(|view| view.block.has_metadata())
     }
 
     /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not

@@ -124,7 +124,7 @@ fn write(table: &mut Table, now: &Listed) {
         }
         Backing::Medium(MediumSpec::Far(spec)) => {
             set(table, "url", Some(value(spec.to_string())));
-            let others = ["path", "size", "readonly", "block", "protection", "ram"];
+            let others = ["path", "size", "readonly", "block", "protection", "metadata", "ram"];
             others.iter().for_each(|key| drop(table.remove(key)));
         }
     }
@@ -136,9 +136,11 @@ fn set_format(table: &mut Table, block: BlockSize) {
         Guard::Bits16 => 16,
         Guard::Bits64 => 64,
     });
-    let is_said = block.bytes() != BlockSize::default().bytes() && guard.is_none();
+    let metadata = guard.is_none().then(|| i64::from(block.metadata())).filter(|bytes| *bytes > 0);
+    let is_said = block.bytes() != BlockSize::default().bytes() && !block.has_metadata();
     set(table, "block", is_said.then(|| value(i64::from(block.bytes()))));
     set(table, "protection", guard.map(value));
+    set(table, "metadata", metadata.map(value));
 }
 
 /// Gives a key this value, or takes the key away. Comments beside a value that is replaced stay.

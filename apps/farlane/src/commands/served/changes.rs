@@ -136,9 +136,9 @@ pub(crate) fn resize(
         return Err("hosts alone say how long a namespace of the pool is".to_owned());
     }
     let block = u64::from(namespace.block.stored());
-    let is_wrong = |size: u64| match namespace.block.guard() {
-        None => size == 0 || !size.is_multiple_of(block),
-        Some(_) => size < block,
+    let is_wrong = |size: u64| match namespace.block.has_metadata() {
+        false => size == 0 || !size.is_multiple_of(block),
+        true => size < block,
     };
     if let Some(size) = size.filter(|size| is_wrong(*size)) {
         return Err(format!("{size} B is not a positive multiple of the block size, {block} B"));

@@ -57,7 +57,9 @@ impl Ssd {
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
         let serial = served.serial.clone().or_else(|| saved.as_ref().map(|state| state.serial().to_owned()));
         let serial = serial.unwrap_or_else(|| serial_of(served, place));
-        let mut given = Given { config: Config::new(&serial), media: Media::new(), origins: Vec::new() };
+        let transfer_bytes_max = served.max_transfer.unwrap_or_default().0;
+        let config = Config { transfer_bytes_max, ..Config::new(&serial) };
+        let mut given = Given { config, media: Media::new(), origins: Vec::new() };
         given.add_namespaces(clock, served)?;
         let pool = served.pool.as_ref().map(|pool| given.add_pool(pool)).transpose()?;
         let Given { mut config, mut media, origins } = given;

@@ -20,8 +20,8 @@ use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
 use crate::args::{
-    AccessState, Backing, Discovery, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, RamSpec, Served,
-    check_ram,
+    AccessState, Backing, Discovery, FarSpec, FormatSpec, MaxTransfer, MediumSpec, NamespaceSpec, RamSpec,
+    Served, check_ram,
 };
 use crate::commands::served::check_media;
 use crate::error::Error;
@@ -98,6 +98,8 @@ pub(crate) struct SubsystemSpec {
     pub(crate) model: ControllerModel,
     /// Number of groups of namespaces for Asymmetric Namespace Access (ANA); 0 for none.
     pub(crate) ana_groups: u32,
+    /// The most data that one command moves.
+    pub(crate) max_transfer: MaxTransfer,
     /// How ports reach the groups of namespaces. The last entry that fits counts; a group that no
     /// entry fits is optimized.
     pub(crate) access: Vec<AccessSpec>,
@@ -215,6 +217,8 @@ struct SubsystemTable {
     controllers: Option<Spanned<ControllersTable>>,
     #[serde(rename = "ana-groups")]
     ana_groups: Option<Spanned<u32>>,
+    #[serde(rename = "max-transfer")]
+    max_transfer: Option<Text<MaxTransfer>>,
     #[serde(default)]
     ana: Vec<Spanned<AccessTable>>,
     #[serde(default)]
@@ -253,6 +257,7 @@ struct NamespaceTable {
     size: Option<Text<Size>>,
     block: Option<u32>,
     protection: Option<u32>,
+    metadata: Option<u32>,
     #[serde(default)]
     readonly: bool,
     #[serde(rename = "ana-group")]
@@ -391,7 +396,21 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
         return Err(Wrong::at(path, "state", "another subsystem keeps its state there"));
     }
     let state = table.state.map(Spanned::into_inner);
-    Ok(SubsystemSpec { nqn, serial, state, hosts: allowed, terms, ports, model, ana_groups, access, source })
+    let max_transfer = table.max_transfer.map(|Text(most)| most).unwrap_or_default();
+    let hosts = allowed;
+    Ok(SubsystemSpec {
+        nqn,
+        serial,
+        state,
+        hosts,
+        terms,
+        ports,
+        model,
+        ana_groups,
+        max_transfer,
+        access,
+        source,
+    })
 }
 
 fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wrong> {
@@ -463,9 +482,14 @@ fn access(
 }
 
 fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
-    let format = FormatSpec { block: table.block, protection: table.protection };
-    let block =
-        format.block().map_err(|why| (if table.block.is_some() { "block" } else { "protection" }, why))?;
+    let NamespaceTable { block, protection, metadata, .. } = *table;
+    let key = match (block, protection) {
+        (Some(_), _) => "block",
+        (None, Some(_)) => "protection",
+        (None, None) => "metadata",
+    };
+    let is_formatted = block.or(protection).or(metadata).is_some();
+    let block = FormatSpec { block, protection, metadata }.block().map_err(|why| (key, why))?;
     match (&table.path, &table.ram, &table.url) {
         (Some(path), None, None) => {
             let size = table.size.as_ref().map(|Text(Size(size))| *size);
@@ -481,11 +505,8 @@ fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
             Ok(Backing::Ram(RamSpec { size: *size, block }))
         }
         (None, None, Some(Text(far))) => {
-            if table.size.is_some() || table.block.is_some() || table.protection.is_some() {
-                return Err((
-                    "url",
-                    "the size, the block and its protection are those of the other device".to_owned(),
-                ));
+            if table.size.is_some() || is_formatted {
+                return Err(("url", "the size and the format are those of the other device".to_owned()));
             }
             let mut far = far.clone();
             far.readonly |= table.readonly;
@@ -531,12 +552,15 @@ state = "non-optimized"
 nqn = "nqn.2026-01.io.farlane:two"
 state = "two.state"
 ports = ["0.0.0.0:4420"]
+max-transfer = "256KiB"
 "#;
 
     #[test]
     fn a_file_says_what_is_offered() {
         let offer = parse(GOOD).unwrap();
         assert_eq!(offer.subsystems.len(), 2);
+        let most = |index: usize| offer.subsystems[index].max_transfer;
+        assert_eq!((most(0), most(1)), (MaxTransfer(128 << 10), MaxTransfer(256 << 10)));
         assert_eq!(offer.discovery, Some(Discovery::Keyed));
         assert_eq!(offer.prove_within, Some(Duration::from_secs(20)));
         assert_eq!(offer.referrals[0].1, Nqn::discovery());
@@ -576,6 +600,7 @@ ports = ["0.0.0.0:4420"]
             ("size = ", "colour = ", "17", "colour"),
             ("last = 9", "last = 0", "13", "controllers"),
             ("two.state", "one.state", "30", "state"),
+            ("256KiB", "100KiB", "32", "max-transfer"),
         ] {
             let error = parse(&GOOD.replace(good, bad)).unwrap_err();
             assert!(error.contains(&format!("line {line}")) && error.contains(key), "{bad}: {error}");

@@ -37,6 +37,8 @@ pub(super) struct NewSubsystem {
     /// Where a subsystem of the configuration file keeps its state.
     pub(super) state: Option<PathBuf>,
     pub(super) ana_groups: u32,
+    /// The most data in bytes that one command moves.
+    pub(super) transfer_bytes_max: u32,
     pub(super) source: Source,
 }
 
@@ -82,6 +84,7 @@ impl Core {
         core.commands_max = COMMANDS_MAX;
         core.namespaces_max = NAMESPACE_ID_MAX;
         core.ana_groups = new.ana_groups;
+        core.transfer_bytes_max = new.transfer_bytes_max;
         self.driver.add_subsystem(self.now(), key, core, media);
         for (id, group) in groups {
             self.put_into_group(key, id, group);

@@ -171,6 +171,7 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
         ports: Vec::new(),
         model: ControllerModel::default(),
         ana_groups: args.ana_groups,
+        max_transfer: args.served.max_transfer.unwrap_or_default(),
         access: Vec::new(),
         source: Source::Given(Box::new(args.served.clone())),
     };

@@ -47,3 +47,31 @@ mkfs.ext4 -q -F /dev/$block && mount /dev/$block /mnt && dd if=/dev/urandom of=/
     && [ "$sum" = "$(sha256sum < /mnt/file)" ] || fail "a file system"
 umount /mnt
 echo "PLAIN: a file system keeps its file"
+
+# More than the default of 128 KiB passes in one command. Linux maps 512 KiB of a program at most.
+echo "PLAIN: one command moves $(cat /sys/block/$block/queue/max_hw_sectors_kb) KiB"
+nvme format /dev/$block --lbaf=1 --force > /tmp/format 2>&1 || { cat /tmp/format; fail "format"; }
+dd if=/dev/urandom of=/tmp/data bs=256k count=1 2> /dev/null
+nvme write /dev/$block --start-block=3 --block-count=63 --data-size=262144 --data=/tmp/data > /tmp/write 2>&1 \
+    || { cat /tmp/write; fail "a write of 256 KiB"; }
+nvme read /dev/$block --start-block=3 --block-count=63 --data-size=262144 --data=/tmp/again > /tmp/read 2>&1 \
+    || { cat /tmp/read; fail "a read of 256 KiB"; }
+cmp /tmp/data /tmp/again || fail "256 KiB are others"
+
+# A namespace gets metadata that mean nothing to the controller.
+for format in 2:8 3:16; do
+    bytes=${format#*:}
+    nvme format /dev/$block --lbaf=${format%:*} --pi=0 --force > /tmp/format 2>&1 \
+        || { cat /tmp/format; fail "format with metadata"; }
+    dd if=/dev/urandom of=/tmp/data bs=4096 count=2 2> /dev/null
+    dd if=/dev/urandom of=/tmp/metadata bs=$((2 * bytes)) count=1 2> /dev/null
+    nvme write /dev/$block --start-block=7 --block-count=1 --data-size=8192 --data=/tmp/data \
+        --metadata-size=$((2 * bytes)) --metadata=/tmp/metadata > /tmp/write 2>&1 || { cat /tmp/write; fail "write"; }
+    rm -f /tmp/again /tmp/tags # nvme-cli leaves what is longer
+    nvme read /dev/$block --start-block=7 --block-count=1 --data-size=8192 --data=/tmp/again \
+        --metadata-size=$((2 * bytes)) --metadata=/tmp/tags > /tmp/read 2>&1 || { cat /tmp/read; fail "read"; }
+    cmp /tmp/data /tmp/again && cmp /tmp/metadata /tmp/tags || fail "other metadata"
+    dd if=/dev/$block of=/tmp/block bs=4096 skip=7 count=2 iflag=direct 2> /dev/null || fail "a plain read"
+    cmp /tmp/data /tmp/block || fail "a plain read"
+    echo "PLAIN: metadata are kept with $bytes bytes"
+done

@@ -10,7 +10,7 @@ use guest::skip;
 use serde_json::Value;
 
 use self::bridge::ThirdParty;
-use crate::support::running::wait_until;
+use crate::support::running::wait_for_listener;
 use crate::support::{Export, FARLANE, json, succeed};
 
 /// How long, in seconds, a load of half a second takes at most on a machine that is not so busy
@@ -41,7 +41,7 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
     std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let device = ThirdParty::start(kit, directory.path(), &image, "device");
     let socket = directory.path().join("device");
-    wait_until("the controller is there", || socket.exists());
+    wait_for_listener(&socket);
     let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
     assert!(succeed(&["identify", &far.url()]).contains("QEMU NVMe Ctrl"));
     for workload in ["randwrite", "randread", "randrw"] {

@@ -117,7 +117,10 @@ fn fabrics_have_no_queue_commands_and_a_timer() {
     bench.fails(ADMIN, save, StatusCode::FeatureNotSaveable);
     let mut pcie = Bench::new();
     pcie.fails(ADMIN, admin(AdminOpcode::KeepAlive), StatusCode::InvalidCommandOpcode);
-    pcie.fails(ADMIN, get(FeatureId::KeepAliveTimer, 0), StatusCode::InvalidField);
+    for select in 0..=3 {
+        assert_eq!(pcie.succeeds(ADMIN, get(FeatureId::KeepAliveTimer, select)), 0);
+    }
+    pcie.fails(ADMIN, set(FeatureId::KeepAliveTimer, 5_000), StatusCode::FeatureNotChangeable);
 }
 
 #[test]

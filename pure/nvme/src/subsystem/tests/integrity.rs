@@ -1,4 +1,4 @@
-//! Namespaces with protection information.
+//! Namespaces with protection information, or with other metadata.
 
 use super::*;
 use crate::wire::{Guard, ProtectionInformation, Status};
@@ -167,7 +167,17 @@ fn a_format_adds_protection() {
     let mut bench = protected(BlockSize::Bytes512);
     let format =
         |cdw10| SubmissionQueueEntry { cdw10, namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
-    for wrong in [2, 3, 1 << 5, 1 | 1 << 5, 2 | 2 << 5, 2 | 1 << 4 | 1 << 5, 2 | 1 << 5 | 1 << 8] {
+    for wrong in [
+        4,
+        1 << 5,
+        1 | 1 << 5,
+        2 | 2 << 5,
+        2 | 3 << 5,
+        2 | 1 << 4,
+        2 | 1 << 8,
+        2 | 1 << 4 | 1 << 5,
+        2 | 1 << 5 | 1 << 8,
+    ] {
         bench.fails(ADMIN, format(wrong), StatusCode::InvalidFormat);
     }
     bench.succeeds(ADMIN, format(3 | 1 << 5));
@@ -206,4 +216,77 @@ fn compare_and_write_is_checked() {
     let second = bench.send(IO, fused(IoOpcode::Write, 2));
     assert_eq!(bench.take(first).status.code(), StatusCode::GuardCheckError);
     assert_eq!(bench.take(second).status.code(), StatusCode::AbortedFailedFused);
+}
+
+#[test]
+fn metadata_without_protection_are_the_hosts_own() {
+    for (block, bytes) in [(BlockSize::Tagged8, 8), (BlockSize::Tagged16, 16)] {
+        let mut bench = protected(block);
+        let data: Vec<u8> = (0..=250).cycle().take(2 * BLOCK).collect();
+        let with = |metadata: &[u8]| [&data[..], metadata].concat();
+        let every: Vec<u8> = (0..2 * bytes).collect();
+        // Ones and zeroes are metadata like any others, and PRINFO means nothing.
+        for metadata in [every, vec![0xff; 2 * usize::from(bytes)], vec![0; 2 * usize::from(bytes)]] {
+            for flags in [0, ACT | GUARD | APPLICATION | REFERENCE] {
+                bench.host_data = with(&metadata);
+                bench.succeeds(IO, command(IoOpcode::Write, 5, 2, flags));
+                bench.succeeds(IO, SubmissionQueueEntry { cdw14: 9, ..command(IoOpcode::Read, 5, 2, flags) });
+                assert!(bench.pushed == with(&metadata));
+                bench.host_data = with(&metadata);
+                bench.succeeds(IO, command(IoOpcode::Compare, 5, 2, flags));
+                *bench.host_data.last_mut().unwrap() ^= 1;
+                bench.fails(IO, command(IoOpcode::Compare, 5, 2, flags), StatusCode::CompareFailure);
+                bench.succeeds(IO, command(IoOpcode::Verify, 5, 2, flags));
+            }
+        }
+        bench.succeeds(IO, command(IoOpcode::WriteZeroes, 5, 1, 0));
+        bench.succeeds(IO, command(IoOpcode::Read, 5, 1, 0));
+        assert!(bench.pushed == vec![0; BLOCK + usize::from(bytes)]);
+        bench.fails(IO, command(IoOpcode::Copy, 4, 1, 0), StatusCode::CommandSizeLimitExceeded);
+    }
+}
+
+#[test]
+fn a_torn_block_with_metadata_ends_as_an_error() {
+    for place in [0, 4095, 4096, 4103, 4096 + 16] {
+        let mut bench = protected(BlockSize::Tagged8);
+        bench.host_data = vec![0x5a; BLOCK + 8];
+        bench.succeeds(IO, command(IoOpcode::Write, 1, 1, 0));
+        // The block before was never written, and the block behind is whole.
+        bench.succeeds(IO, command(IoOpcode::Write, 2, 1, 0));
+        flip(&mut bench, 4608 + place);
+        for opcode in [IoOpcode::Read, IoOpcode::Verify, IoOpcode::Compare] {
+            bench.fails(IO, command(opcode, 0, 3, 0), StatusCode::UnrecoveredReadError);
+            assert_eq!(bench.subsystem.controllers.of(bench.controller).errors.iter().next().unwrap().lba, 1);
+        }
+        bench.succeeds(IO, command(IoOpcode::Read, 2, 1, 0));
+    }
+    // Data whose metadata never reached the medium are no block.
+    let mut bench = protected(BlockSize::Tagged8);
+    flip(&mut bench, 4608);
+    bench.fails(IO, command(IoOpcode::Read, 1, 1, 0), StatusCode::UnrecoveredReadError);
+}
+
+#[test]
+fn a_format_adds_metadata_where_hosts_can_move_them() {
+    let mut bench = protected(BlockSize::Bytes512);
+    let format =
+        |cdw10| SubmissionQueueEntry { cdw10, namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
+    for (index, bytes) in [(2, 8), (3, 16)] {
+        bench.succeeds(ADMIN, format(index));
+        let page = bench.identify(0, 1);
+        assert_eq!(u64_at(&page, 0), DISK / 4608);
+        // NLBAF, FLBAS, MC, DPC, DPS.
+        assert_eq!(page[25..30], [3, u8::try_from(index).unwrap(), 0b10, 0b1_0001, 0]);
+        bench.succeeds(IO, command(IoOpcode::Read, 0, 1, 0));
+        assert_eq!(bench.pushed, vec![0; BLOCK + bytes]);
+        bench.succeeds(ADMIN, format(index | 1 << 5));
+        assert_eq!(bench.identify(0, 1)[29], 1);
+    }
+    bench.succeeds(ADMIN, format(2));
+    // Over fabrics the metadata of such blocks have no way of their own.
+    bench.connect(7);
+    bench.fails(IO, command(IoOpcode::Read, 0, 1, ACT), StatusCode::InvalidField);
+    bench.fails(ADMIN, format(2), StatusCode::InvalidFormat);
+    bench.succeeds(ADMIN, format(2 | 1 << 5));
 }

@@ -97,7 +97,7 @@ fn a_namespace_is_created_attached_used_detached_and_deleted() {
 fn creation_is_refused_with_the_reason() {
     let mut bench = bench();
     for (blocks, capacity, format, code) in [
-        (16, 16, 2, StatusCode::InvalidFormat),
+        (16, 16, 4, StatusCode::InvalidFormat),
         (16, 16, 1 << 4, StatusCode::InvalidFormat),
         (16, 8, 0, StatusCode::ThinProvisioningNotSupported),
         (0, 0, 0, StatusCode::InvalidField),

@@ -446,6 +446,23 @@ fn an_ssd_remembers_what_its_controller_said() {
 }
 
 #[test]
+fn every_format_of_blocks_outlives_a_restart() {
+    let (_folder, path) = folder();
+    let mut last = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    for block in BlockSize::ALL {
+        let formatted = Notification::NamespaceFormatted { namespace: NamespaceId(2), block };
+        assert!(last.state.apply(&formatted));
+        keep(&path, &last);
+        last = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+        assert_eq!(last.config.namespaces[1].block, block);
+    }
+    let text = edited(&fs::read_to_string(&path).unwrap());
+    fs::write(&path, text.replacen("block = 4112", "block = 4096", 1)).unwrap();
+    let error = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap_err();
+    assert!(error.to_string().contains("4104 or 4112 beside 'unprotected', found 4096"), "{error}");
+}
+
+#[test]
 fn namespaces_are_known_again_by_their_origins() {
     let (_folder, path) = folder();
     let mut first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();

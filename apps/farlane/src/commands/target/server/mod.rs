@@ -223,6 +223,7 @@ impl Server {
             serial: spec.serial.clone(),
             state: spec.state.clone(),
             ana_groups: spec.ana_groups,
+            transfer_bytes_max: spec.max_transfer.0,
             source,
         };
         // The queue pairs of a port of RoCE or verbs stay with the first core.

@@ -92,6 +92,10 @@ impl Server {
             spec.ana_groups = self.subsystems[index].spec.ana_groups;
             spec.access.retain(|one| one.group <= spec.ana_groups);
         }
+        if spec.max_transfer != self.subsystems[index].spec.max_transfer {
+            changes.push(format!("{name}: max-transfer changes when the target is started again"));
+            spec.max_transfer = self.subsystems[index].spec.max_transfer;
+        }
         if spec.state != self.subsystems[index].spec.state {
             changes.push(format!("{name}: another state is used when the target is started again"));
             spec.state.clone_from(&self.subsystems[index].spec.state);

@@ -182,7 +182,7 @@ impl SsdState {
     fn on_formatted(&mut self, id: NamespaceId, block: BlockSize) {
         self.unreadable.retain(|run| run.namespace != id.0);
         if let Some(found) = self.find(id) {
-            found.block = block.extended_bytes();
+            found.set_format(block);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use nvme::media::MediumId;
 use nvme::subsystem::{
-    BlockSize, Config, EVENT_LOG_BYTES_MAX, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
+    Config, EVENT_LOG_BYTES_MAX, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
     PersistentEvent, PoolConfig, UnreadableBlocks,
 };
 use nvme::wire::NamespaceId;
@@ -122,8 +122,10 @@ fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
         if state.namespaces[..index].iter().any(|other| other.id == one.id) {
             return wrong("id", "expected each only once".to_owned());
         }
-        if BlockSize::from_extended_bytes(one.block).is_none() {
-            return wrong("block", format!("expected 512, 4096, 4104 or 4112, found {}", one.block));
+        if one.format().is_none() {
+            let lengths =
+                if one.unprotected { "4104 or 4112 beside 'unprotected'" } else { "512, 4096, 4104 or 4112" };
+            return wrong("block", format!("expected {lengths}, found {}", one.block));
         }
         if let Err((key, digits)) = one.identity() {
             return wrong(key, format!("expected {digits} hexadecimal digits"));
@@ -192,7 +194,7 @@ fn adopt(namespace: &mut NamespaceConfig, known: &Namespace) {
     namespace.attached = known.attached;
     namespace.write_protection = known.write_protection.into();
     // Both were checked.
-    namespace.block = BlockSize::from_extended_bytes(known.block).unwrap_or(namespace.block);
+    namespace.block = known.format().unwrap_or(namespace.block);
     namespace.identity = known.identity().unwrap_or(namespace.identity);
 }
 
@@ -220,7 +222,7 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
     let offset = one.offset.filter(|offset| offset.is_multiple_of(PAGE_BYTES.into()));
     let offset = offset.ok_or_else(|| wrong("offset", "expected a multiple of 4096"))?;
     // The block was checked.
-    let block = BlockSize::from_extended_bytes(one.block).unwrap_or_default();
+    let block = one.format().unwrap_or_default();
     let bytes = one.bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(block.stored().into()));
     let bytes = bytes.ok_or_else(|| wrong("bytes", "expected a multiple of its block"))?;
     if offset.checked_add(bytes).is_none_or(|end| end > pool.bytes) {

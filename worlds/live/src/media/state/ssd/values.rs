@@ -2,9 +2,9 @@
 
 use engine::Nanos;
 use nvme::subsystem::{
-    Counters, FIRMWARE_SLOTS, FeatureKey, FirmwareConfig, FirmwareImage, NamespaceConfig, NamespaceIdentity,
-    Registrant, ReservationRecord, ReservationType, SanitizeRecord, SanitizeStatus, SavedFeature,
-    WriteProtection,
+    BlockSize, Counters, FIRMWARE_SLOTS, FeatureKey, FirmwareConfig, FirmwareImage, NamespaceConfig,
+    NamespaceIdentity, Registrant, ReservationRecord, ReservationType, SanitizeRecord, SanitizeStatus,
+    SavedFeature, WriteProtection,
 };
 use nvme::wire::NamespaceId;
 use nvme::wire::feature::FeatureId;
@@ -23,8 +23,11 @@ pub(super) struct Namespace {
     pub(super) id: u32,
     /// Where the namespace's bytes are: a file, memory, another controller, or the pool.
     pub(super) origin: String,
-    /// The size of a block in bytes.
+    /// The size of a block in bytes, with its metadata.
     pub(super) block: u32,
+    /// Whether the block has metadata that are no protection information.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) unprotected: bool,
     pub(super) attached: bool,
     #[serde(default, skip_serializing_if = "Protection::is_none")]
     pub(super) write_protection: Protection,
@@ -38,12 +41,23 @@ pub(super) struct Namespace {
     pub(super) bytes: Option<u64>,
 }
 
+/// Whether blocks have metadata that are no protection information.
+const fn is_unprotected(block: BlockSize) -> bool {
+    block.has_metadata() && block.guard().is_none()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl Namespace {
     pub(super) fn new(config: &NamespaceConfig, origin: &str, extent: Option<(u64, u64)>) -> Self {
         Self {
             id: config.id.0,
             origin: origin.to_owned(),
             block: config.block.extended_bytes(),
+            unprotected: is_unprotected(config.block),
             attached: config.attached,
             write_protection: config.write_protection.into(),
             eui64: config.identity.eui64.into(),
@@ -52,6 +66,18 @@ impl Namespace {
             offset: extent.map(|(offset, _)| offset),
             bytes: extent.map(|(_, bytes)| bytes),
         }
+    }
+
+    /// The format of the namespace's blocks, if one is like that.
+    pub(super) fn format(&self) -> Option<BlockSize> {
+        let found = |protected| BlockSize::from_extended_bytes(self.block, protected);
+        let plain = found(false).filter(|block| block.has_metadata() == self.unprotected);
+        if self.unprotected { plain } else { found(true).or(plain) }
+    }
+
+    /// Remembers another format of the namespace's blocks.
+    pub(super) fn set_format(&mut self, block: BlockSize) {
+        (self.block, self.unprotected) = (block.extended_bytes(), is_unprotected(block));
     }
 
     /// The identity of the namespace. The error has the key of a malformed value and the number of
