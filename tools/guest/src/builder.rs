@@ -30,6 +30,8 @@ pub enum Firmware {
     SeaBios,
     /// qboot, which touches no device.
     Qboot,
+    /// EDK2's UEFI firmware (OVMF), which has an NVMe driver of its own.
+    Edk2,
 }
 
 /// A guest to be built; [`Guest::builder`] begins.
@@ -182,8 +184,8 @@ impl Builder {
         self
     }
 
-    /// Lets the firmware boot from a device, for example one that holds [`crate::boot_image`]. The
-    /// guest then has no kernel, no root and no script.
+    /// Lets the firmware boot from a device, for example one that holds [`crate::boot_image`] or
+    /// [`crate::efi_image`]. The guest then has no kernel, no root and no script.
     pub fn boot_from_device(mut self) -> Self {
         self.disk_boots = true;
         self

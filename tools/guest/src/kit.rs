@@ -42,7 +42,7 @@ impl Kernel {
 }
 
 impl Kit {
-    /// The machine's kit. If there is none, it is fetched, once a machine (130 MB to download, a
+    /// The machine's kit. If there is none, it is fetched, once a machine (140 MB to download, a
     /// minute). A process tries this only once.
     ///
     /// # Errors
@@ -136,6 +136,11 @@ impl Kit {
     /// The directory that holds `modules.dep`.
     pub(crate) fn modules(&self) -> &Path {
         &self.kernel.modules
+    }
+
+    /// The path of a file of EDK2's firmware.
+    pub(crate) fn edk2(&self, name: &str) -> PathBuf {
+        self.place.join("qemu/usr/share/OVMF").join(name)
     }
 
     /// A command that runs QEMU with the libraries and firmware that were fetched with it.

@@ -26,6 +26,9 @@ const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0 mitigat
     cryptomgr.notests apparmor=0 iomem=relaxed";
 /// Words that make Linux use the IOMMU.
 const IOMMU_COMMAND_LINE: &str = " intel_iommu=on";
+/// The files of EDK2's firmware: its code, and the variables with which it starts.
+const CODE: &str = "OVMF_CODE_4M.fd";
+const VARIABLES: &str = "OVMF_VARS_4M.fd";
 /// How long QEMU may take to open its sockets.
 const CONNECTING: Duration = Duration::from_secs(30);
 
@@ -36,11 +39,23 @@ impl Builder {
         let directory =
             TempDir::with_prefix("farlane-guest-").map_err(Error::io("making a temporary directory"))?;
         let initrd = self.initrd(directory.path())?;
+        if self.firmware == Firmware::Edk2 {
+            let (from, to) = (self.kit.edk2(VARIABLES), directory.path().join(VARIABLES));
+            fs::copy(&from, to).map_err(Error::at("copying", &from))?;
+        }
         let sockets = ["output", "control", "monitor"].map(|name| Listener::new(directory.path(), name));
         let [output, control, monitor] = sockets;
         let (output, control, monitor) = (output?, control?, monitor?);
         let mut command = gentle(&self.kit.qemu());
         self.machine(&mut command, &initrd);
+        if self.firmware == Firmware::Edk2 {
+            let flash = |unit: u32, file: &Path, more: &str| {
+                format!("if=pflash,format=raw,unit={unit},file={}{more}", file.display())
+            };
+            let variables = directory.path().join(VARIABLES);
+            command.args(["-drive", &flash(0, &self.kit.edk2(CODE), ",readonly=on")]);
+            command.args(["-drive", &flash(1, &variables, "")]);
+        }
         let console =
             if terminal { "stdio,id=console,mux=on,signal=off" } else { "stdio,id=console,signal=off" };
         command.args(["-chardev", console]);

@@ -387,6 +387,24 @@ fn a_machine_boots_from_a_far_ssd() {
     near.wait_for("the client has gone");
 }
 
+/// The same by UEFI firmware, whose driver identifies namespaces and asks for their blocks in
+/// another way.
+#[test]
+fn a_machine_boots_from_a_far_ssd_by_uefi() {
+    let Some(kit) = skip::kit_or_skip("booting from a far SSD by UEFI") else { return };
+    let place = Place::new();
+    let image = place.socket("efi.img");
+    std::fs::write(&image, guest::efi_image()).unwrap();
+    let far = Export::start(&["--namespace", image.to_str().unwrap()]);
+    let near = place.attach("ssd", &far.url(), &[]);
+    let _turn = turn();
+    let builder = Guest::builder(kit).unwrap().device(Device::vfio_user(place.socket("ssd")));
+    let builder = builder.firmware(guest::Firmware::Edk2).boot_from_device();
+    let outcome = builder.boot_limit(LIMIT).run().unwrap();
+    assert_eq!(outcome.status, 0, "{}", outcome.console);
+    near.wait_for("the client has gone");
+}
+
 #[test]
 fn a_local_and_a_far_ssd_share_a_switch_of_the_guests() {
     let Some(kit) = skip::kit_or_skip("two SSDs behind a switch") else { return };

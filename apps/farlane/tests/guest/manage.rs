@@ -35,7 +35,7 @@ fn an_administrator_manages_a_local_and_a_far_ssd() {
     let limit = Duration::from_secs(180);
     let mut guest = Guest::builder(kit)
         .unwrap()
-        .tools(["nvme", "fio"])
+        .tools(["nvme", "fio", "smartctl"])
         .unwrap()
         .limit(limit)
         .device(Device::vfio_user(local))
@@ -50,7 +50,17 @@ fn an_administrator_manages_a_local_and_a_far_ssd() {
     guest.tell("restarted").unwrap();
     let outcome = guest.finish().unwrap().expect_success();
     assert!(outcome.output.contains("the far SSD remembers"), "{}", outcome.output);
-    let jobs = ["features", "logs", "namespaces", "format", "self-test", "sanitize", "commands", "reset"];
+    let jobs = [
+        "features",
+        "logs",
+        "namespaces",
+        "format",
+        "self-test",
+        "sanitize",
+        "commands",
+        "smartctl",
+        "reset",
+    ];
     for (serial, job) in ["LOCAL", "FAR"].iter().flat_map(|serial| jobs.iter().map(move |job| (serial, job)))
     {
         assert!(outcome.output.contains(&format!("{serial} {job}")), "{serial} {job}: {}", outcome.output);

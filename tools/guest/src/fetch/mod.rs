@@ -20,25 +20,26 @@ pub(crate) use build::{build_kernel, built_kernel};
 
 /// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
 /// the old one.
-const RECIPE: &str = "trixie-4";
+const RECIPE: &str = "trixie-5";
 /// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
 /// The name of the recipe of the kernel with every driver.
 const FULL_KERNEL_RECIPE: &str = "trixie-full-kernel-1";
 
 /// The packages of QEMU's tree.
-const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
+const QEMU_PACKAGES: [&str; 2] = ["qemu-system-x86", "ovmf"];
 
 /// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
 /// modules. ktls-utils has the service that shakes hands for the kernel's TLS, and keyutils puts
 /// keys into its keyrings. iproute2 makes RDMA links; rdmacm-utils and perftest use them, through
 /// ibverbs-providers.
-const GUEST_PACKAGES: [&str; 13] = [
+const GUEST_PACKAGES: [&str; 14] = [
     "busybox-static",
     "nvme-cli",
     "fio",
     "e2fsprogs",
     "pciutils",
+    "smartmontools",
     "kmod",
     "zstd",
     "ktls-utils",
@@ -150,7 +151,7 @@ fn no_room(path: &Path, error: &io::Error) -> Error {
 
 fn assemble(partial: &Path) -> Result<(), Error> {
     let (qemu, guest) = (partial.join("qemu.packages"), partial.join("guest.packages"));
-    say(&format!("fetching QEMU, a kernel and tools (some 130 MB) into {}", partial.display()));
+    say(&format!("fetching QEMU, a kernel and tools (some 140 MB) into {}", partial.display()));
     let apt = archive(partial)?;
     apt.download(apt::BACKPORTS, &QEMU_PACKAGES, &qemu)?;
     apt.download(apt::RELEASE, &GUEST_PACKAGES, &guest)?;

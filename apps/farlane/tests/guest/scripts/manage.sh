@@ -28,6 +28,18 @@ manage() {
     nvme persistent-event-log $NVME -a 2 >/dev/null
     echo "$NAME logs"
 
+    smartctl -x $NVME >/tmp/smart || { cat /tmp/smart; exit 1; }
+    grep -q 'overall-health self-assessment test result: PASSED' /tmp/smart
+    grep -q "Serial Number: *$NAME$" /tmp/smart
+    smartctl -t short $NVME >/dev/null
+    for i in $(seq 100); do
+        smartctl -l selftest $NVME >/tmp/smart
+        grep -q 'Completed without error' /tmp/smart && break
+        sleep 0.1
+    done
+    grep -q 'Completed without error' /tmp/smart || { cat /tmp/smart; exit 1; }
+    echo "$NAME smartctl"
+
     nvme create-ns $NVME --nsze=16384 --ncap=16384 --flbas=0 >/dev/null
     nvme attach-ns $NVME -n 2 -c $ID >/dev/null
     appears $NEW
