@@ -217,7 +217,7 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
     .into_iter()
     .chain(cache.then(|| of_controller(FeatureId::VolatileWriteCache, 0, feature::WRITE_CACHE_ENABLE.put(1))))
     .chain(
-        (0..controller.interrupt_vectors()).map(move |vector| {
+        (0..controller.interrupt_vectors().max(1)).map(move |vector| {
             of_controller(FeatureId::InterruptVectorConfiguration, vector, u32::from(vector))
         }),
     )
@@ -264,10 +264,15 @@ impl SharedFeatures {
     }
 }
 
-/// Whether the controller has the feature, if only to say that its timer never runs: controllers
-/// without the Keep Alive Timer report a time-out of 0, as SPDK's hosts expect on PCIe.
+/// Whether the controller has the feature, if only with a value that never changes: a Keep Alive
+/// Timer that never runs on PCIe, and over fabrics interrupts that are never held back. Hosts may
+/// read these everywhere, as SPDK's target has them.
 pub(super) fn is_known(config: &Config, controller: &ControllerConfig, id: FeatureId) -> bool {
-    id == FeatureId::KeepAliveTimer || capabilities(config, controller, id) != 0
+    let is_fixed = matches!(
+        id,
+        FeatureId::KeepAliveTimer | FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration
+    );
+    is_fixed || capabilities(config, controller, id) != 0
 }
 
 /// The answer to Select = supported capabilities; 0 for a feature that the controller does not
