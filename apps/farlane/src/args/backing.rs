@@ -268,6 +268,16 @@ impl FromStr for PoolSpec {
     }
 }
 
+impl Backing {
+    /// Bytes of this machine's memory that hold the data.
+    pub(crate) const fn memory(&self) -> u64 {
+        match self {
+            Self::Ram(spec) => spec.size,
+            Self::Medium(_) => 0,
+        }
+    }
+}
+
 /// Fails if a namespace of blocks of `block` can't be made of `size` bytes of memory.
 pub(crate) fn check_ram(size: u64, block: BlockSize) -> Result<(), String> {
     let (stored, data) = (u64::from(block.stored()), u64::from(block.bytes()));

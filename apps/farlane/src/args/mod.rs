@@ -478,6 +478,15 @@ impl Served {
         self.namespace.len() + self.vfio.len() + usize::from(self.pool.is_some())
     }
 
+    /// Bytes of this machine's memory that hold data.
+    pub(crate) fn memory(&self) -> u64 {
+        let pool = match self.pool {
+            Some(PoolSpec::Ram { size }) => size,
+            _ => 0,
+        };
+        self.ram.iter().fold(pool, |sum, spec| sum.saturating_add(spec.size))
+    }
+
     /// The number of all media: namespaces, memory, pool, and what keeps the state.
     pub(crate) fn count_media(&self) -> usize {
         self.media() + self.ram.len() + usize::from(!self.state.is_empty())

@@ -13,12 +13,13 @@ use nvme_pcie::function::{self, Function};
 use crate::args::{DeviceArgs, need_served};
 use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
-use crate::commands::served::{Ssd, finish};
+use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media())?;
+    room::check(args.served.memory())?;
     let mut needs = Needs::default();
     need_served(&mut needs, &args.served);
     args.watch.need(&mut needs);

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::running::Running;
+use crate::support::running::{Running, wait_until};
 use crate::support::{Export, FARLANE, fail, json, succeed};
 
 const MIB: u64 = 1 << 20;
@@ -125,4 +125,74 @@ fn a_read_only_namespace_refuses_writes_and_stays_as_it_is() {
     succeed(&["read", url, "--output", copy.to_str().unwrap()]);
     assert_eq!(std::fs::read(&copy).unwrap(), bytes);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+/// A number of /proc/meminfo in bytes.
+fn memory(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn memory_that_the_machine_has_not_is_refused_with_both_numbers_and_the_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket").display().to_string();
+    let (total, nqn) = (memory("MemTotal:"), "nqn.2026-01.io.farlane:large");
+    let too_large = (total / MIB + 1) * MIB;
+    let (all, half) = (too_large.to_string(), ((total / 2 / MIB + 1) * MIB).to_string());
+    let config = directory.path().join("target.toml");
+    let text = format!(
+        "[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{nqn}\"\n\
+         [[subsystem.namespace]]\nid = 1\nram = \"{half}\"\n[[subsystem.namespace]]\nid = 2\nram = \"{half}\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let starts: [Vec<&str>; 8] = [
+        [&["export"][..], &listen, &["--ram", &all]].concat(),
+        [&["export"][..], &listen, &["--pool", &all]].concat(),
+        [&["export"][..], &listen, &["--ram", &half, "--ram", &half]].concat(),
+        [&["export"][..], &listen, &["--ram", &half], &listen, &["--ram", &half]].concat(),
+        [&["target", "--nqn", nqn][..], &listen, &["--ram", &all]].concat(),
+        [&["target", "--nqn", nqn][..], &listen, &["--ram", &half, "--pool", &half]].concat(),
+        vec!["target", "--config", config.to_str().unwrap()],
+        vec!["device", "--vfio-user", &socket, "--ram", &all],
+    ];
+    for words in starts {
+        let said = fail(&words);
+        let said = said.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("memory for namespaces of"), "{words:?}: {said}");
+        assert!(said.contains("at most") && said.contains("--namespace PATH,size=SIZE"), "{words:?}: {said}");
+    }
+    // So is what is added to a running far end, or resized there.
+    let control = directory.path().join("control").display().to_string();
+    let _far = Export::start(&["--ram", "1MiB", "--control", &control]);
+    for words in [&["add", "--ram", &all][..], &["resize", "--nsid", "1", "--size", &all]] {
+        let said = fail(&[&["export"], words, &["--control", &control]].concat());
+        assert!(said.contains("the memory of this machine"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_its_disk_has_no_space_for_is_served_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_mounted) = Mounted::at(directory.path(), "size=8m") else { return };
+    let path = directory.path().join("disk.img").display().to_string();
+    // tmpfs takes a length of any size.
+    let spec = format!("{path},size=64MiB");
+    let far = Running::start(&["export", "--listen", "127.0.0.1:0", "--namespace", &spec]);
+    wait_until("the far end listens", || !far.printed().is_empty());
+    far.signal("TERM");
+    let output = far.output(std::time::Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected =
+        format!("it still needs {} B of space, and its file system has {} B free", 64 * MIB, 8 * MIB);
+    assert!(said.contains(&expected) && said.contains("free some space"), "{said}");
+    // What fits is served without a word.
+    let far =
+        Running::start(&["export", "--listen", "127.0.0.1:0", "--namespace", &format!("{path}2,size=4MiB")]);
+    wait_until("the far end listens", || !far.printed().is_empty());
+    far.signal("TERM");
+    let output = far.output(std::time::Duration::from_secs(60));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("still needs"));
 }

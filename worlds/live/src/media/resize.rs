@@ -20,6 +20,13 @@ pub enum ResizeError {
     NothingToMeasure,
     /// A medium in memory can't have this length, in bytes.
     Memory(u64),
+    /// A medium in memory would be longer than the machine's memory.
+    Machine {
+        /// The length that was asked for, in bytes.
+        asked: u64,
+        /// The machine's memory, in bytes.
+        machine: u64,
+    },
     /// The length of this kind of medium can't be changed.
     Fixed,
 }
@@ -34,6 +41,10 @@ impl fmt::Display for ResizeError {
             Self::Memory(bytes) => {
                 write!(f, "memory of {bytes} B: expected a multiple of {BLOCK} B, at most {BYTES_MAX}")
             }
+            Self::Machine { asked, machine } => write!(
+                f,
+                "memory of {asked} B: expected at most {machine} B, the memory of this machine; a file may be longer"
+            ),
             Self::Fixed => f.write_str("what this namespace is kept on can't be resized"),
         }
     }
@@ -59,6 +70,9 @@ impl Media {
             (Medium::Ram(disk), Some(bytes)) => {
                 if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(BLOCK) {
                     return Err(ResizeError::Memory(bytes));
+                }
+                if let Some(machine) = crate::sys::memory::total().filter(|machine| bytes > *machine) {
+                    return Err(ResizeError::Machine { asked: bytes, machine });
                 }
                 disk.resize(bytes);
                 Ok(bytes)

@@ -1,26 +1,60 @@
 //! How much memory there is, and how much of it to use for others.
 
+use std::sync::OnceLock;
+
 /// A serving process holds one of this many parts of the memory for others, unless told otherwise.
 const PARTS: u64 = 8;
 /// The least and the most bytes that are held.
 const BUDGET_MIN: u64 = 64 << 20;
 const BUDGET_MAX: u64 = 4 << 30;
 
+/// What the system tells about its memory, and about that of the control group (cgroup) of this
+/// process.
+fn told() -> [String; 2] {
+    ["/proc/meminfo", "/sys/fs/cgroup/memory.max"]
+        .map(|path| std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// The bytes of memory that this process can ever have: all of the machine's, or the limit of its
+/// control group. `None` if the system does not say. The first answer stays: a process that is
+/// confined later may not ask again.
+pub fn total() -> Option<u64> {
+    static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
+    *TOTAL.get_or_init(|| {
+        let [machine, group] = told();
+        total_of(&machine, &group)
+    })
+}
+
+/// The bytes of memory that new data may take now without others having to leave, as the system
+/// estimates it. `None` if the system does not say.
+pub fn available() -> Option<u64> {
+    let [machine, group] = told();
+    field(&machine, "MemAvailable:").into_iter().chain(group.trim().parse().ok()).min()
+}
+
 /// How many bytes a serving process may hold for others by default: an eighth of the memory
 /// available to it, at least 64 MiB and at most 4 GiB.
 pub fn budget_default() -> u64 {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    budget_of(&read("/proc/meminfo"), &read("/sys/fs/cgroup/memory.max"))
+    let [machine, group] = told();
+    budget_of(&machine, &group)
 }
 
 /// Computes [`budget_default`] from what the system tells about itself, and about the control group
 /// (cgroup) of this process.
 fn budget_of(machine: &str, group: &str) -> u64 {
-    let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kibibytes = total.and_then(|line| line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok());
-    let machine = kibibytes.map(|kibibytes| kibibytes.saturating_mul(1024));
-    let memory = machine.into_iter().chain(group.trim().parse().ok()).min();
-    memory.map_or(BUDGET_MIN, |bytes| (bytes / PARTS).clamp(BUDGET_MIN, BUDGET_MAX))
+    total_of(machine, group).map_or(BUDGET_MIN, |bytes| (bytes / PARTS).clamp(BUDGET_MIN, BUDGET_MAX))
+}
+
+fn total_of(machine: &str, group: &str) -> Option<u64> {
+    field(machine, "MemTotal:").into_iter().chain(group.trim().parse().ok()).min()
+}
+
+/// The bytes that a line of /proc/meminfo states.
+fn field(machine: &str, name: &str) -> Option<u64> {
+    let line = machine.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes = line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?;
+    Some(kibibytes.saturating_mul(1024))
 }
 
 #[cfg(test)]
@@ -34,6 +68,9 @@ mod tests {
         assert_eq!(budget_of(&machine(8), "4294967296\n"), 512 << 20);
         assert_eq!(budget_of(&machine(1024), ""), BUDGET_MAX);
         assert_eq!(budget_of("MemTotal: much", "max"), BUDGET_MIN);
+        assert_eq!(total_of(&machine(8), "1073741824\n"), Some(1 << 30));
+        assert_eq!((total_of(&machine(8), "max\n"), total_of("", "")), (Some(8 << 30), None));
+        assert!(available() <= total());
         assert!((BUDGET_MIN..=BUDGET_MAX).contains(&budget_default()));
     }
 }

@@ -36,7 +36,7 @@ use server::{File, Offered, Server};
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
 use crate::commands::control::{self, Questions};
 use crate::commands::guest::tell_commands;
-use crate::commands::served::{Ssd, finish};
+use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, print, print_json};
 use crate::error::{CarrierError, Error};
 
@@ -55,6 +55,7 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let config = matches.get_one::<PathBuf>("config");
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
+    room::check(args.served.memory())?;
     let clock = Clock::start();
     let time = args.ptp.network_time(&clock)?;
     args.sandbox.confine(needs(&args, config))?;

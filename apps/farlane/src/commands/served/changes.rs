@@ -8,7 +8,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::{BlockSize, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, Subsystem};
 use nvme::wire::NamespaceId;
 
-use super::{far_origin, file_origin, open_far, open_file};
+use super::{far_origin, file_origin, open_far, open_file, room};
 use crate::args::{Backing, MediumSpec};
 use crate::error::Error;
 
@@ -61,7 +61,9 @@ impl Opened {
 
 /// Opens what a request to a running process names, which has `patience` for no other device.
 pub(crate) fn open_at_work(clock: Clock, backing: &Backing) -> Result<Opened, String> {
-    let opened = Opened::open(clock, backing, PATIENCE_AT_WORK).map_err(|error| error.to_string());
+    let room = room::check(backing.memory());
+    let opened = room.and_then(|()| Opened::open(clock, backing, PATIENCE_AT_WORK));
+    let opened = opened.map_err(|error| error.to_string());
     opened.map_err(|error| beyond_reach(backing, error))
 }
 

@@ -1,6 +1,7 @@
 //! The SSD that `farlane export`, `farlane device` and `farlane target` offer.
 
 pub(crate) mod changes;
+pub(crate) mod room;
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use live::drivers::controller;
 use live::media::remote::{self, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
-use live::media::{FileMedium, MEDIA_MAX, Media, Options, RemoteMedium, nvme as controllers, open};
+use live::media::{FileMedium, MEDIA_MAX, Media, Note, Options, RemoteMedium, nvme as controllers, open};
 use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
@@ -214,7 +215,10 @@ pub(crate) fn open_file(
 ) -> Result<FileMedium, Error> {
     let file = open(path, &Options { size, block: block.alignment(), readonly, ..Options::default() })?;
     for note in file.notes() {
-        note!("{}: {note}", path.display());
+        match note {
+            Note::Thin { .. } => warn!("{}: {note}", path.display()),
+            note => note!("{}: {note}", path.display()),
+        }
     }
     Ok(file)
 }

@@ -69,6 +69,11 @@ impl Offer {
         Ok(())
     }
 
+    /// Bytes of memory that hold data of all subsystems.
+    pub(crate) fn memory(&self) -> u64 {
+        self.subsystems.iter().map(SubsystemSpec::memory).fold(0, u64::saturating_add)
+    }
+
     /// Number of media that may each have a file of their own open.
     pub(crate) fn media(&self) -> usize {
         self.subsystems.iter().map(SubsystemSpec::media).sum()
@@ -112,6 +117,14 @@ impl SubsystemSpec {
         match &self.source {
             Source::Given(served) => served.media(),
             Source::Listed(listed) => listed.len(),
+        }
+    }
+
+    /// Bytes of memory that hold data.
+    fn memory(&self) -> u64 {
+        match &self.source {
+            Source::Given(served) => served.memory(),
+            Source::Listed(listed) => listed.iter().map(|one| one.backing.memory()).sum(),
         }
     }
 

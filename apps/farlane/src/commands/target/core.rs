@@ -18,7 +18,7 @@ use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
 use super::config::{Listed, Source};
 use crate::args::{AccessState, Backing};
 use crate::commands::served::changes::{self, Opened, open_at_work};
-use crate::commands::served::{FAR_PATIENCE, Ssd, check_media, restore};
+use crate::commands::served::{FAR_PATIENCE, Ssd, check_media, restore, room};
 use crate::error::Error;
 
 /// Most commands of one subsystem that may be under way at once, over all hosts. Each host has at
@@ -101,6 +101,7 @@ impl Core {
         listed: &[Listed],
     ) -> Result<(Config, Media, Added), Error> {
         check_media(listed.len() + usize::from(state.is_some()))?;
+        room::check(listed.iter().map(|one| one.backing.memory()).sum())?;
         let store = state.map(Store::open).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
         // The serial number follows from the subsystem's name, whatever its namespaces are.

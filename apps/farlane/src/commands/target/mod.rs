@@ -32,7 +32,7 @@ use nvme_fabrics::target::{ControllerModel, HostTerms};
 
 use crate::args::{Backing, Discovery, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
 use crate::commands::control::{self, Questions};
-use crate::commands::served::finish;
+use crate::commands::served::{finish, room};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
@@ -65,6 +65,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     offer.insecure |= args.insecure;
     offer.discovery = args.discovery.or(offer.discovery);
     offer.check()?;
+    room::check(offer.memory())?;
     if args.mdns && offer.discovery == Some(Discovery::Closed) {
         return Err(Error::NothingToAnnounce);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FallocateFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
@@ -181,12 +181,24 @@ pub enum Note {
     Buffered(String),
     /// Without io_uring, transfers are made one at a time and each is waited for, for this reason.
     OneAtATime(String),
+    /// The file has no space yet for all of its bytes, and its file system has less than they need.
+    Thin {
+        /// The bytes that have no space yet.
+        lacking: u64,
+        /// The bytes that are free.
+        free: u64,
+    },
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Buffered(why) => write!(f, "transfers go through the page cache: {why}"),
+            Self::Thin { lacking, free } => write!(
+                f,
+                "it still needs {lacking} B of space, and its file system has {free} B free: writes fail once that \
+                 is used up; free some space, or make the namespace smaller"
+            ),
             Self::OneAtATime(why) => write!(f, "transfers are made one at a time, without io_uring: {why}"),
         }
     }
@@ -244,7 +256,19 @@ fn try_open(path: &Path, options: &Options, made: &mut Option<Place>) -> Result<
         true => set_direct(path, &file, options.block),
         false => (None, None),
     };
-    Ok(Opened { file, size, regular: !device, direct, notes: note.into_iter().collect() })
+    let thin = if device || options.readonly { None } else { thin(&file, size) };
+    let notes = note.into_iter().chain(thin).collect();
+    Ok(Opened { file, size, regular: !device, direct, notes })
+}
+
+/// Notes that the file system has less space than a file of `size` bytes still needs.
+pub(super) fn thin(file: &File, size: u64) -> Option<Note> {
+    // Space is counted in blocks of 512 bytes.
+    let used = file.metadata().ok()?.blocks().saturating_mul(512);
+    let system = rustix::fs::fstatvfs(file).ok()?;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    let lacking = size.saturating_sub(used);
+    (lacking > free).then_some(Note::Thin { lacking, free })
 }
 
 /// Opens the file at `path` and locks it against other exports; returns it with its metadata. Its
