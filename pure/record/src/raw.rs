@@ -256,7 +256,7 @@ impl RawRecorder {
         let bytes = if is_far { 0 } else { missed.bytes.min(self.left()) };
         self.progress.bytes_in += bytes;
         self.progress.never_came += if place == Place::Wire { bytes } else { 0 };
-        let cause = if place == Place::Wire { Cause::NeverCame } else { Cause::Overflow };
+        let cause = missed.cause();
         self.declare(Gap { stream: 0, from, bytes, packets, when, place, cause });
         let chunk = u64::from(self.config.chunk);
         if let Some(filling) = self.filling.as_mut().filter(|_| bytes > 0) {
@@ -290,6 +290,7 @@ impl RawRecorder {
             None => {
                 self.gap_count += 1;
                 if self.gaps.len() < GAPS_REPORTED_MAX {
+                    self.progress.restarts += u64::from(gap.is_restart());
                     self.gaps.push(gap);
                 }
             }

@@ -58,6 +58,8 @@ pub enum Cause {
     Missing,
     /// Packets did not come, by the numbers of those that came.
     NeverCame,
+    /// The sender started over: its numbers began anew. What it lost in that moment is not known.
+    Restarted,
     /// Something else, by its number in the format.
     Other(u8),
 }
@@ -71,6 +73,7 @@ impl Cause {
             Self::Failed => "failed",
             Self::Missing => "missing",
             Self::NeverCame => "never came",
+            Self::Restarted => "sender started over",
             Self::Other(_) => "other",
         }
     }
@@ -82,12 +85,13 @@ impl Cause {
             Self::Failed => 2,
             Self::Missing => 3,
             Self::NeverCame => 4,
+            Self::Restarted => 5,
             Self::Other(byte) => byte,
         }
     }
 }
 
-/// What a stream lost at one place: bytes, packets, or both.
+/// What a stream lost at one place: bytes, packets, or both. Or where its sender started over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The number of the stream.
@@ -97,7 +101,7 @@ pub struct Gap {
     /// How many bytes were lost. For lost packets it is 0 if nobody knows how long they were.
     pub bytes: u64,
     /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, then nobody knows
-    /// how many.
+    /// how many, or it is a restart ([`Gap::is_restart`]).
     pub packets: u64,
     /// When, in nanoseconds since 1970 by the host's clock.
     pub when: u64,
@@ -113,15 +117,26 @@ impl Gap {
         self.from.saturating_add(self.bytes)
     }
 
+    /// Whether it is no loss, but the place where a sender started over. Recorders that knew no
+    /// such event declared an unknown number of packets that never came.
+    pub const fn is_restart(&self) -> bool {
+        self.bytes == 0 && self.packets == 0 && matches!(self.cause, Cause::Restarted | Cause::NeverCame)
+    }
+
     /// Whether `next` is more of the same: of the same stream, lost for the same reason at the same
     /// place, and right behind.
     pub fn goes_on_as(&self, next: &Self) -> bool {
         (self.stream, self.place, self.cause) == (next.stream, next.place, next.cause)
             && self.end() == next.from
+            && self.is_restart() == next.is_restart()
     }
 
     /// Takes in more of the same.
     pub const fn extend(&mut self, next: &Self) {
+        // Where two have to share a record, a loss matters more than a restart.
+        if self.is_restart() {
+            (self.place, self.cause) = (next.place, next.cause);
+        }
         self.bytes = self.bytes.saturating_add(next.bytes);
         self.packets = self.packets.saturating_add(next.packets);
     }
@@ -169,6 +184,7 @@ impl Gap {
                 2 => Cause::Failed,
                 3 => Cause::Missing,
                 4 => Cause::NeverCame,
+                5 => Cause::Restarted,
                 other => Cause::Other(other),
             },
         });
@@ -176,5 +192,39 @@ impl Gap {
             gap.from.checked_add(gap.bytes).is_some() && (gap.stream as usize) < super::STREAMS_MAX
         };
         records.filter(is_right).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESTART: Gap = Gap {
+        stream: 3,
+        from: 900,
+        bytes: 0,
+        packets: 0,
+        when: 7,
+        place: Place::Wire,
+        cause: Cause::Restarted,
+    };
+
+    #[test]
+    fn a_restart_is_no_gap_and_comes_back_and_so_does_that_of_an_older_recorder() {
+        let old = Gap { cause: Cause::NeverCame, ..RESTART };
+        let loss = Gap { packets: 4, ..old };
+        let dropped = Gap { place: Place::Socket, cause: Cause::Overflow, ..RESTART };
+        let all = [RESTART, old, loss, dropped];
+        let mut payload = [0; 4 * LENGTH];
+        assert_eq!(Gap::emit(&all, &mut payload), payload.len());
+        assert_eq!(payload[29], 5, "the byte of the page that describes the format");
+        let parsed = Gap::parse(&payload);
+        assert_eq!(parsed, all);
+        assert_eq!([0, 1, 2, 3].map(|at| parsed[at].is_restart()), [true, true, false, false]);
+        // Neither takes in the other. Where they have to share a record, it is a loss.
+        assert!(!old.goes_on_as(&loss) && !loss.goes_on_as(&old) && !RESTART.goes_on_as(&loss));
+        let mut shared = RESTART;
+        shared.extend(&loss);
+        assert_eq!((shared.is_restart(), shared.packets, shared.cause), (false, 4, Cause::NeverCame));
     }
 }

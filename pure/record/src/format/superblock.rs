@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Content, STREAMS_MAX, u32_at};
+use crate::sequence::{RULE_LENGTH, SequenceRule};
 
 /// The longest name of a stream in bytes. Longer names are cut.
 const NAME_MAX: usize = 200;
@@ -20,6 +21,9 @@ pub struct Superblock {
     pub contents: Vec<Content>,
     /// Whether the oldest is overwritten when the medium is full.
     pub is_ring: bool,
+    /// The rule by which the losses of each stream are found. Of streams that are not named here it
+    /// is not known: their recorder did not say.
+    pub rules: Vec<SequenceRule>,
 }
 
 impl Superblock {
@@ -43,6 +47,7 @@ impl Superblock {
         contents.for_each(|content| bytes.extend(content.emit()));
         let flags = if self.is_ring { RING } else { 0 };
         bytes.extend(flags.to_le_bytes());
+        self.rules.iter().take(self.streams.len()).for_each(|rule| bytes.extend(rule.emit()));
         payload[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
     }
@@ -64,7 +69,15 @@ impl Superblock {
         let (words, _) = rest.as_chunks();
         let contents = words.iter().take(count).map(|bytes| Content::parse(*bytes)).collect();
         let flags = words.get(count).map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        Some(Self { streams, contents, is_ring: flags & RING > 0 })
+        let rules = rest.get((count + 1) * 4..).unwrap_or_default();
+        let (rules, _) = rules.as_chunks::<RULE_LENGTH>();
+        let rules = rules.iter().take(count).map(SequenceRule::parse).collect();
+        Some(Self { streams, contents, is_ring: flags & RING > 0, rules })
+    }
+
+    /// The rule by which the losses of a stream are found; `None` if the recorder did not say.
+    pub fn rule(&self, stream: usize) -> Option<SequenceRule> {
+        self.rules.get(stream).copied()
     }
 
     /// What the bytes of a stream are.
@@ -79,17 +92,21 @@ mod tests {
 
     use super::super::LinkType;
     use super::*;
+    use crate::sequence::Protocol;
 
     #[test]
-    fn names_and_contents_come_back_and_a_superblock_without_contents_has_bytes() {
+    fn names_contents_and_rules_come_back_and_an_older_superblock_lacks_some() {
         let streams = vec!["a".into(), "udp://127.0.0.1:5000".into()];
         let contents = vec![Content::Bytes, Content::Packets(LinkType::PAYLOAD)];
-        let superblock = Superblock { streams, contents, is_ring: true };
+        let by = SequenceRule::Numbers { protocol: Protocol::Rtp, window: 7 };
+        let superblock = Superblock { streams, contents, is_ring: true, rules: vec![SequenceRule::None, by] };
         let mut payload = [0; 100];
         let length = superblock.emit(&mut payload);
-        assert_eq!(length, 4 + 2 + 1 + 2 + 20 + 8 + 4);
+        assert_eq!(length, 4 + 2 + 1 + 2 + 20 + 8 + 4 + 32);
         assert_eq!(Superblock::parse(&payload[..length]), Some(superblock.clone()));
-        let without = Superblock::parse(&payload[..length - 12]).expect("contents may be absent");
+        let without = Superblock::parse(&payload[..length - 32]).expect("rules may be absent");
+        assert_eq!((without.is_ring, without.rule(1), superblock.rule(1)), (true, None, Some(by)));
+        let without = Superblock::parse(&payload[..length - 44]).expect("contents may be absent");
         assert_eq!((without.content(1), superblock.content(1)), (Content::Bytes, superblock.contents[1]));
     }
 }

@@ -25,6 +25,7 @@ impl Recorder {
         self.undeclared.push(gap);
         self.gap_count += 1;
         if self.gaps.len() < GAPS_REPORTED_MAX {
+            self.progress.restarts += u64::from(gap.is_restart());
             self.gaps.push(gap);
         }
     }

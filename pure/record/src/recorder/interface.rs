@@ -8,6 +8,7 @@ use engine::{Buffer, Crc32c, Nanos};
 use super::ring::RingConfig;
 use crate::digest::Algorithm;
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
+use crate::sequence::SequenceRule;
 
 /// A chunk that is not full is written after this time, unless somebody chooses.
 pub const FLUSH_DEFAULT: Nanos = Nanos::from_millis(500);
@@ -36,6 +37,8 @@ pub struct Config {
     pub streams: Vec<String>,
     /// What the bytes of each stream are. Streams that are not named here are bytes.
     pub contents: Vec<Content>,
+    /// The rule by which the losses of each stream are found, as far as that is said.
+    pub rules: Vec<SequenceRule>,
     /// The number of slots of the medium, where it cannot grow.
     pub slots: Option<u64>,
     /// Whether, and how, the oldest is overwritten when the medium is full. It needs `slots`, at
@@ -66,6 +69,7 @@ impl Config {
             recording,
             streams,
             contents: Vec::new(),
+            rules: Vec::new(),
             slots: None,
             ring: None,
             pre_trigger: None,
@@ -158,6 +162,8 @@ pub struct Progress {
     pub fill: u64,
     /// The most bytes that were in the buffer.
     pub high_water: u64,
+    /// How often a sender has started over, among the gaps that are reported.
+    pub restarts: u64,
     /// The byte of the medium behind the data that it took last; 0 if it has taken none.
     pub last_address: u64,
 }

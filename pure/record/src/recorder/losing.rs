@@ -34,7 +34,7 @@ impl Cuts {
 /// Packets that a stream has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// How many; 0 if that is not known.
+    /// How many; 0 if that is not known, or if the sender started over and no byte is lost.
     pub packets: u64,
     /// How many bytes of the stream they would have been, heads of records included; 0 if that is
     /// not known.
@@ -43,6 +43,17 @@ pub struct Missed {
     pub when: u64,
     /// Where.
     pub place: Place,
+}
+
+impl Missed {
+    /// Why they are missed.
+    pub(crate) const fn cause(&self) -> Cause {
+        match (self.place, self.packets, self.bytes) {
+            (Place::Wire, 0, 0) => Cause::Restarted,
+            (Place::Wire, ..) => Cause::NeverCame,
+            _ => Cause::Overflow,
+        }
+    }
 }
 
 impl Recorder {
@@ -91,7 +102,7 @@ impl Recorder {
         self.clock = self.clock.max(missed.when);
         let number = u32::try_from(stream).unwrap_or(u32::MAX);
         let (packets, when, place) = (missed.packets, missed.when, missed.place);
-        let cause = if place == Place::Wire { Cause::NeverCame } else { Cause::Overflow };
+        let cause = missed.cause();
         self.declare(Gap { stream: number, from, bytes, packets, when, place, cause });
     }
 }

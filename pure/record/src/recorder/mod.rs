@@ -193,8 +193,8 @@ impl Recorder {
             is_forgetful: false,
             ended: None,
         };
-        let (streams, contents) = (recorder.config.streams.clone(), recorder.config.contents.clone());
-        let superblock = Superblock { streams, contents, is_ring };
+        let Config { streams, contents, rules, .. } = recorder.config.clone();
+        let superblock = Superblock { streams, contents, is_ring, rules };
         let start = Taken { slot: SUPERBLOCK_SLOT, overwrote: None };
         recorder.control(Kind::Superblock, start, time, |payload| superblock.emit(payload));
         // What was on the medium before is no account of this recording.

@@ -119,7 +119,8 @@ fn report(
 
 /// What a block that is over has lost.
 fn close(closed: Closed<Block>, usual: Option<u64>) -> Loss {
-    let unseen = usual.unwrap_or(PACKETS_MIN).max(PACKETS_MIN);
+    // Leader, payload and trailer may be one packet.
+    let unseen = usual.unwrap_or(PACKETS_MIN).max(1);
     let block = match closed {
         Closed::Skipped(blocks) => return Loss { packets: blocks.saturating_mul(unseen), bytes: 0 },
         Closed::Open(block) => block,

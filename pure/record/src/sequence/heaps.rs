@@ -11,11 +11,11 @@ use super::{Loss, Numbered};
 
 /// The most heaps that are open at once: as many may be sent in turns. When another begins, the
 /// oldest is closed.
-const OPEN_MAX: usize = 16;
+pub(super) const OPEN_MAX: usize = 16;
 /// How many gaps before and behind a gap say what the step is.
 const AROUND: usize = 3;
 /// The most heaps that a jump of a number counts as lost. A longer jump is a new beginning.
-const JUMP_MAX: i128 = 1 << 16;
+pub(super) const JUMP_MAX: i128 = 1 << 16;
 /// The longest gap between the first two numbers, while the step is not known.
 const FIRST_GAP_MAX: i128 = 1 << 32;
 

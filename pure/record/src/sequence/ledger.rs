@@ -1,7 +1,7 @@
 //! What a socket lost, told apart from what the wire lost.
 
 use super::window::Length;
-use super::{Counts, Loss, Numbered, Tracker};
+use super::{Counts, Loss, Numbered, SequenceRule, Tracker};
 
 /// After so many datagrams, packets that the kernel dropped are no longer those that are missing.
 const REMEMBERED: u64 = 4096;
@@ -13,8 +13,8 @@ pub struct Losses {
     pub socket: Loss,
     /// What did not reach this host.
     pub wire: Loss,
-    /// Whether an unknown number of packets is missing besides.
-    pub unknown: bool,
+    /// Whether the sender has started over. What it lost in that moment is not known.
+    pub restarted: bool,
     /// Whether the datagram was counted as lost before it came, or came before.
     pub is_old: bool,
 }
@@ -56,13 +56,18 @@ impl Ledger {
             self.dropped = 0;
         }
         let is_old = matches!(numbered, Numbered::Late | Numbered::Twice);
-        Losses { socket, wire: self.on_wire(missing), unknown: numbered == Numbered::Anew, is_old }
+        Losses { socket, wire: self.on_wire(missing), restarted: numbered == Numbered::Anew, is_old }
     }
 
     /// What is missing at the end.
     pub fn finish(&mut self) -> Loss {
         let missing = self.tracker.as_mut().map_or(Loss::default(), Tracker::finish);
         self.on_wire(missing)
+    }
+
+    /// The rule by which losses on the wire are found.
+    pub fn rule(&self) -> SequenceRule {
+        self.tracker.as_ref().map_or(SequenceRule::None, Tracker::rule)
     }
 
     /// How often numbers said what; `None` if datagrams have none.

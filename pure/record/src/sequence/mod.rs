@@ -9,6 +9,7 @@ mod headers;
 mod heaps;
 mod ledger;
 mod rows;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -19,6 +20,8 @@ use core::num::NonZeroU64;
 use blocks::Blocks;
 use heaps::Heaps;
 pub use ledger::{Ledger, Losses};
+pub(crate) use rule::LENGTH as RULE_LENGTH;
+pub use rule::SequenceRule;
 use window::{Came, Counting, Length, WINDOW_MAX, Window};
 
 /// The most flows of a socket that are told apart. Another one takes the place of the one that was
@@ -94,7 +97,7 @@ pub enum Numbered {
     Twice,
     /// It has no number that is known here, or one far from all others.
     Foreign,
-    /// It begins a new row of numbers. How many packets were lost before is not known.
+    /// It begins a new row of numbers: the sender has started over.
     Anew,
 }
 
@@ -191,6 +194,11 @@ impl Tracker {
         self.counts
     }
 
+    /// The rule by which losses are found.
+    pub const fn rule(&self) -> SequenceRule {
+        SequenceRule::Numbers { protocol: self.protocol, window: self.window }
+    }
+
     /// The number of flows that are followed.
     pub const fn flows(&self) -> usize {
         self.flows.len()
@@ -198,18 +206,12 @@ impl Tracker {
 
     fn on_numbers(&mut self, sender: u64, datagram: &[u8], length: u32, lost: &mut Loss) -> Option<Numbered> {
         let window = self.window;
-        let row = |bits, step| Numbers::Row {
-            counting: Counting { bits, step, window },
-            window: None,
-            length: Length::default(),
-        };
+        let counting = rule::counting(&self.protocol, window);
+        let row = Numbers::Row { counting, window: None, length: Length::default() };
         let (mark, new) = match self.protocol {
-            Protocol::Rtp => (headers::rtp(datagram)?, row(16, 1)),
-            Protocol::Vita49 => (headers::vita49(datagram)?, row(4, 1)),
-            Protocol::Field(field) => {
-                let bits = u32::try_from(field.bytes.min(FIELD_MAX) * 8).unwrap_or(64);
-                (headers::field(datagram, &field)?, row(bits, field.step.max(1)))
-            }
+            Protocol::Rtp => (headers::rtp(datagram)?, row),
+            Protocol::Vita49 => (headers::vita49(datagram)?, row),
+            Protocol::Field(field) => (headers::field(datagram, &field)?, row),
             Protocol::Gvsp => {
                 let (is_extended, piece) = headers::gvsp(datagram)?;
                 let new = || Numbers::Blocks(Blocks::new(is_extended, window));

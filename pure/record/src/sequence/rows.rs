@@ -5,7 +5,10 @@ use alloc::collections::VecDeque;
 /// The most groups that are open at once. When another begins, the oldest one is closed.
 const OPEN_MAX: usize = 4;
 /// The most groups that a jump of a number counts as lost. A longer jump is a new beginning.
-const JUMP_MAX: u64 = 1 << 16;
+pub(super) const JUMP_MAX: u64 = 1 << 16;
+/// The same for numbers of 16 bits, of which a sender that begins anew would otherwise lose
+/// nearly all.
+pub(super) const SHORT_JUMP_MAX: u64 = super::window::SHORT_JUMP_MAX;
 
 /// What became of groups when another began.
 pub(super) enum Closed<T> {
@@ -51,7 +54,7 @@ impl<T: Default> Rows<T> {
             self.probe = None;
             return Place::In(&mut self.open[at].1);
         }
-        if ahead <= JUMP_MAX {
+        if ahead <= self.jump() {
             self.probe = None;
             self.open_up_to(*newest, ahead, &mut close);
             return match self.open.back_mut() {
@@ -69,6 +72,11 @@ impl<T: Default> Rows<T> {
         }
         self.close_all(close);
         Place::Anew(self.begin(number))
+    }
+
+    /// How many groups a number may be ahead.
+    const fn jump(&self) -> u64 {
+        if self.cycle <= 1 << 16 { SHORT_JUMP_MAX } else { JUMP_MAX }
     }
 
     /// The newest group.

@@ -8,7 +8,7 @@ pub(super) const WINDOW_MAX: u32 = 100;
 const JUMP_MAX: u64 = 1 << 24;
 /// The same for numbers of 9 to 16 bits, which a sender that begins anew would otherwise meet in
 /// half of all cases: MAX_DROPOUT of RFC 3550, appendix A.1.
-const SHORT_JUMP_MAX: u64 = 3000;
+pub(super) const SHORT_JUMP_MAX: u64 = 3000;
 
 /// How numbers are counted.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Counting {
 
     /// How many packets a number may be ahead. Of the shortest numbers all that are not old are
     /// ahead. Of longer ones fewer are: a sender that begins anew is more likely there.
-    fn jump(&self) -> u64 {
+    pub(super) fn jump(&self) -> u64 {
         let cycle = self.cycle();
         let most = match self.bits {
             ..=8 => cycle.saturating_sub(self.back()),
@@ -47,6 +47,11 @@ impl Counting {
             _ => cycle / 2,
         };
         most.clamp(1, JUMP_MAX)
+    }
+
+    /// After how many later packets one counts as lost.
+    pub(super) fn window(&self) -> u32 {
+        self.window.min(u32::try_from(self.back()).unwrap_or(WINDOW_MAX))
     }
 
     fn packets(&self, difference: u64) -> Option<u64> {
@@ -135,7 +140,7 @@ impl Window {
         self.highest = number;
         self.came = self.came.checked_shl(distance).unwrap_or(0) | 1;
         self.lost = self.lost.checked_shl(distance).unwrap_or(0);
-        let mut end = window(counting).max(1);
+        let mut end = counting.window().max(1);
         // Packets that are missing in a row count as lost together.
         while end > 1 && self.pending() & (1 << end) != 0 && self.pending() & (1 << (end - 1)) != 0 {
             end -= 1;
@@ -155,10 +160,6 @@ impl Window {
         self.lost |= pending;
         u64::from(pending.count_ones())
     }
-}
-
-fn window(counting: Counting) -> u32 {
-    counting.window.min(u32::try_from(counting.back()).unwrap_or(WINDOW_MAX))
 }
 
 /// The lowest `count` bits.

@@ -38,7 +38,8 @@ impl Crafted {
 
     fn superblock(&mut self, is_ring: bool) {
         let streams = vec!["one".into(), "two".into()];
-        let superblock = Superblock { streams, contents: vec![Content::Bytes; 2], is_ring };
+        let superblock =
+            Superblock { streams, contents: vec![Content::Bytes; 2], is_ring, rules: Vec::new() };
         self.control(Kind::Superblock, SUPERBLOCK_SLOT, |payload| superblock.emit(payload));
     }
 

@@ -142,7 +142,7 @@ fn packets_of_known_length_take_their_place_and_others_none() {
     let expected = [
         (1_000, 3_000, 3, Cause::NeverCame),
         (4_000, 0, 2, Cause::Overflow),
-        (4_000, 0, 0, Cause::NeverCame),
+        (4_000, 0, 0, Cause::Restarted),
     ];
     assert_eq!(gaps, expected);
     assert_eq!((recorder.progress().bytes_in, recorder.progress().lost), (5_000, 3_000));

@@ -115,6 +115,7 @@ const fn sum(one: &Progress, other: &Progress) -> Progress {
         overwritten: one.overwritten + other.overwritten,
         fill: one.fill + other.fill,
         high_water: one.high_water + other.high_water,
+        restarts: one.restarts + other.restarts,
         last_address: one.last_address + other.last_address,
     }
 }

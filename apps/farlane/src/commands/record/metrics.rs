@@ -35,6 +35,12 @@ pub(super) fn add(page: &mut Page, status: &Status) {
         ),
         (Kind::Counter, "farlane_record_bytes_lost", "Bytes lost in declared gaps", count(progress.lost)),
         (Kind::Counter, "farlane_record_gaps", "Declared gaps", count(status.gaps)),
+        (
+            Kind::Counter,
+            "farlane_record_restarts",
+            "How often a sender started over",
+            count(progress.restarts),
+        ),
         (Kind::Gauge, "farlane_record_buffer_bytes", "Size of the buffer", count(status.buffer)),
         (Kind::Gauge, "farlane_record_buffer_fill_bytes", "Bytes in the buffer", count(progress.fill)),
         (

@@ -11,6 +11,7 @@ mod raw;
 pub(crate) mod recorder;
 pub(crate) mod replay;
 mod ring;
+mod rules;
 mod sources;
 pub(crate) mod survey;
 mod trigger;

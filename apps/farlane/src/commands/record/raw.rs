@@ -87,9 +87,11 @@ fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -
     let status = handle.status();
     if args.output.json {
         let mut account = recorder::account(recorded);
-        let gaps = account["gaps"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-        for (gap, known) in gaps.iter_mut().zip(&recorded.gaps) {
-            gap["address"] = (start + known.from).into();
+        for kind in ["gaps", "restarts"] {
+            let places = account[kind].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+            for place in places {
+                place["address"] = (start + place["from"].as_u64().unwrap_or(0)).into();
+            }
         }
         let more = json!({ "event": "end", "raw": true, "start_address": start,
             "maximum_address": status.maximum_address, "last_address": status.last_address });

@@ -13,7 +13,8 @@ use record::registers::Direction;
 use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
 use serde_json::{Value, json};
 
-use super::gaps::{gaps_json, gaps_text};
+use super::gaps::{gaps_json, gaps_text, restarts_json};
+use super::rules::{rule_json, rule_text};
 use super::view::View;
 use super::{
     add_digest, control, ctl, digest_text, each, far, first, metrics, not_certified, parts, print,
@@ -145,10 +146,12 @@ pub(super) fn one(
     live::sys::entropy::system().fill(&mut id);
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
+    let rules = sources.iter().map(Source::rule).collect();
     let (algorithm, digests) = (args.proof.digest.into(), Digests::World);
     let pre_trigger = trigger::keep(args);
     let config = Config {
         contents,
+        rules,
         pre_trigger,
         chunk: args.chunk,
         buffer: chunks(args)?,
@@ -238,10 +241,14 @@ pub(super) fn account(recorded: &Recorded) -> Value {
         sources::add_heard(&mut account, heard.as_ref());
         account
     };
-    let streams: Vec<_> = certificate.streams.iter().zip(heard).map(stream).collect();
+    let mut streams: Vec<_> = certificate.streams.iter().zip(heard).map(stream).collect();
+    for (stream, rule) in streams.iter_mut().zip(&recorded.rules) {
+        stream["sequence_rule"] = rule_json(Some(*rule));
+    }
     let mut account = json!({ "reason": certificate.reason.words(), "bytes_in": certificate.bytes_in(),
         "bytes_stored": certificate.bytes_stored(), "bytes_lost": certificate.bytes_lost(),
         "bytes_overwritten": certificate.bytes_overwritten(), "gaps": gaps_json(&recorded.gaps),
+        "restarts": restarts_json(&recorded.gaps),
         "high_water_bytes": certificate.high_water, "streams": streams,
         "triggered": recorded.triggered.map(trigger::trigger_json), "certified": recorded.is_certified });
     add_digest(&mut account, certificate.algorithm, &certificate.digest);
@@ -260,6 +267,9 @@ pub(super) fn text(args: &RecordArgs, recorded: &Recorded) -> String {
         None if args.pre_trigger.is_some() => "  never triggered: nothing is recorded\n".to_owned(),
         None => String::new(),
     };
+    for (stream, rule) in recorded.rules.iter().enumerate() {
+        text += &rule_text(stream, Some(*rule));
+    }
     text += &gaps_text(&recorded.gaps);
     text += &sources::heard_text(&recorded.heard);
     for (stream, why) in recorded.broken.iter().enumerate() {

@@ -133,7 +133,7 @@ pub(super) fn heard_text(heard: &[Option<Heard>]) -> String {
         text += &format!("  stream {stream}: {} packets", heard.packets);
         if let Some(counts) = heard.numbers {
             text += &format!(
-                ": {} reordered, {} later than the window, {} twice, {} without a number that fits, {} new rows",
+                ": {} reordered, {} later than the window, {} twice, {} without a number that fits, {} restarts",
                 counts.reordered, counts.late, counts.twice, counts.foreign, counts.anew
             );
         }

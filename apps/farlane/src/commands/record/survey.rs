@@ -4,7 +4,8 @@ use engine::Nanos;
 use live::drivers::record::{Recording, Signer};
 use serde_json::{Value, json};
 
-use super::gaps::{SHOWN_MAX, gaps_json, gaps_text};
+use super::gaps::{SHOWN_MAX, gaps_json, gaps_text, losses, restarts, restarts_json};
+use super::rules::{rules_json, rules_text};
 use super::trigger::date;
 use super::{
     add_digest, digest_text, first, hex, open_recording, print, print_json, read_recording, ring, unreadable,
@@ -23,7 +24,7 @@ fn bad_json(recording: &Recording) -> Vec<Value> {
 
 fn account(recording: &Recording) -> String {
     let survey = &recording.survey;
-    let mut text = ring::held_text(survey) + &gaps_text(&survey.gaps);
+    let mut text = ring::held_text(survey) + &rules_text(survey) + &gaps_text(&survey.gaps);
     for hole in survey.holes.iter().take(SHOWN_MAX) {
         text += &format!("  missing: stream {}, {} B from {}\n", hole.stream, hole.bytes, hole.from);
     }
@@ -52,6 +53,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
             .map(|hole| json!({ "stream": hole.stream, "from": hole.from, "bytes": hole.bytes }))
             .collect();
         let mut proof = json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
+            "restarts": restarts_json(&survey.gaps), "sequence_rules": rules_json(survey),
             "bad_chunks": bad_json(&recording), "missing": missing,
             "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
             "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
@@ -90,6 +92,7 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
     if args.output.json {
         let mut found = json!({ "recovered": !was_whole, "bytes": survey.bytes(),
             "chunks": survey.entries.len(), "new_gaps": gaps_json(&new), "gaps": gaps_json(&survey.gaps),
+            "restarts": restarts_json(&survey.gaps), "sequence_rules": rules_json(survey),
             "bad_chunks": bad_json(&recording) });
         add_digest(&mut found, survey.algorithm(), &recording.digest_of_all());
         return print_json(&found);
@@ -105,10 +108,11 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     let names = survey.superblock.as_ref().map(|superblock| superblock.streams.clone()).unwrap_or_default();
     let id = hex(&survey.recording.unwrap_or_default());
     let ended = survey.certificate.as_ref().map(|certificate| certificate.reason.words());
+    let (gaps, restarts) = (losses(&survey.gaps).count(), restarts(&survey.gaps).count());
     if args.output.json {
         return print_json(&json!({ "recording": id, "streams": names, "chunk_bytes": survey.chunk,
-            "chunks": survey.entries.len(), "bytes": survey.bytes(), "gaps": survey.gaps.len(),
-            "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended, "triggered": survey.trigger.map(|trigger| json!({ "when": trigger.time,
+            "chunks": survey.entries.len(), "bytes": survey.bytes(), "gaps": gaps,
+            "restarts": restarts, "sequence_rules": rules_json(survey), "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended, "triggered": survey.trigger.map(|trigger| json!({ "when": trigger.time,
                 "before_ns": trigger.before })),
             "being_written": recording.in_use }));
     }
@@ -116,11 +120,10 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     let time = Nanos::new(survey.times.1.saturating_sub(survey.times.0));
     let mut text = format!("recording {id}: {state}\n");
     text += &format!(
-        "  {} B in {} chunks of {} B, over {time}, {} gaps\n",
+        "  {} B in {} chunks of {} B, over {time}, {gaps} gaps, {restarts} restarts\n",
         survey.bytes(),
         survey.entries.len(),
-        survey.chunk,
-        survey.gaps.len()
+        survey.chunk
     );
     if let Some(trigger) = survey.trigger {
         let (when, before) = (date(trigger.time), Nanos::new(trigger.before));
@@ -129,5 +132,5 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     for (number, name) in names.iter().enumerate() {
         text += &format!("  stream {number}: {name}\n");
     }
-    print(&text)
+    print(&(text + &rules_text(survey)))
 }

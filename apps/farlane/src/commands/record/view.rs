@@ -100,6 +100,7 @@ fn event(status: &Status, rate: f64, latency: Nanos) -> Value {
         "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
         "buffer_bytes": status.buffer, "state": status.state.word(),
         "kept_ns": status.kept.map(|kept| kept.time.get()), "bytes_per_second": rate.round(), "gaps": status.gaps,
+        "restarts": progress.restarts,
         "write_latency_ns": latency.get(), "slowest_write_ns": writes.slowest.get(),
         "pauses": writes.pauses, "longest_pause_ns": writes.longest_pause.get() })
 }

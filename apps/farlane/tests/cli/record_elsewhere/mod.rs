@@ -3,3 +3,5 @@
 mod export;
 mod packets;
 mod replay;
+mod rules;
+mod sources;

@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason, Time};
+use record::sequence::SequenceRule;
 use record::{Algorithm, Config, Digests, Input, Output, Progress, Recorder, RingConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -131,6 +132,8 @@ pub struct Recorded {
     pub certificate: Certificate,
     /// Gaps, the first 65,536 of them.
     pub gaps: Vec<Gap>,
+    /// The rule by which the losses of each stream were found.
+    pub rules: Vec<SequenceRule>,
     /// Whether the certificate and every gap record are on the medium.
     pub is_certified: bool,
     /// What each source heard, if it is one of packets.
@@ -279,7 +282,8 @@ impl Session {
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
         let heard = self.sources.iter().map(Source::heard).collect();
         let broken = self.sources.iter().map(|source| source.broken().map(str::to_owned)).collect();
-        Ok(Recorded { certificate, gaps, is_certified, heard, triggered: self.triggered, broken })
+        let rules = self.sources.iter().map(Source::rule).collect();
+        Ok(Recorded { certificate, gaps, rules, is_certified, heard, triggered: self.triggered, broken })
     }
 
     /// Limits count from now on.
@@ -306,7 +310,8 @@ impl Session {
             None => State::Running,
         };
         let writes = self.pulse.writes;
-        let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);
+        let progress = self.recorder.progress();
+        let gaps = (self.recorder.gaps().len() as u64).saturating_sub(progress.restarts);
         let (kept, triggered) = (self.recorder.kept(self.clock.now()), self.triggered);
         handle.update(|status| {
             (status.kept, status.triggered) = (kept, triggered);

@@ -98,8 +98,8 @@ impl Session {
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_durable());
         let broken = vec![self.source.broken().map(str::to_owned)];
-        let (heard, triggered) = (vec![self.source.heard()], None);
-        Ok(Recorded { certificate, gaps, is_certified, heard, triggered, broken })
+        let (heard, triggered, rules) = (vec![self.source.heard()], None, vec![self.source.rule()]);
+        Ok(Recorded { certificate, gaps, rules, is_certified, heard, triggered, broken })
     }
 
     /// Ends the recording. What a socket has is recorded first, unless a limit is reached.
@@ -116,7 +116,8 @@ impl Session {
             None if self.recorder.is_recording() => State::Running,
             None => State::Ending,
         };
-        let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);
+        let progress = self.recorder.progress();
+        let gaps = (self.recorder.gaps().len() as u64).saturating_sub(progress.restarts);
         handle.update(|status| {
             (status.state, status.progress, status.gaps) = (state, progress, gaps);
             (status.last_address, status.writes) = (progress.last_address, self.pulse.writes);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use engine::{Instant, Nanos};
 use record::format::Content;
+use record::sequence::SequenceRule;
 use record::{RawRecorder, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -144,6 +145,14 @@ impl Source {
             Kind::Datagrams(datagrams) => Some(datagrams.heard()),
             Kind::Packets(packets) => Some(packets.heard()),
             _ => None,
+        }
+    }
+
+    /// The rule by which lost packets are found.
+    pub fn rule(&self) -> SequenceRule {
+        match &self.kind {
+            Kind::Datagrams(datagrams) => datagrams.rule(),
+            _ => SequenceRule::None,
         }
     }
 

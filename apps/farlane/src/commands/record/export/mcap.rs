@@ -83,15 +83,21 @@ impl Writer for Mcap {
 
     fn finish(mut self: Box<Self>, streams: &[Exported]) -> io::Result<Summary> {
         for gap in streams.iter().flat_map(|stream| &stream.gaps) {
-            let metadata = texts([
+            let mut metadata = texts([
                 ("stream", gap.stream.to_string()),
                 ("from", gap.from.to_string()),
-                ("bytes", gap.bytes.to_string()),
                 ("when", gap.when.to_string()),
-                ("where", gap.place.word().into()),
-                ("why", gap.cause.word().into()),
             ]);
-            let metadata = Metadata { name: "farlane.gap".to_owned(), metadata };
+            let name = if gap.is_restart() { "farlane.restart" } else { "farlane.gap" };
+            if !gap.is_restart() {
+                metadata.extend(texts([
+                    ("bytes", gap.bytes.to_string()),
+                    ("packets", gap.packets.to_string()),
+                    ("where", gap.place.word().into()),
+                    ("why", gap.cause.word().into()),
+                ]));
+            }
+            let metadata = Metadata { name: name.to_owned(), metadata };
             self.writer.write_metadata(&metadata).map_err(failed)?;
         }
         self.writer.finish().map_err(failed)?;

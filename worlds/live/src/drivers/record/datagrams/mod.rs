@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use engine::Instant;
 use record::format::{Content, LinkType, PACKET_HEAD, PacketFlags, PacketHead, Place, Time, TimeSource};
-use record::sequence::{Counts, Ledger, Loss, Losses};
+use record::sequence::{Counts, Ledger, Loss, Losses, SequenceRule};
 use record::{Missed, Recorder};
 
 use super::failing::Failing;
@@ -131,11 +131,11 @@ impl Desk<'_> {
     }
 }
 
-/// What was lost where.
+/// What was lost where; of a restart nothing.
 fn each(losses: &Losses) -> impl Iterator<Item = (Loss, Place)> {
     let known = [(losses.socket, Place::Socket), (losses.wire, Place::Wire)];
-    let unknown = losses.unknown.then(|| (Loss::default(), Place::Wire));
-    known.into_iter().filter(|(loss, _)| loss.packets > 0).chain(unknown)
+    let restart = losses.restarted.then(|| (Loss::default(), Place::Wire));
+    known.into_iter().filter(|(loss, _)| loss.packets > 0).chain(restart)
 }
 
 fn write_head(room: &mut [u8], length: usize, flags: PacketFlags, time: Time) {
@@ -172,6 +172,10 @@ impl Datagrams {
 
     pub(super) const fn content(&self) -> Content {
         if self.head > 0 { Content::Packets(self.link) } else { Content::Bytes }
+    }
+
+    pub(super) fn rule(&self) -> SequenceRule {
+        self.ledger.rule()
     }
 
     /// Whether receiving fails.
