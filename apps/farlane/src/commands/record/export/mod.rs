@@ -35,8 +35,10 @@ impl Exported {
         let part = Part::of(survey, number, &args.range)?;
         let names = survey.superblock.as_ref();
         let name = names.and_then(|names| names.streams.get(number as usize)).cloned();
-        let is_within =
-            |gap: &&Gap| gap.stream == number && gap.end() > part.places.start && gap.from < part.places.end;
+        let is_within = |gap: &&Gap| {
+            let is_behind = gap.end() > part.places.start || gap.from == part.places.start;
+            gap.stream == number && is_behind && gap.from < part.places.end
+        };
         let gaps = survey.gaps.iter().filter(is_within).copied().collect();
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("stream {number}"));
         Ok(Self { number, name, part, gaps, behind: None })
@@ -77,6 +79,11 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let format = named.ok_or_else(|| Error::NoFormat { path: to.clone() })?;
     if args.heads && format != Format::Raw {
         let why = format!("--heads is for --format raw: {} has a form of its own", format.word());
+        return Err(Error::Export { why });
+    }
+    let given = [("--sample-rate", args.sample_rate.is_some()), ("--datatype", args.datatype.is_some())];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given && format != Format::Sigmf) {
+        let why = format!("{option} is for --format sigmf: {} says nothing of samples", format.word());
         return Err(Error::Export { why });
     }
     let outputs = match format {
@@ -131,6 +138,10 @@ fn choose(survey: &Survey, format: Format, args: &RecordingExport) -> Result<Vec
     let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
     if is_packets {
         streams.retain(|stream| stream.part.is_packets());
+    }
+    if args.heads && streams.iter().any(|stream| !stream.part.is_packets()) {
+        let why = "--heads is for streams of packets, and this one consists of bytes: leave --heads out";
+        return Err(Error::Export { why: why.to_owned() });
     }
     if streams.is_empty() {
         let why = format!(

@@ -3,6 +3,8 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use record::format::PacketHead;
+
 use super::{Chunk, Exported, Summary, Writer, create};
 use crate::lasting::Lasting;
 
@@ -28,11 +30,16 @@ impl Raw {
 
 impl Writer for Raw {
     fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, _: u64) -> io::Result<()> {
-        if self.keeps_heads || !stream.part.is_packets() {
+        if !stream.part.is_packets() {
             return self.put(chunk.bytes(&stream.part));
         }
         chunk.packets(&stream.part).try_for_each(|packet| {
             self.summary.messages += 1;
+            if self.keeps_heads {
+                let length = u32::try_from(packet.bytes.len()).unwrap_or(u32::MAX);
+                let head = PacketHead { flags: packet.flags, ..PacketHead::new(length, packet.time) };
+                self.put(&head.emit())?;
+            }
             self.put(packet.bytes)
         })
     }
