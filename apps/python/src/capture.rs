@@ -22,7 +22,9 @@ const BATCH_MAX: usize = 1 << 20;
 pub(crate) fn failed(error: Error) -> PyErr {
     match error {
         Error::File { .. } => PyOSError::new_err(error.to_string()),
-        Error::Broken { .. } | Error::NoColumn { .. } => PyValueError::new_err(error.to_string()),
+        Error::Broken { .. } | Error::NoColumn { .. } | Error::Nothing { .. } => {
+            PyValueError::new_err(error.to_string())
+        }
     }
 }
 
@@ -109,6 +111,7 @@ impl Capture {
             of_kind(&mut groups, command.kind).add(&command);
             true
         })?;
+        commands.analysis().check(&self.path, !groups.is_empty()).map_err(failed)?;
         let text = as_json(&commands.analysis(), &groups).to_string();
         py.import("json")?.call_method1("loads", (text,))
     }
@@ -124,10 +127,13 @@ impl Capture {
             }
             found.is_none()
         };
-        self.each(py, |command| queue.add(command).is_none_or(&mut look))?;
+        let commands = self.each(py, |command| queue.add(command).is_none_or(&mut look))?;
         // What waits is younger.
         while queue.next().is_some_and(&mut look) {}
         let command = found.ok_or_else(|| {
+            if let Err(error) = commands.analysis().check(&self.path, count > 0) {
+                return failed(error);
+            }
             let expected = format!("1 to {count}, as the capture has {count} commands");
             PyValueError::new_err(format!("number={number}: expected {expected}"))
         })?;
@@ -147,10 +153,11 @@ impl Capture {
     #[pyo3(signature = (*, three_sigma=false))]
     fn chains(&self, py: Python<'_>, three_sigma: bool) -> PyResult<Table> {
         let mut kinds = BTreeMap::<String, Population>::new();
-        self.each(py, |command| {
+        let commands = self.each(py, |command| {
             of_kind(&mut kinds, command.kind).add(&command);
             true
         })?;
+        commands.analysis().check(&self.path, !kinds.is_empty()).map_err(failed)?;
         if three_sigma {
             kinds.values_mut().for_each(Population::filter);
         }

@@ -8,7 +8,7 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use captures::table::{Column, CommandRows, PacketRows, Rows as Gathered};
-use captures::{Columns, Commands, Error, Packets, Source};
+use captures::{Columns, Commands, Error, Packets, Source, refuse_empty};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -63,6 +63,8 @@ enum From {
 /// The batches of a capture, from its beginning on.
 struct Batches {
     from: From,
+    path: PathBuf,
+    map: Option<Columns>,
     schema: SchemaRef,
     /// Rows of a batch.
     size: usize,
@@ -85,7 +87,10 @@ impl Batches {
                         Some(Ok(command)) => rows.add(&command),
                         ended => {
                             self.is_over = true;
-                            self.failure = ended.and_then(Result::err);
+                            let read = ended.and_then(Result::err).map_or(Ok(()), Err);
+                            let has_rows = self.count > 0 || !rows.is_empty();
+                            let check = || commands.analysis().check(&self.path, has_rows);
+                            self.failure = read.and_then(|()| check()).err();
                         }
                     }
                 }
@@ -98,6 +103,11 @@ impl Batches {
                     let read = packets.read_on(|seen| rows.add(seen));
                     self.is_over = !matches!(read, Ok(true));
                     self.failure = read.err();
+                }
+                if self.is_over && self.failure.is_none() && self.count == 0 && rows.is_empty() {
+                    // What has no packet may have commands of another kind.
+                    let source = Source { file: &self.path, columns: self.map.as_ref() };
+                    self.failure = refuse_empty(source).err();
                 }
                 self.count += rows.len() as u64;
                 (!rows.is_empty()).then(|| batch(&self.schema, rows))
@@ -161,7 +171,9 @@ impl Rows {
             Level::Packets => Packets::open(source).map(From::Packets),
         });
         let (schema, size) = (self.level.schema(), self.batch);
-        Ok(Batches { from: from.map_err(failed)?, schema, size, count: 0, is_over: false, failure: None })
+        let (path, map) = (self.path.clone(), self.map.clone());
+        let from = from.map_err(failed)?;
+        Ok(Batches { from, path, map, schema, size, count: 0, is_over: false, failure: None })
     }
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 import subprocess
 from pathlib import Path
 
@@ -195,3 +196,33 @@ def test_captures_of_an_ssd_have_the_commands_of_their_names():
         assert [found[key] for key in ("count", "blocks", "bytes")] == [1, blocks, blocks * 512], file
         (row,) = pyarrow.table(farlane.Capture(file).commands()).to_pylist()
         assert row["bytes"] == blocks * 512
+
+
+def pcap(path, link, frames=3):
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, link)
+    frame = struct.pack("<IIII", 1, 0, 20, 20) + bytes(20)
+    path.write_bytes(head + frame * frames)
+    return farlane.Capture(path)
+
+
+def test_a_capture_of_which_nothing_is_decoded_is_refused_and_its_link_types_are_named(tmp_path):
+    capture = pcap(tmp_path / "zigbee.pcap", 195)
+    answers = [
+        capture.stats,
+        capture.chains,
+        lambda: capture.chain(1),
+        lambda: pyarrow.table(capture.commands()),
+        lambda: list(capture.commands()),
+        lambda: pyarrow.table(capture.tlps()),
+        lambda: list(capture.tlps()),
+    ]
+    expected = "nothing in it was decoded; frames of link type 195, which is not known: 3"
+    for answer in answers:
+        with pytest.raises((ValueError, OSError), match=expected):
+            answer()
+    # As the command says it.
+    ended = subprocess.run([binary(), "trace", "stats", capture.path], capture_output=True, text=True)
+    assert ended.returncode == 1 and "195" in ended.stderr
+    # An Ethernet frame of another protocol is known, and nothing either.
+    with pytest.raises(ValueError, match="nothing in it was decoded$"):
+        pcap(tmp_path / "other.pcap", 1).stats()

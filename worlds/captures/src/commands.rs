@@ -150,6 +150,16 @@ pub fn each_command(from: Source<'_>, mut show: impl FnMut(Command)) -> Result<A
     Ok(commands.analysis())
 }
 
+/// Checks that a capture in which something was not found has something else.
+///
+/// # Errors
+/// Those of [`Commands`]; also [`Error::Nothing`].
+pub fn refuse_empty(from: Source<'_>) -> Result<(), Error> {
+    let mut has_commands = false;
+    let analysis = each_command(from, |_| has_commands = true)?;
+    analysis.check(from.file, has_commands)
+}
+
 /// The PCIe packets of a capture.
 #[derive(Debug)]
 pub struct Packets(Input);

@@ -27,6 +27,14 @@ pub enum Error {
         /// What is wrong.
         what: Cow<'static, str>,
     },
+    /// Nothing in the file was decoded.
+    #[error("{}: nothing in it was decoded{unknown}", path.display())]
+    Nothing {
+        /// The file.
+        path: PathBuf,
+        /// The link types that are not known, behind a semicolon each; empty if there are none.
+        unknown: String,
+    },
     /// A hardware analyser's table lacks a column.
     #[error("{}: no line has all the columns; {name:?} is not in the first one: {there}", path.display())]
     NoColumn {

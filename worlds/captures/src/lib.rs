@@ -46,7 +46,7 @@ pub mod table;
 mod units;
 
 pub use blocks::{Blocks, Detail, Order, Records};
-pub use commands::{Commands, Packets, Source, each_command, each_packet};
+pub use commands::{Commands, Packets, Source, each_command, each_packet, refuse_empty};
 pub use error::Error;
 pub use framing::{Held, Packet, header, held};
 pub use links::{ETHERNET, LINK};

@@ -1,10 +1,13 @@
 //! Understanding a capture frame by frame, row by row or line by line.
 
+use std::path::Path;
+
 use engine::Instant;
 use trace::events::Events;
 use trace::fabric::{Counts, Fabric};
 use trace::{Analyser, Command, Seen, Statistics};
 
+use crate::Error;
 use crate::framing::{Held, held};
 use crate::notes::told_by;
 use crate::reader::{Frame, Item};
@@ -46,6 +49,14 @@ impl UnknownLinks {
         }
     }
 
+    /// A line about each link type.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.each().map(|(link, frames)| match link {
+            Some(link) => format!("frames of link type {link}, which is not known: {frames}"),
+            None => format!("frames of further link types, which are not known: {frames}"),
+        })
+    }
+
     /// Each link type with the number of its frames; without a link type, those of all others.
     pub fn each(&self) -> impl Iterator<Item = (Option<u32>, u64)> {
         let kinds = self.kinds.iter().map(|(kind, count)| (Some(*kind), *count));
@@ -71,6 +82,19 @@ impl Analysis {
     /// Whether no packet, PDU or message was decoded. Tracers' words show in their commands alone.
     pub const fn is_empty(&self) -> bool {
         self.statistics.packets == 0 && self.fabric.pdus == 0
+    }
+
+    /// Checks that something of the file at `path` was decoded. `has_commands` says whether a
+    /// command was found.
+    ///
+    /// # Errors
+    /// [`Error::Nothing`], which names link types that are not known.
+    pub fn check(&self, path: &Path, has_commands: bool) -> Result<(), Error> {
+        if has_commands || !self.is_empty() {
+            return Ok(());
+        }
+        let unknown = self.flaws.unknown.lines().map(|line| format!("; {line}")).collect();
+        Err(Error::Nothing { path: path.to_owned(), unknown })
     }
 }
 

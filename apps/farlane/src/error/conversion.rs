@@ -11,6 +11,7 @@ impl From<captures::Error> for Error {
         match error {
             captures::Error::File { path, error } => Self::File { path, error },
             captures::Error::Broken { path, offset, what } => Self::BrokenCapture { path, offset, what },
+            captures::Error::Nothing { path, unknown } => CaptureError::Nothing { path, unknown }.into(),
             captures::Error::NoColumn { path, name, there } => {
                 CaptureError::NoColumn { path, name, there }.into()
             }

@@ -100,7 +100,7 @@ fn as_json(command: &Command) -> Value {
 fn all(args: &ChainArgs) -> Result<(), Error> {
     let kinds = populations(args.capture.source(), args.three_sigma)?;
     if kinds.is_empty() {
-        super::stats::refuse_empty(&args.capture)?;
+        captures::refuse_empty(args.capture.source())?;
     }
     if args.capture.output.json {
         let kind = |(name, of): (&String, &Population)| {

@@ -72,7 +72,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
         }
     }
     if lines.number == 0 {
-        super::stats::refuse_empty(&args.capture)?;
+        captures::refuse_empty(args.capture.source())?;
     }
     let flushed = lines.out.flush();
     lines.result.and(flushed).or_else(|error| match error.kind() {

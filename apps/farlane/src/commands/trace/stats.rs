@@ -5,7 +5,7 @@ use captures::{Analysis, Groups, each_command, of_kind};
 
 use crate::args::CaptureArgs;
 use crate::commands::{print, print_json};
-use crate::error::{CaptureError, Error};
+use crate::error::Error;
 
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = Groups::new();
@@ -14,33 +14,7 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
         true => print_json(&as_json(&analysis, &groups))?,
         false => print(&text(&analysis, &groups))?,
     }
-    check(args, &analysis, &groups)
-}
-
-/// Checks that a capture in which a command has found nothing has something else.
-///
-/// # Errors
-/// When nothing of the capture was decoded; the error names link types that are not known.
-pub(super) fn refuse_empty(args: &CaptureArgs) -> Result<(), Error> {
-    let mut groups = Groups::new();
-    let analysis = each_command(args.source(), |command| of_kind(&mut groups, command.kind).add(&command))?;
-    check(args, &analysis, &groups)
-}
-
-fn check(args: &CaptureArgs, analysis: &Analysis, groups: &Groups) -> Result<(), Error> {
-    if !analysis.is_empty() || !groups.is_empty() {
-        return Ok(());
-    }
-    let unknown = unknown(analysis).map(|line| format!("; {line}")).collect();
-    Err(CaptureError::Nothing { path: args.source().file.to_owned(), unknown }.into())
-}
-
-/// A line about each link type that is not known.
-fn unknown(analysis: &Analysis) -> impl Iterator<Item = String> {
-    analysis.flaws.unknown.each().map(|(link, frames)| match link {
-        Some(link) => format!("frames of link type {link}, which is not known: {frames}"),
-        None => format!("frames of further link types, which are not known: {frames}"),
-    })
+    Ok(analysis.check(args.source().file, !groups.is_empty())?)
 }
 
 fn text(analysis: &Analysis, groups: &Groups) -> String {
@@ -102,5 +76,5 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
     ];
     let notes = notes.iter().filter(|(count, _)| *count > 0);
     let notes = notes.map(|(count, what)| format!("{what}: {count}\n"));
-    text + &notes.chain(unknown(analysis).map(|line| line + "\n")).collect::<String>()
+    text + &notes.chain(analysis.flaws.unknown.lines().map(|line| line + "\n")).collect::<String>()
 }
