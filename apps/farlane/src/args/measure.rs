@@ -10,7 +10,8 @@ use super::{Output, Target, Url, parse_runtime, parse_size};
 pub(super) const EXAMPLES: &str = "Examples:
   farlane measure tcp://10.0.0.2:4430 --to report.html
   farlane measure vfio-user:ssd.sock --beside tcp://10.0.0.2:4430 --to report.html --to report.csv
-  farlane measure tcp://127.0.0.1:4430 --time 1s --samples 1000 --sizes 4k,64k --to quick.html";
+  farlane measure tcp://127.0.0.1:4430 --quick --to quick.html
+  farlane measure tcp://127.0.0.1:4430 --time 1s --samples 1000 --sizes 4k,64k --to few.html";
 
 /// What a measurement does with the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,17 +28,24 @@ pub(crate) struct MeasureArgs {
     /// The options of the connection are those of URL
     #[arg(long, value_name = "URL")]
     pub(crate) beside: Vec<Url>,
+    /// Take a minute instead of an hour, for figures that are less certain.
+    ///
+    /// The defaults become --time 10s --samples 1000 --sizes 4k,64k: 5 points for each device
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Take at least this many samples of each point
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(10..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, default_value_if("quick", "true", "1000"), value_parser = clap::value_parser!(u64).range(10..=100_000_000))]
     pub(crate) samples: u64,
-    /// Measure each point of each device for at least this long
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_runtime)]
+    /// Measure each point of each device for at least this long.
+    ///
+    /// By default there are 13 points: 65 min for one device. An estimate is shown at the start
+    #[arg(long, value_name = "TIME", default_value = "5m", default_value_if("quick", "true", "10s"), value_parser = parse_runtime)]
     pub(crate) time: Duration,
 
     /// Transfer this many bytes with each command, a point for each size.
     ///
     /// Each is a multiple of the block size, and no longer than a command may be
-    #[arg(long, value_name = "SIZE,…", default_value = "512,4k,16k,32k,64k,128k", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE,…", default_value = "512,4k,16k,32k,64k,128k", default_value_if("quick", "true", "4k,64k"), value_delimiter = ',', value_parser = parse_size)]
     pub(crate) sizes: Vec<u64>,
     /// Read or write at random offsets; with both, a point for each
     #[arg(long, value_enum, default_value = "read", value_delimiter = ',')]

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::support::running::{Running, wait_until};
 use crate::support::{Export, FARLANE, fail, farlane, json, succeed};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
@@ -130,4 +132,59 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
     assert!(refused.contains("/nonexistent/report.html"), "{refused}");
     let refused = fail(&["measure", &url, "--beside", "tcp://127.0.0.1:1", "--timeout", "1s"]);
     assert!(refused.contains("127.0.0.1:1"), "{refused}");
+}
+
+#[test]
+fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    let far = Export::start(&["--ram", "16MiB"]);
+    let to = path.to_str().unwrap();
+    let words = ["--sizes", "4k", "--load", "2", "--samples", "10", "--to", to, "--json"];
+    let start = |time| {
+        let load = Running::start(&[&["measure", &far.url(), "--time", time][..], &words].concat());
+        wait_until("the measurement begins", || load.said().contains("measuring 3 points"));
+        load
+    };
+    let load = start("3s");
+    // The second of three points is under way.
+    std::thread::sleep(Duration::from_millis(4_500));
+    load.signal("INT");
+    let output = load.output(Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("measuring 3 points of 1 device for 3 s each takes 9s or longer"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let done = report["points"].as_array().unwrap().len();
+    assert!((1..3).contains(&done), "{report}");
+    let missing: Vec<_> =
+        report["missing"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let hops = format!("hops of {}", far.url());
+    assert_eq!(missing, ["read 4 KiB, idle", "read 4 KiB, 2 at once", &hops][done - 1..]);
+    assert_eq!((&report["interrupted"], &report["expected_s"]), (&true.into(), &9.0.into()));
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        page.contains("ended early. Missing: ") && page.contains("read 4 KiB, 2 at once; hops of"),
+        "{page}"
+    );
+    // Within the first point, there is nothing to report.
+    std::fs::remove_file(&path).unwrap();
+    let load = start("1h");
+    load.signal("INT");
+    let output = load.output(Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no report is written"));
+    assert!(output.stdout.is_empty() && !path.exists());
+}
+
+#[test]
+fn a_quick_measurement_has_five_points_and_other_options_stay_possible() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    let report = json(&["measure", &far.url(), "--quick", "--time", "300ms", "--json"]);
+    let sizes: Vec<_> =
+        report["points"].as_array().unwrap().iter().map(|point| point["bytes"].clone()).collect();
+    assert_eq!(sizes, [0, 4096, 4096, 65_536, 65_536].map(Value::from));
+    assert!(report["points"][0]["latency_ns"]["count"].as_u64().unwrap() >= 1_000, "{report}");
+    assert!(report["method"].as_str().unwrap().contains("At least 1000 samples"), "{report}");
+    assert_eq!(report["missing"], Value::Array(Vec::new()));
 }

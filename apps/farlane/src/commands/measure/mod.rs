@@ -19,7 +19,7 @@ use crate::hops::{self, Hops};
 use crate::session::{Needs, Session};
 use crate::whole_file;
 use crate::workload::{self, Job};
-use report::{Device, Point, Report, Sampled, What};
+use report::{Device, Early, Point, Report, Sampled, What};
 
 /// Each device has its turn after this share of a point's time.
 const TURNS: u64 = 10;
@@ -28,6 +28,9 @@ const TURN: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_secs(1));
 /// A device that does not give the samples that were asked for is left after so many times the
 /// time of a point.
 const PATIENCE: u64 = 20;
+
+/// A measurement that takes longer has a hint at a shorter one.
+const LONG: Nanos = Nanos::from_secs(120);
 
 /// The most bytes of data of commands under way at once.
 const DATA_BYTES_MAX: u64 = 1 << 30;
@@ -49,16 +52,21 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     for (path, _) in &args.to {
         whole_file::check(path)?;
     }
+    let expected = announce(args, points.len(), subjects.len());
     let bar = match args.output.json {
         true => ProgressBar::hidden(),
-        false => ProgressBar::new((points.len() * subjects.len()) as u64 * millis(args.time.into())),
+        false => ProgressBar::new(millis(expected)),
     };
     let mut measured = Vec::new();
     let mut ended = None;
-    for what in points {
-        match point(args, what, &mut subjects, &bar) {
-            Ok(samples) => measured.push(Point { what, samples }),
-            Err(error) if measured.is_empty() => return Err(error),
+    for what in &points {
+        match point(args, *what, &mut subjects, &bar) {
+            Ok(samples) => measured.push(Point { what: *what, samples }),
+            Err(error) if measured.is_empty() => {
+                bar.finish_and_clear();
+                warn!("no point was complete: no report is written");
+                return Err(error);
+            }
             // The points before took hours, perhaps.
             Err(error) => {
                 ended = Some(error);
@@ -68,8 +76,10 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     let is_early = ended.is_some();
-    let devices = devices(args, subjects, &mut ended);
-    let report = Report::new(args, devices, measured, is_early);
+    let mut missing: Vec<_> = points[measured.len()..].iter().map(What::to_string).collect();
+    let devices = devices(args, subjects, &mut ended, &mut missing);
+    let early = Early { is_early, missing };
+    let report = Report::new(args, expected, devices, measured, early);
     // A file that can't be written costs nothing of what was measured.
     match args.output.json {
         true => print_json(&report.json())?,
@@ -79,6 +89,22 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
         write(&report, path, *form)?;
     }
     ended.map_or(Ok(()), Err)
+}
+
+/// Shows how long the measurement will take at least, and returns that time.
+fn announce(args: &MeasureArgs, points: usize, devices: usize) -> Nanos {
+    let each = Nanos::from(args.time);
+    let expected = Nanos::new(each.get().saturating_mul((points * devices) as u64));
+    let devices = if devices == 1 { "1 device".to_owned() } else { format!("{devices} devices") };
+    let time =
+        humantime::format_duration(std::time::Duration::from_secs(expected.get().div_ceil(1_000_000_000)));
+    let mut text = format!("measuring {points} points of {devices} for {each} each takes {time} or longer");
+    text += "; Ctrl-C ends it early and keeps the complete points";
+    if !args.quick && expected > LONG {
+        text += "; --quick takes a minute for each device";
+    }
+    note!("{text}");
+    expected
 }
 
 fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
@@ -201,8 +227,14 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
 }
 
 /// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop, until
-/// something has `ended` the measurement. What was measured is told all the same.
-fn devices(args: &MeasureArgs, subjects: Vec<Subject>, ended: &mut Option<Error>) -> Vec<Device> {
+/// something has `ended` the measurement. What was measured is told all the same. Hops that could
+/// not be followed are `missing`.
+fn devices(
+    args: &MeasureArgs,
+    subjects: Vec<Subject>,
+    ended: &mut Option<Error>,
+    missing: &mut Vec<String>,
+) -> Vec<Device> {
     let mut devices = Vec::new();
     for Subject { url, session, .. } in subjects {
         let name = session.name();
@@ -216,6 +248,9 @@ fn devices(args: &MeasureArgs, subjects: Vec<Subject>, ended: &mut Option<Error>
             ended.get_or_insert(error);
             None
         });
+        if has_tunnel && hops.is_none() {
+            missing.push(format!("hops of {url}"));
+        }
         devices.push(Device { url, name, hops });
     }
     devices

@@ -107,7 +107,8 @@ pub(super) fn html(report: &Report) -> String {
     let machine: String =
         machine.map(|(key, value)| format!("<dt>{key}</dt><dd>{}</dd>\n", escape(value))).collect();
     let devices: String = report.devices.iter().map(|one| device(report, one)).collect();
-    let early = if report.interrupted { "<p>The measurement was ended early.</p>\n" } else { "" };
+    let early = report.early.sentence();
+    let early = early.map(|sentence| format!("<p>{}</p>\n", escape(&sentence))).unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\

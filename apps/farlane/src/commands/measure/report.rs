@@ -106,7 +106,32 @@ pub(super) struct Report {
     pub(super) method: String,
     pub(super) devices: Vec<Device>,
     pub(super) points: Vec<Point>,
-    pub(super) interrupted: bool,
+    /// The time that the measurement was expected to take at least.
+    pub(super) expected: Nanos,
+    pub(super) early: Early,
+}
+
+/// What an early end cost.
+#[derive(Clone, Debug)]
+pub(super) struct Early {
+    /// Whether the measurement ended before its last point.
+    pub(super) is_early: bool,
+    /// What was to be measured and was not.
+    pub(super) missing: Vec<String>,
+}
+
+impl Early {
+    /// A sentence about what is missing, if anything is.
+    pub(super) fn sentence(&self) -> Option<String> {
+        match (self.is_early, self.missing.is_empty()) {
+            (false, true) => None,
+            (true, true) => Some("The measurement was ended early.".to_owned()),
+            (true, false) => {
+                Some(format!("The measurement was ended early. Missing: {}.", self.missing.join("; ")))
+            }
+            (false, false) => Some(format!("Missing: {}.", self.missing.join("; "))),
+        }
+    }
 }
 
 /// What the file at `path` says of `key`, as `/proc/cpuinfo` does.
@@ -135,9 +160,10 @@ fn machine() -> Vec<(&'static str, String)> {
 impl Report {
     pub(super) fn new(
         args: &MeasureArgs,
+        expected: Nanos,
         devices: Vec<Device>,
         points: Vec<Point>,
-        interrupted: bool,
+        early: Early,
     ) -> Self {
         let turns = if devices.len() > 1 { ", and the devices had turns of a second at most" } else { "" };
         let method = format!(
@@ -149,7 +175,7 @@ impl Report {
             Nanos::from(args.time),
             args.load
         );
-        Self { machine: machine(), method, devices, points, interrupted }
+        Self { machine: machine(), method, devices, points, expected, early }
     }
 
     /// Each point of each device.
@@ -177,7 +203,8 @@ impl Report {
         };
         let machine: serde_json::Map<_, _> =
             self.machine.iter().map(|(key, value)| (key.replace(' ', "_"), json!(value))).collect();
-        json!({ "machine": machine, "method": self.method, "interrupted": self.interrupted,
+        json!({ "machine": machine, "method": self.method, "interrupted": self.early.is_early,
+            "expected_s": std::time::Duration::from(self.expected).as_secs_f64(), "missing": self.early.missing,
             "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
             "points": self.rows().map(row).collect::<Vec<_>>() })
     }
@@ -216,6 +243,7 @@ impl Report {
         if self.devices.len() == 2 {
             text += &self.difference();
         }
+        text += &self.early.sentence().map(|sentence| sentence + "\n\n").unwrap_or_default();
         // A line for each sentence.
         text + &self.method.replace(". ", ".\n") + "\n"
     }
