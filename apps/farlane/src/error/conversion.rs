@@ -48,6 +48,7 @@ impl From<AttachError> for Error {
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
+            AttachError::HostRefused { .. } => Self::HostRefused(error),
             // The failure says what to do.
             AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
                 Self::Attach(error)

@@ -76,6 +76,10 @@ pub(crate) enum Error {
     ))]
     Fabrics(AttachError),
 
+    #[error("{0}")]
+    #[diagnostic(help("{}", remedies::of_host(.0)))]
+    HostRefused(AttachError),
+
     #[error("{server}: {why}")]
     #[diagnostic(help("{remedy}"))]
     Measurement { server: std::net::SocketAddr, why: String, remedy: &'static str },

@@ -2,7 +2,9 @@
 
 use std::io;
 
+use live::drivers::controller::AttachError;
 use live::sys::unix::BindError;
+use nvme_fabrics::host::Failure;
 
 /// What to do about a file that can't be read or written.
 pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
@@ -14,6 +16,22 @@ pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
         Kind::Unsupported => "name another one",
         Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
         _ => "check the file and the disk that it is on",
+    }
+}
+
+/// What to do about a subsystem that does not let this host in.
+pub(super) fn of_host(error: &AttachError) -> &'static str {
+    match error {
+        // The subsystem lets this name in, and asks for proof.
+        AttachError::HostRefused { failure: Failure::Authentication { .. }, .. } => {
+            "the target needs the same secret for this host's NQN: --dhchap-secret-file FILE names this host's \
+             secret, and ?hostnqn=NQN behind the URL names another host"
+        }
+        _ => {
+            "let this NQN in at the target (farlane target --host NQN), or come as one that the target lets in: \
+             ?hostnqn=NQN behind the URL; a target that wants proof of it needs --dhchap-secret-file FILE, and one \
+             that wants encryption needs --tls-key-file FILE"
+        }
     }
 }
 

@@ -93,6 +93,10 @@ ram = "32MiB"
 
     let (passed, text) = bench(&url, &[]);
     assert!(!passed && text.contains("demands authentication"), "{text}");
+    assert!(
+        text.contains(&format!("this host came as {NAME}")) && text.contains("--dhchap-secret-file FILE"),
+        "{text}"
+    );
     let (passed, text) = with(&other, &controller);
     assert!(!passed && text.contains("the two ends have different secrets"), "{text}");
     let (passed, text) = with(&host, &other);
@@ -100,6 +104,16 @@ ram = "32MiB"
     let stranger = url.replace(NAME, "nqn.2014-08.org.example:stranger");
     let (passed, text) = bench(&stranger, &["--dhchap-secret-file", &host]);
     assert!(!passed && text.contains("Connect Invalid Host"), "{text}");
+    let name = "this host came as nqn.2014-08.org.example:stranger";
+    for hint in [
+        name,
+        "farlane target --host NQN",
+        "?hostnqn=NQN",
+        "--dhchap-secret-file FILE",
+        "--tls-key-file FILE",
+    ] {
+        assert!(text.contains(hint), "{hint}: {text}");
+    }
     let open = url.replace(":closed", ":open");
     let (passed, text) =
         bench(&open, &["--dhchap-secret-file", &host, "--dhchap-controller-secret-file", &controller]);

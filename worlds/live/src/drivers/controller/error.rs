@@ -9,6 +9,7 @@ use assemblies::{near, vfio_user_client};
 use engine::Nanos;
 use nvme::wire::Status;
 use nvme_fabrics::host::{self as fabrics, multipath};
+use nvme_fabrics::wire::{FabricsStatus, Nqn};
 use nvme_pcie::host::SubmitError as Refused;
 use pcie::requester::RequestError;
 use tunnel::session::HandshakeError;
@@ -39,6 +40,13 @@ pub enum AttachError {
         timeout: Nanos,
         /// The last failure to reach the subsystem, if there was one.
         last: Option<String>,
+    },
+    /// The subsystem does not let this host in: not under this name, or without proof of it.
+    HostRefused {
+        /// The name under which this host came (HOSTNQN).
+        host: Box<Nqn>,
+        /// The subsystem's answer.
+        failure: fabrics::Failure,
     },
     /// A file gives no secret.
     Secret(SecretFileError),
@@ -74,6 +82,24 @@ impl AttachError {
     }
 }
 
+impl AttachError {
+    /// The error of a subsystem that refuses `host`.
+    pub(super) fn of_fabric(host: &Nqn, failure: fabrics::Failure) -> Self {
+        let is_about_host = match failure {
+            fabrics::Failure::Connect { status, .. } => matches!(
+                FabricsStatus::of(status),
+                Some(FabricsStatus::InvalidHost | FabricsStatus::AuthenticationRequired)
+            ),
+            fabrics::Failure::Authentication { .. } => true,
+            _ => false,
+        };
+        match is_about_host {
+            true => Self::HostRefused { host: Box::new(host.clone()), failure },
+            false => Self::Failed(Failure::Fabrics(failure)),
+        }
+    }
+}
+
 impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,6 +124,7 @@ impl fmt::Display for AttachError {
             Self::NoSubsystem { timeout, last: Some(last) } => {
                 write!(f, "no controller within {timeout}: {last}")
             }
+            Self::HostRefused { host, failure } => write!(f, "{failure}; this host came as {host}"),
             Self::Secret(error) => error.fmt(f),
             Self::HalfAuthenticated(path) => write!(
                 f,

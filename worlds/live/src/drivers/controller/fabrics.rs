@@ -112,6 +112,8 @@ pub(super) struct Fabrics<D: FabricDriver> {
     missing: BTreeMap<PathIndex, &'static str>,
     /// News that the driver does not tell.
     news: VecDeque<News>,
+    /// The name under which this host comes.
+    host: Nqn,
 }
 
 /// This host's name and identifier for controllers: as nvme-cli keeps them, or made from the
@@ -205,7 +207,7 @@ pub(super) fn paths(subsystem: &Subsystem, options: &Options) -> multipath::Conf
 
 impl<D: FabricDriver> Fabrics<D> {
     /// Uses a subsystem through a driver that has begun to connect.
-    pub(super) fn new(attached: Attached<D>, options: &Options) -> Self {
+    pub(super) fn new(attached: Attached<D>, options: &Options, host: Nqn) -> Self {
         let length = usize::try_from(options.data_bytes + ADMIN_BYTES).expect("memory is addressable");
         Self {
             attached,
@@ -216,6 +218,7 @@ impl<D: FabricDriver> Fabrics<D> {
             lost: BTreeSet::new(),
             missing: BTreeMap::new(),
             news: VecDeque::new(),
+            host,
         }
     }
 
@@ -322,7 +325,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
                 Some(FabricEvent::PathGivenUp(_, failure)) if self.multipath().is_over() => {
                     return Err(match failure {
                         Fault::ControllerLoss => AttachError::NoSubsystem { timeout, last },
-                        failure => AttachError::Failed(Failure::Fabrics(failure)),
+                        failure => AttachError::of_fabric(&self.host, failure),
                     });
                 }
                 Some(FabricEvent::ProtocolError(why)) => broken = Some(why),

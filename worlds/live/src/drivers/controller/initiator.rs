@@ -35,7 +35,7 @@ pub(super) fn connect(
     let settings = &subsystem.url.settings;
     let pool = Rc::new(Pool::new(POOL_BYTES).into());
     let association = association(subsystem, options)?;
-    let psks = psks(subsystem, options, &association)?;
+    let (psks, host) = (psks(subsystem, options, &association)?, association.host.clone());
     // TLS authenticates every record, so digests add nothing unless they are insisted on.
     let unless_encrypted = |digest| match digest {
         DigestUse::Preferred if !psks.is_empty() => DigestUse::Off,
@@ -79,7 +79,7 @@ pub(super) fn connect(
         let depth = 2 * QUEUE_SIZE_MAX;
         driver.reach_by(Reach { carrier, local: settings.local, depth, precedence });
     }
-    Ok(Fabrics::new(Attached::new(reactor, driver), options))
+    Ok(Fabrics::new(Attached::new(reactor, driver), options, host))
 }
 
 impl Application for InitiatorDriver {
