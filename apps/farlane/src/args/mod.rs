@@ -72,7 +72,8 @@ pub(crate) use backing::{
 pub(crate) use bench::{BenchArgs, Percentiles, ReportNames, Workload};
 pub(crate) use capture::{CaptureDaemonArgs, Filters, PacketKind, Trigger};
 pub(crate) use changes::{
-    AddedMedium, ControlArgs, DaemonStatusArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
+    AddedMedium, ControlArgs, DaemonStatusArgs, ExportAction, FarEndArgs, RemovedNamespace, ResizedNamespace,
+    SaveArgs,
 };
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
@@ -122,7 +123,9 @@ pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, ListArgs, StatusArgs};
-pub(crate) use target::{AccessState, Discovery, HostSpec, OfferArgs, TargetAction, parse_proof_max};
+pub(crate) use target::{
+    AccessState, Discovery, HostSpec, OfferArgs, SubsystemArgs, TargetAction, parse_proof_max,
+};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{
     CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,

@@ -211,12 +211,47 @@ pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
 /// # Errors
 /// When no socket is given, and there is no such daemon or more than one.
 pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
+    match given {
+        Some(path) => Ok(path.clone()),
+        None => the_one(kind, &of_kind(kind)),
+    }
+}
+
+/// The control socket to ask about `what`: the one given, or else that of the daemon of this kind
+/// whose status says that it `has` this, or that of the only daemon.
+///
+/// # Errors
+/// When no socket is given, and none of several daemons has it, or more than one.
+pub(crate) fn with(
+    kind: &'static str,
+    given: Option<&PathBuf>,
+    what: &str,
+    has: impl Fn(&Value) -> bool,
+) -> Result<PathBuf, Error> {
     if let Some(path) = given {
         return Ok(path.clone());
     }
+    let mut found = of_kind(kind);
+    // The only daemon says itself what it has not.
+    if found.len() > 1 {
+        let sockets: Vec<_> = found.iter().map(|daemon| daemon.socket.display().to_string()).collect();
+        found.retain(|daemon| has(&daemon.status));
+        if found.is_empty() {
+            let why = format!("none of the running processes has {what}: {}", sockets.join(", "));
+            return Err(Error::Asked { why });
+        }
+    }
+    the_one(kind, &found)
+}
+
+fn of_kind(kind: &str) -> Vec<Daemon> {
     let mut found = daemons();
     found.retain(|daemon| daemon.status["kind"] == kind);
-    match found.as_slice() {
+    found
+}
+
+fn the_one(kind: &'static str, found: &[Daemon]) -> Result<PathBuf, Error> {
+    match found {
         [one] => Ok(one.socket.clone()),
         several => {
             let sockets = several.iter().map(|daemon| daemon.socket.display().to_string()).collect();

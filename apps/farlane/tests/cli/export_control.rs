@@ -243,3 +243,43 @@ fn what_the_command_line_adds_to_the_file_is_not_saved_into_it() {
     fs::remove_file(&path).unwrap();
     assert!(place.refused(&["save"]).contains("box.toml"));
 }
+
+#[test]
+fn of_several_exports_the_one_with_the_address_is_asked() {
+    let runtime = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = Command::new(&*FARLANE);
+        command.env("XDG_RUNTIME_DIR", runtime.path()).env("XDG_CONFIG_HOME", CONFIGURATION);
+        // The second far end of each listens on all addresses.
+        command.args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB"]);
+        command.args(["--listen", "0.0.0.0:0", "--insecure", "--ram", "1MiB"]);
+        Export::of(command)
+    };
+    let mut exports = [start(), start()];
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(&*FARLANE);
+        let output =
+            command.env("XDG_RUNTIME_DIR", runtime.path()).arg("export").args(words).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap().replace('│', " "))
+    };
+    for export in &mut exports {
+        let port = export.next_url().rsplit_once(':').unwrap().1.to_owned();
+        for far_end in [export.address.clone(), format!("0.0.0.0:{port}"), format!("127.0.0.1:{port}")] {
+            let (done, said) = ask(&["add", "--far-end", &far_end, "--ram", "2MiB"]);
+            assert!(done && said.contains("added namespace 2"), "{said}");
+            let (done, said) = ask(&["resize", "--far-end", &far_end, "--nsid", "2", "--size", "3MiB"]);
+            assert!(done && said.contains("3145728 B"), "{said}");
+            let (done, said) = ask(&["remove", "--far-end", &far_end, "--nsid", "2"]);
+            assert!(done && said.contains("removed namespace 2"), "{said}");
+        }
+        assert_eq!(seen(&export.url()), [(1, 1 << 20)]);
+    }
+    let (done, said) = ask(&["add", "--far-end", "127.0.0.1:1", "--ram", "2MiB"]);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!done && said.contains("a far end that listens on 127.0.0.1:1: "), "{said}");
+    assert!(said.matches(".sock").count() == 2, "{said}");
+    // Without an address, it is not known which one is meant.
+    let (done, said) = ask(&["add", "--ram", "2MiB"]);
+    assert!(!done && said.contains("--control"), "{said}");
+}

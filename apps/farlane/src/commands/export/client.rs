@@ -1,12 +1,13 @@
 //! `farlane export status`, `add`, `remove`, `resize`, `save` and `reload`: requests to running
 //! far ends.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::request::Request;
-use crate::args::ExportAction;
+use super::request::{Request, is_at};
+use crate::args::{ExportAction, FarEndArgs};
 use crate::commands::control::{self, await_far, plain, tell_changes};
 use crate::commands::{print, print_json, save, status};
 use crate::error::Error;
@@ -24,18 +25,18 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
                 namespace: args.added.namespace.map(|spec| spec.absolute().to_string()),
                 ram: args.added.ram.map(|ram| ram.to_string()),
             };
-            let added = ask(args.place.control.control.as_ref(), &request)?;
+            let added = ask_at(&args.place, &request)?;
             print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["far_end"])))
         }
         ExportAction::Remove(args) => {
             let request = Request::Remove { far_end: args.place.far_end, nsid: args.removed.nsid };
-            let removed = ask(args.place.control.control.as_ref(), &request)?;
+            let removed = ask_at(&args.place, &request)?;
             print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["far_end"])))
         }
         ExportAction::Resize(args) => {
             let (far_end, resized) = (args.place.far_end, args.resized);
             let request = Request::Resize { far_end, nsid: resized.nsid, size: resized.size };
-            let done = ask(args.place.control.control.as_ref(), &request)?;
+            let done = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
@@ -48,6 +49,25 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
         }
         ExportAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
     }
+}
+
+/// Asks the process that has the far end.
+fn ask_at(place: &FarEndArgs, request: &Request) -> Result<Value, Error> {
+    let given = place.control.control.as_ref();
+    let socket = match place.far_end {
+        None => control::only("export", given)?,
+        Some(address) => {
+            let what = format!("a far end that listens on {address}");
+            control::with("export", given, &what, |status| has_far_end(status, address))?
+        }
+    };
+    control::ask(&socket, request)
+}
+
+/// Whether a process has a far end at `address`, by its status.
+fn has_far_end(status: &Value, address: SocketAddr) -> bool {
+    let far_ends = status["far_ends"].as_array().map(Vec::as_slice).unwrap_or_default();
+    far_ends.iter().any(|one| plain(&one["listening"]).parse().is_ok_and(|own| is_at(own, address)))
 }
 
 fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {

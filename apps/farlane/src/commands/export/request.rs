@@ -41,3 +41,9 @@ pub(super) enum Request {
     /// Reads the file again.
     Reload,
 }
+
+/// Whether what listens on `own` is what `address` means: the same, or one of all addresses of this
+/// machine.
+pub(super) fn is_at(own: SocketAddr, address: SocketAddr) -> bool {
+    own == address || (own.ip().is_unspecified() && own.port() == address.port())
+}

@@ -12,7 +12,7 @@ use live::sys::clock::Clock;
 use live::sys::service;
 use serde_json::{Value, json};
 
-use super::request::Request;
+use super::request::{Request, is_at};
 use crate::args::Backing;
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
@@ -100,7 +100,8 @@ impl Server {
         };
         // An address that the system chose is known as well as what was asked for.
         let mut places = self.far_ends().iter().zip(&self.offered);
-        let found = places.position(|(driver, one)| driver.address() == address || one.listen == address);
+        let found =
+            places.position(|(driver, one)| is_at(driver.address(), address) || one.listen == address);
         found.ok_or(format!("no far end listens on {address}"))
     }
 

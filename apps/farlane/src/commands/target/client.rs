@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::request::Request;
 use super::status;
-use crate::args::TargetAction;
+use crate::args::{SubsystemArgs, TargetAction};
 use crate::commands::control::{self, await_far, plain, tell_changes};
 use crate::commands::{print, print_json, save};
 use crate::error::Error;
@@ -27,18 +27,18 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
                 ram: args.added.ram.map(|ram| ram.to_string()),
                 ana_group: args.ana_group,
             };
-            let added = ask(args.place.control.control.as_ref(), &request)?;
+            let added = ask_at(&args.place, &request)?;
             print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["nqn"])))
         }
         TargetAction::Remove(args) => {
             let request = Request::Remove { nqn: args.place.name(), nsid: args.removed.nsid };
-            let removed = ask(args.place.control.control.as_ref(), &request)?;
+            let removed = ask_at(&args.place, &request)?;
             print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["nqn"])))
         }
         TargetAction::Resize(args) => {
             let (nqn, resized) = (args.place.name(), args.resized);
             let request = Request::Resize { nqn, nsid: resized.nsid, size: resized.size };
-            let done = ask(args.place.control.control.as_ref(), &request)?;
+            let done = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
@@ -48,7 +48,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             let (nqn, port) = (args.place.name(), args.port);
             let (group, state, controller) = (args.group, args.state, args.controller);
             let request = Request::Ana { nqn, group, state, port, controller };
-            let done = ask(args.place.control.control.as_ref(), &request)?;
+            let done = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
@@ -65,6 +65,22 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
         }
         TargetAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
     }
+}
+
+/// Asks the target that has the subsystem.
+fn ask_at(place: &SubsystemArgs, request: &Request) -> Result<Value, Error> {
+    let given = place.control.control.as_ref();
+    let socket = match place.name() {
+        None => control::only("target", given)?,
+        Some(nqn) => {
+            let has = |status: &Value| {
+                let subsystems = status["subsystems"].as_array().map(Vec::as_slice).unwrap_or_default();
+                subsystems.iter().any(|one| one["nqn"] == nqn.as_str())
+            };
+            control::with("target", given, &format!("the subsystem {nqn}"), has)?
+        }
+    };
+    control::ask(&socket, request)
 }
 
 fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
