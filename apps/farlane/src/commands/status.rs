@@ -6,7 +6,8 @@ use engine::Instant;
 use live::carrier::datagrams::{Copies, Info};
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver};
-use nvme::subsystem::NamespaceConfig;
+use nvme::subsystem::{NamespaceConfig, NamespaceTally, Subsystem};
+use nvme::wire::{NamespaceId, StatusCode};
 use nvme_pcie::controller::Controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -106,14 +107,26 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": controller.map(|of| of.statistics().commands),
         "space_errors": controller.map(|of| of.core().counters().space_errors),
-        "namespaces": controller.map(|of| of.core().namespaces().map(namespace).collect::<Vec<_>>()),
+        "namespaces": controller.map(|of| of.core().namespaces().map(|one| namespace(of.core(), &one)).collect::<Vec<_>>()),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
 }
 
-fn namespace(one: NamespaceConfig) -> Value {
-    json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes() })
+fn namespace(core: &Subsystem, one: &NamespaceConfig) -> Value {
+    json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(),
+        "space_errors": space_errors(core, one.id) })
+}
+
+/// How many commands of a namespace found no space on its medium.
+pub(crate) fn space_errors(core: &Subsystem, id: NamespaceId) -> u64 {
+    core.tallies().find(|(one, _)| *one == id).map_or(0, |(_, tally)| without_space(tally))
+}
+
+/// How many commands of a namespace with this tally found no space on its medium.
+pub(crate) fn without_space(tally: &NamespaceTally) -> u64 {
+    let full = tally.statuses().iter().find(|(status, _)| *status == StatusCode::CapacityExceeded);
+    full.map_or(0, |(_, count)| *count)
 }
 
 /// The host that has the device: its key, and its name in the list.
@@ -292,10 +305,20 @@ pub(crate) fn text(status: &Value) -> String {
 }
 
 /// Writes that found no space, if there were any.
-fn space_text(far: &Value) -> String {
-    match far["space_errors"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(count) => format!("  no space: {count} writes failed, because the medium is full\n"),
+pub(crate) fn space_text(of: &Value) -> String {
+    let namespaces = of["namespaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let count = |of: &Value| of["space_errors"].as_u64().filter(|count| *count > 0);
+    let one = |namespace: &Value| {
+        let full = |count| format!("namespace {}: {count} writes failed", namespace["nsid"]);
+        count(namespace).map(full)
+    };
+    let named: Vec<_> = namespaces.iter().filter_map(one).collect();
+    match count(of) {
+        None => String::new(),
+        Some(count) if named.is_empty() => {
+            format!("  no space: {count} writes failed, because the medium is full\n")
+        }
+        Some(_) => format!("  no space: {}, because the medium is full\n", named.join("; ")),
     }
 }
 

@@ -4,6 +4,7 @@ use nvme::subsystem::{Counters, HostTally, Kind as Command, NamespaceTally, Phas
 use nvme::wire::NamespaceId;
 
 use super::page::{Kind, Labels, Page, seconds};
+use crate::commands::status::without_space;
 
 /// The most namespaces whose figures are taken in one job, which then takes a loop less than
 /// 100 µs.
@@ -78,6 +79,9 @@ fn add_namespaces(page: &mut Page, labels: &Labels, namespaces: &Namespaces) {
                 family.add_latencies(&labels, tally.latencies(command, phase));
             }
         }
+        let help = "Writes of the namespace that found no space on the medium";
+        let full = without_space(tally) as f64;
+        page.family(Kind::Counter, "farlane_namespace_space_errors", help).add(&labels, full);
         let statuses = tally.statuses().iter().map(|(code, count)| (code.to_string(), *count));
         let others = Some(("other".to_owned(), tally.other_statuses())).filter(|(_, count)| *count > 0);
         for (status, count) in statuses.chain(others) {

@@ -196,3 +196,37 @@ fn a_file_that_its_disk_has_no_space_for_is_served_with_a_warning() {
     let output = far.output(std::time::Duration::from_secs(60));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("still needs"));
 }
+
+#[test]
+fn a_target_shows_which_of_its_namespaces_has_no_space_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mounted) = Mounted::at(directory.path(), "size=4m") else { return };
+    let full = file(&mounted.0.join("disk.img"), 64 * MIB);
+    let outside = tempfile::tempdir().unwrap();
+    let control = outside.path().join("control").display().to_string();
+    let nqn = "nqn.2026-01.io.farlane:full";
+    let mut command = Command::new(&*FARLANE);
+    command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", nqn, "--control", &control]);
+    command.args(["--metrics", "127.0.0.1:0", "--namespace", &full, "--ram", "4MiB"]);
+    let target = Export::of(command);
+    let url = format!("nvme-tcp://{}/{nqn}", target.address);
+    let status = || json(&["target", "status", "--json", "--control", &control])["subsystems"][0].clone();
+    let errors = |status: &serde_json::Value| {
+        let namespaces = status["namespaces"].as_array().unwrap();
+        namespaces.iter().map(|one| one["space_errors"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(errors(&status()), [0, 0]);
+    let shown = || succeed(&["target", "status", "--control", &control]);
+    assert!(!shown().contains("no space"));
+    let write = Running::fed(&["write", &url, "--namespace", "1"], vec![1; 8 << 20]);
+    assert!(!write.output(std::time::Duration::from_secs(60)).status.success());
+    let status = status();
+    crate::support::schema::holds(
+        "target-status",
+        &json(&["target", "status", "--json", "--control", &control]),
+    );
+    let [first, second] = errors(&status)[..] else { panic!("{status}") };
+    assert!(first > 0 && second == 0 && status["space_errors"] == first, "{status}");
+    let line = format!("no space: namespace 1: {first} writes failed, because the medium is full");
+    assert!(shown().contains(&line), "{}", shown());
+}

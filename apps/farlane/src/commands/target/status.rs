@@ -15,15 +15,20 @@ use serde_json::{Map, Value, json};
 use super::core::Core;
 use super::hosts_told::each_host;
 use crate::commands::activity;
+use crate::commands::status::{space_errors, space_text};
 
 /// What one core tells, but for hosts.
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
     let target = driver.target();
     let subsystem = |one: &Subsystem| {
-        let namespaces = target.subsystem(one.key).into_iter().flat_map(|core| core.namespaces());
-        let namespaces: Vec<_> = namespaces
-            .map(|one| json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(), "readonly": one.read_only }))
-            .collect();
+        let core = target.subsystem(one.key);
+        let namespaces = core.into_iter().flat_map(|core| {
+            core.namespaces().map(|one| {
+                json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(), "readonly": one.read_only,
+                    "space_errors": space_errors(core, one.id) })
+            })
+        });
+        let namespaces: Vec<_> = namespaces.collect();
         let hosts = match &one.hosts {
             nvme_fabrics::target::Hosts::Any => Value::Null,
             nvme_fabrics::target::Hosts::Listed(hosts) => {
@@ -34,7 +39,8 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
             "nqn": one.name.as_str(),
             "hosts": hosts,
             "namespaces": namespaces,
-            "activity": target.subsystem(one.key).map(|core| activity::of_namespaces(core.tallies())),
+            "space_errors": core.map(|core| core.counters().space_errors),
+            "activity": core.map(|core| activity::of_namespaces(core.tallies())),
             "controllers": [],
         })
     };
@@ -204,6 +210,7 @@ pub(crate) fn text(status: &Value) -> String {
                 namespace["nsid"], namespace["block"]
             );
         }
+        text += &space_text(&subsystem);
         for controller in list(&subsystem["controllers"]) {
             text += &controller_text(&controller);
         }
