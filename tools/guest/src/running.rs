@@ -18,7 +18,7 @@ const TAIL_LINES: usize = 30;
 /// The words of Linux when it cannot go on.
 const PANIC: &str = "Kernel panic";
 /// How long QEMU may take to end after the script's status has come or its control line has closed.
-const LEAVING: Duration = Duration::from_secs(20);
+const LEAVING: Duration = Duration::from_secs(60);
 /// Number of the script's words that wait to be asked for; further words are dropped.
 const UNHEARD_MAX: usize = 100_000;
 

@@ -38,7 +38,7 @@ fn package(version: &str, folder: &Path) -> Result<PathBuf, String> {
 fn a_package_is_installed_reloaded_and_upgraded_under_load_with_no_failed_command() {
     let name = "the package under systemd";
     let Some(kit) = skip::kit_or_skip(name) else { return };
-    let image = kit.place().with_file_name("debian-root-1.ext4");
+    let image = kit.place().with_file_name("debian-root-2.ext4");
     let folder = tempfile::tempdir().unwrap();
     let made = script("debian-root", &[image.to_str().unwrap()])
         .and_then(|_| Ok([package("0.1.0", folder.path())?, package("0.1.1", folder.path())?]));
@@ -55,7 +55,7 @@ fn a_package_is_installed_reloaded_and_upgraded_under_load_with_no_failed_comman
         .memory_mib(1536)
         .limit(Duration::from_secs(900))
         .boot_limit(Duration::from_secs(180))
-        .modules(["ublk_drv"])
+        .modules(["ublk_drv", "nvme-tcp"])
         .unwrap()
         .qemu_arguments(["-drive", &drive, "-device", "nvme,drive=root,serial=root"])
         .script(SCRIPT);
@@ -67,6 +67,7 @@ fn a_package_is_installed_reloaded_and_upgraded_under_load_with_no_failed_comman
         "1 subsystem at 1 port",
         "1 far end",
         "connect says: tcp://127.0.0.1:4430 is /dev/ublkb0",
+        "stafd and stacd have found the disk, and a namespace that came later",
         "reloaded and saved",
         "upgraded with no failed command",
     ] {

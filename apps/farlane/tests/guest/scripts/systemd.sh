@@ -53,6 +53,17 @@ done
 within farlane ping tcp://127.0.0.1:4430 --count 10 || fail "the far end does not answer"
 within farlane status /run/farlane-target-disk/control || fail "the target does not tell"
 
+# nvme-stas: stafd finds subsystems by the discovery service, and stacd connects Linux to them.
+within sh -c 'mkdir -p /etc/nvme && stasadm hostnqn -f /etc/nvme/hostnqn && stasadm hostid -f /etc/nvme/hostid
+    printf "[Controllers]\ncontroller = transport=tcp;traddr=127.0.0.1;trsvcid=4420\n" >/etc/stas/stafd.conf'
+within systemctl start stafd stacd || fail "nvme-stas does not start"
+found() { for one in /sys/class/nvme/*; do [ "$(cat $one/subsysnqn)" != $nqn ] || echo "$one"; done; }
+# An interpreted processor takes its time to start what is written in Python.
+for i in $(seq 300); do [ -n "$(found)" ] && break; sleep 0.2; done
+[ -n "$(found)" ] || { within journalctl --no-pager -n 60 -u stafd -u stacd; fail "stacd finds no disk"; }
+within stafctl ls | grep -q 127.0.0.1 || fail "stafd has no discovery controller"
+within stacctl ls | grep -q $nqn || fail "stacd does not know the disk"
+
 # A block device, whose unit runs as root but reaches little. It is gone when its unit has ended.
 within cp /usr/share/doc/farlane/examples/connect.toml /etc/farlane/connect/disk.toml
 within systemctl start farlane-connect@disk || fail "connect does not start"
@@ -74,6 +85,11 @@ for kind in target export; do
     within sed -i '/speed/d' /etc/farlane/$kind/disk.toml
     [ "$(within systemctl show -P ActiveState farlane-$kind@disk)" = active ] || fail "$kind has ended"
 done
+for i in $(seq 50); do [ "$(ls -d "$(found)"/nvme*n* | wc -l)" = 2 ] && break; sleep 0.2; done
+[ "$(ls -d "$(found)"/nvme*n* | wc -l)" = 2 ] || fail "Linux does not hear of the new namespace"
+within systemctl stop stacd stafd
+for one in /sys/class/nvme/*; do [ "$(cat $one/transport)" != tcp ] || echo 1 >$one/delete_controller; done
+echo "stafd and stacd have found the disk, and a namespace that came later"
 # Saved by root: the service itself may not write there.
 within farlane export add --ram 2MiB --control /run/farlane-export-disk/control || fail "nothing was added"
 within farlane export save --control /run/farlane-export-disk/control || fail "nothing was saved"
