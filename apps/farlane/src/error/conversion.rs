@@ -48,12 +48,12 @@ impl From<AttachError> for Error {
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
-            AttachError::HostRefused { .. } => Self::HostRefused(error),
             // The failure says what to do.
             AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
                 Self::Attach(error)
             }
-            AttachError::Failed(Failure::Fabrics(_))
+            AttachError::HostRefused { .. }
+            | AttachError::Failed(Failure::Fabrics(_))
             | AttachError::NoSubsystem { .. }
             | AttachError::ResolvePath(_)
             | AttachError::Submit(_)

@@ -71,14 +71,8 @@ pub(crate) enum Error {
     Attach(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help(
-        "farlane discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what farlane export offers is reached by tcp://HOST:PORT"
-    ))]
+    #[diagnostic(help("{}", remedies::of_subsystem(.0)))]
     Fabrics(AttachError),
-
-    #[error("{0}")]
-    #[diagnostic(help("{}", remedies::of_host(.0)))]
-    HostRefused(AttachError),
 
     #[error("{server}: {why}")]
     #[diagnostic(help("{remedy}"))]

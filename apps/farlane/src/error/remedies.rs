@@ -19,18 +19,22 @@ pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// What to do about a subsystem that does not let this host in.
-pub(super) fn of_host(error: &AttachError) -> &'static str {
+/// What to do about a subsystem that is not reached, or does not let this host in.
+pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
     match error {
         // The subsystem lets this name in, and asks for proof.
         AttachError::HostRefused { failure: Failure::Authentication { .. }, .. } => {
             "the target needs the same secret for this host's NQN: --dhchap-secret-file FILE names this host's \
              secret, and ?hostnqn=NQN behind the URL names another host"
         }
-        _ => {
+        AttachError::HostRefused { .. } => {
             "let this NQN in at the target (farlane target --host NQN), or come as one that the target lets in: \
              ?hostnqn=NQN behind the URL; a target that wants proof of it needs --dhchap-secret-file FILE, and one \
              that wants encryption needs --tls-key-file FILE"
+        }
+        _ => {
+            "farlane discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what \
+             farlane export offers is reached by tcp://HOST:PORT"
         }
     }
 }
