@@ -244,3 +244,25 @@ fn heads_stay_with_the_packets_that_a_part_has_and_no_option_is_ignored() {
         }
     }
 }
+
+#[test]
+fn a_clock_that_was_set_back_changes_the_order_of_no_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let packets: [(usize, u64, &[u8]); 6] = [
+        (0, 1_000, b"first"),
+        (1, 1_500, b"other"),
+        (0, 2_000, b"second"),
+        (0, 500, b"third"),
+        (1, 2_500, b"another"),
+        (0, 3_000, b"fourth"),
+    ];
+    super::packets::record_chunks(&at("a.rec"), 2, &packets);
+    let expected: Vec<_> = packets.iter().map(|(.., bytes)| bytes.to_vec()).collect();
+    for format in ["pcapng", "mcap"] {
+        json(&["export", &at("a.rec"), "--to", &at("all"), "--format", format, "--json"]);
+        let file = fs::read(at("all")).unwrap();
+        let found = if format == "mcap" { mcap_messages(&file) } else { pcapng(&file).1 };
+        assert_eq!(found, expected, "{format}");
+    }
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use live::sys::files::{self, Kind};
 use record::Survey;
-use record::format::Gap;
+use record::format::{Entry, Gap};
 use serde_json::json;
 
 use super::part::{Chunk, Opened, Part};
@@ -102,12 +102,7 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
         Format::Mcap => Box::new(mcap::Mcap::create(to, &streams, survey).map_err(file_error)?),
         Format::Sigmf => Box::new(sigmf::Sigmf::create(to, args).map_err(file_error)?),
     };
-    let mut entries: Vec<_> = streams.iter().flat_map(|stream| &stream.part.entries).copied().collect();
-    // Of several streams, what came first stands first.
-    if streams.len() > 1 {
-        entries.sort_by_key(|entry| entry.time);
-    }
-    let ahead = opened.read(entries, 1, None);
+    let ahead = opened.read(in_order(&streams), 1, None);
     while let Some(chunk) = ahead.next(first(&args.recording))? {
         let index = streams.iter().position(|stream| stream.number == chunk.entry.stream);
         let Some(index) = index else { continue };
@@ -119,6 +114,22 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let lost: u64 = streams.iter().map(|stream| stream.part.lost()).sum();
     let summary = writer.finish(&streams).map_err(file_error)?;
     report(&summary, format, lost + bad.bytes, bad.chunks, is_json)
+}
+
+/// The chunks of all streams. What came first stands first. Each stream keeps its own order, also
+/// where a clock was set back.
+fn in_order(streams: &[Exported]) -> Vec<Entry> {
+    let of_stream = |stream: &Exported| {
+        let mut latest = 0;
+        let timed = |entry: &Entry| {
+            latest = entry.time.max(latest);
+            (latest, *entry)
+        };
+        stream.part.entries.iter().map(timed).collect::<Vec<_>>()
+    };
+    let mut entries: Vec<_> = streams.iter().flat_map(of_stream).collect();
+    entries.sort_by_key(|(time, _)| *time);
+    entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
 /// The streams that a person asked for and that the format can have.
