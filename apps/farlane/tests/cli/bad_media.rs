@@ -164,6 +164,9 @@ fn memory_that_the_machine_has_not_is_refused_with_both_numbers_and_the_remedy()
         assert!(said.contains("memory for namespaces of"), "{words:?}: {said}");
         assert!(said.contains("at most") && said.contains("--namespace PATH,size=SIZE"), "{words:?}: {said}");
     }
+    let limit = ["target", "--nqn", nqn, "--ram", "1MiB", "--memory-max", &all];
+    let said = fail(&[&limit[..], &listen].concat());
+    assert!(said.contains("--memory-max") && said.contains("the memory of this machine"), "{said}");
     // So is what is added to a running far end, or resized there.
     let control = directory.path().join("control").display().to_string();
     let _far = Export::start(&["--ram", "1MiB", "--control", &control]);

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::args::{RecordAction, RecordArgs};
 use crate::commands::preflight::{self, answer::time_of};
+use crate::commands::served::room;
 use crate::error::Error;
 
 pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
@@ -71,10 +72,7 @@ pub(crate) fn buffer_chunks(what: &'static str, bytes: u64, chunk: u32) -> Resul
         let expected = format!("{least} to {most} bytes, {BUFFER_MIN} to {BUFFER_MAX} chunks of {chunk}");
         return Err(Error::Range { what, value: bytes, expected });
     }
-    if let Some(machine) = live::sys::memory::total().filter(|machine| bytes > *machine) {
-        let expected = format!("less than {machine} B, the memory of this machine");
-        return Err(Error::Range { what, value: bytes, expected });
-    }
+    room::check_limit(what, bytes)?;
     Ok(usize::try_from(bytes.div_ceil(chunk)).unwrap_or(BUFFER_MAX))
 }
 

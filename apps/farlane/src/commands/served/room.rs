@@ -24,3 +24,17 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// Checks that a limit of memory, which the option `what` gives, is one that the machine has.
+///
+/// # Errors
+/// When the machine has less memory.
+pub(crate) fn check_limit(what: &'static str, bytes: u64) -> Result<(), Error> {
+    match memory::total().filter(|machine| bytes > *machine) {
+        None => Ok(()),
+        Some(machine) => {
+            let expected = format!("at most {machine} B, the memory of this machine");
+            Err(Error::Range { what, value: bytes, expected })
+        }
+    }
+}

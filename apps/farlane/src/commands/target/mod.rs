@@ -66,6 +66,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     offer.discovery = args.discovery.or(offer.discovery);
     offer.check()?;
     room::check(offer.memory())?;
+    args.memory_max.map_or(Ok(()), |bytes| room::check_limit("--memory-max", bytes))?;
     if args.mdns && offer.discovery == Some(Discovery::Closed) {
         return Err(Error::NothingToAnnounce);
     }
