@@ -146,7 +146,7 @@ impl fmt::Display for Thousands {
 fn restart(f: &mut fmt::Formatter<'_>, counting: Counting) -> fmt::Result {
     let jump = Thousands(counting.jump());
     match counting.bits {
-        ..=8 => write!(f, "up to {jump} packets ahead; a restart cannot be told from a loss"),
+        ..=8 => write!(f, "up to {jump} packets ahead; a restart looks like a loss"),
         _ => write!(f, "restart after two in sequence behind a jump of more than {jump}"),
     }
 }
@@ -167,7 +167,7 @@ impl fmt::Display for SequenceRule {
             Protocol::Vita49 => write!(f, "VITA 49 packet count modulo 16, up to {late} late, ")?,
             Protocol::Field(Field { offset, bytes, step, little_endian }) => {
                 let order = if *little_endian { "little" } else { "big" };
-                write!(f, "own numbers of {bytes} bytes at byte {offset}, {order}-endian, ")?;
+                write!(f, "own numbers of {bytes} B at byte {offset}, {order}-endian, ")?;
                 write!(f, "in steps of {step}, up to {late} packets late, ")?;
             }
             Protocol::Gvsp => {
@@ -210,7 +210,7 @@ mod tests {
                 Protocol::Vita49,
                 "vita49",
                 "VITA 49 packet count modulo 16, up to 4 late, \
-              up to 11 packets ahead; a restart cannot be told from a loss",
+              up to 11 packets ahead; a restart looks like a loss",
             ),
             (
                 Protocol::Gvsp,
@@ -234,16 +234,15 @@ mod tests {
             (
                 field(4, true),
                 "offset:300,bytes:4,step:4,le",
-                "own numbers of 4 bytes at byte 300, \
+                "own numbers of 4 B at byte 300, \
               little-endian, in steps of 4, up to 32 packets late, restart after two in sequence behind \
               a jump of more than 16,777,216",
             ),
             (
                 field(1, false),
                 "offset:300,bytes:1,step:4,be",
-                "own numbers of 1 bytes at byte 300, \
-              big-endian, in steps of 4, up to 16 packets late, up to 47 packets ahead; a restart cannot \
-              be told from a loss",
+                "own numbers of 1 B at byte 300, \
+              big-endian, in steps of 4, up to 16 packets late, up to 47 packets ahead; a restart looks like a loss",
             ),
         ];
         for (protocol, option, words) in rules {

@@ -20,8 +20,7 @@ const KINDS: [(&str, Make, &str, bool); 6] = [
     (
         "vita49",
         vita49,
-        "VITA 49 packet count modulo 16, up to 4 late, up to 11 packets ahead; a restart \
-     cannot be told from a loss",
+        "VITA 49 packet count modulo 16, up to 4 late, up to 11 packets ahead; a restart looks like a loss",
         false,
     ),
     (
@@ -42,7 +41,7 @@ const KINDS: [(&str, Make, &str, bool); 6] = [
     (
         "offset:2,bytes:4,step:16,le",
         field,
-        "own numbers of 4 bytes at byte 2, little-endian, in steps of \
+        "own numbers of 4 B at byte 2, little-endian, in steps of \
      16, up to 5 packets late, restart after two in sequence behind a jump of more than 16,777,216",
         true,
     ),
