@@ -17,7 +17,7 @@ pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
 The same with this machine's own TCP instead of a modelled one (as root):
   ip netns add near && ip netns add far
   farlane emulate --between near far --link link.toml &
-  ip netns exec far farlane export --listen 10.77.0.2:4430 --ram 1GiB &
+  ip netns exec far farlane export --listen 10.77.0.2:4430 --insecure --ram 1GiB &
   ip netns exec near farlane ping tcp://10.77.0.2:4430";
 
 #[derive(Debug, Args)]

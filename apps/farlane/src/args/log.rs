@@ -7,6 +7,7 @@ use live::sys::telling::{self, Form};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+use super::headings::LOG;
 use crate::error::Error;
 
 /// The variable that says which events are told, as for other programs of Rust.
@@ -28,10 +29,10 @@ pub(crate) enum LogForm {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LogArgs {
     /// Tell more events: requests of other programs too; twice for everything
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     verbose: u8,
     /// Tell warnings and errors only; twice for errors only
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     quiet: u8,
     /// Tell events in this form
     #[arg(
@@ -40,7 +41,7 @@ pub(crate) struct LogArgs {
         value_name = "FORM",
         default_value = "text",
         hide_possible_values = true,
-        help_heading = "Log",
+        help_heading = LOG,
         help = "Tell events in this form: text, json or journal"
     )]
     pub(crate) form: LogForm,

@@ -7,6 +7,7 @@ use clap::Args;
 use live::sys::sandbox::Needs;
 use live::sys::usage::MEMORY_FILE;
 
+use super::headings::MONITORING;
 use super::parse_address;
 
 /// Who may watch.
@@ -16,7 +17,7 @@ pub(crate) struct MetricsArgs {
     /// --metrics 127.0.0.1:9420.
     ///
     /// Port 0 is a free one, which is told. Whoever reaches the address can read them
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, help_heading = MONITORING)]
     pub(crate) metrics: Option<SocketAddr>,
 }
 

@@ -17,6 +17,7 @@ mod explain;
 mod export;
 mod floor_server;
 mod guest;
+mod headings;
 mod log;
 mod lookahead;
 mod lspci;
@@ -87,6 +88,7 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use export::ExportArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
+pub(crate) use headings::AUTHENTICATION;
 pub(crate) use log::LogForm;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use lspci::LspciArgs;
@@ -371,12 +373,12 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 pub(crate) struct Spin {
     /// Poll for this long after the last event before sleeping; 0 sleeps at once
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time, help_heading = headings::PROCESSOR)]
     pub(crate) spin: Duration,
     /// Run on this processor; the first processor is 0.
     ///
     /// Give two ends that spin on one machine different processors
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::PROCESSOR)]
     pub(crate) cpu: Option<usize>,
 }
 

@@ -12,6 +12,7 @@ use live::sys::ptp;
 use live::sys::sandbox::Needs;
 use tunnel::frame::NetworkTime;
 
+use super::headings::TRANSPORT;
 use super::{note_once, parse_time};
 use crate::commands::tsn::PlanFile;
 use crate::error::{Error, TsnError};
@@ -22,16 +23,15 @@ const LEAD: Duration = Duration::from_micros(500);
 
 /// How soon networks carry what an end sends.
 #[derive(Clone, Copy, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct PrecedenceArgs {
     /// Send with this priority in the queueing disciplines of this machine, 0 to 15.
     ///
     /// An interface of a VLAN makes the priority of its tags (PCP) from it, as its egress-qos-map
     /// says. Frames of eth: with vlan= have it in their tags. 7 and more want CAP_NET_ADMIN
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = TRANSPORT)]
     priority: Option<Priority>,
     /// Send IP packets with this DSCP: a name such as EF, CS5 or AF41, or a number from 0 to 63
-    #[arg(long, value_name = "NAME|N")]
+    #[arg(long, value_name = "NAME|N", help_heading = TRANSPORT)]
     dscp: Option<Dscp>,
 }
 
@@ -49,7 +49,6 @@ impl PrecedenceArgs {
 
 /// When datagrams leave.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct LaunchArgs {
     /// Send datagrams of udp:// and frames of eth: in the windows of this plan.
     ///
@@ -57,7 +56,7 @@ pub(crate) struct LaunchArgs {
     /// and ,lead=TIME to hand datagrams over earlier than 500us before they leave. The queueing
     /// discipline etf must be at the interface: farlane tsn apply --launch-times puts it there, in
     /// the queue of the plan's class, to which --priority or pcp= leads
-    #[arg(long, value_name = "PLAN[,hop=N][,lead=TIME]")]
+    #[arg(long, value_name = "PLAN[,hop=N][,lead=TIME]", help_heading = TRANSPORT)]
     launch: Option<LaunchSpec>,
 }
 
@@ -118,13 +117,12 @@ impl FromStr for LaunchSpec {
 
 /// Where the time of the network is asked for.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct PtpArgs {
     /// Ask the PTP daemon at this socket how well this machine's clock follows the network's
     /// [default: ptp4l's, if it runs].
     ///
     /// When both ends follow one grandmaster, one-way times need no exchange to be told apart
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", help_heading = TRANSPORT)]
     ptp: Option<PathBuf>,
 }
 

@@ -8,16 +8,16 @@ use live::carrier::identity::Identity;
 use live::carrier::quic::{self, Listener};
 use live::sys::precedence::Precedence;
 
+use super::headings::TRANSPORT;
 use crate::error::{CarrierError, Error};
 
 /// How both ends use QUIC.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct QuicOptions {
     /// Use this congestion control for what this end sends over QUIC.
     ///
     /// The other end chooses its own
-    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t, help_heading = TRANSPORT)]
     quic_congestion: Congestion,
 }
 

@@ -162,7 +162,7 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RdmaMeasureArgs {
-    /// The address of the server, a farlane rdma serve if --peer says nothing else
+    /// The address of the server, which is a farlane rdma serve, or what --peer names
     #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) server: SocketAddr,
     /// Speak with this kind of server

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
+use super::headings::PART;
 use super::{
     MetricsArgs, Output, ProofArgs, RawArgs, RawReplayArgs, RecordAction, RecorderControl, RingArgs, UdpUrl,
     parse_positive_size, parse_positive_time, parse_size, parse_time,
@@ -15,7 +16,7 @@ use super::{
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
-  farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
+  farlane record --from tcp-connect://192.0.2.9:5000 --to flight.rec --for 10m --json
   farlane record --from tcp-listen://127.0.0.1:5000 --to tcp://far.example:4430
   farlane record --from 'udp://239.1.2.3:5004?iface=eth1&sequence=rtp' --to flight.rec --for 1h
   farlane record --from udp://0.0.0.0:5004 --to ring.rec --ring 20GiB --control ring.control
@@ -293,16 +294,16 @@ impl FromStr for Moment {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RangeArgs {
     /// Begin at this byte of the stream; lost bytes are counted
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "from_time", requires = "recording")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "from_time", requires = "recording", help_heading = PART)]
     pub(crate) from_offset: Option<u64>,
     /// End after so many bytes of the stream
-    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size, conflicts_with = "time", requires = "recording")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size, conflicts_with = "time", requires = "recording", help_heading = PART)]
     pub(crate) bytes: Option<u64>,
     /// Begin so long after the stream's first byte, or at this date and time (UTC)
-    #[arg(long, value_name = "TIME|DATE", requires = "recording")]
+    #[arg(long, value_name = "TIME|DATE", requires = "recording", help_heading = PART)]
     pub(crate) from_time: Option<Moment>,
     /// End after what was recorded within this time
-    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_positive_time, requires = "recording")]
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_positive_time, requires = "recording", help_heading = PART)]
     pub(crate) time: Option<Duration>,
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::headings::MONITORING;
 use super::{Output, PinArgs};
 
 const CONTROL_EXAMPLES: &str = "Examples:
@@ -63,7 +64,7 @@ pub(crate) struct RecorderControl {
     /// Answer farlane record ctl at this socket.
     ///
     /// Only the user who started this process may ask
-    #[arg(long, value_name = "PATH", group = "asked")]
+    #[arg(long, value_name = "PATH", group = "asked", help_heading = MONITORING)]
     pub(crate) control: Option<PathBuf>,
 
     /// Offer registers by vfio-user at this socket, to a guest or to farlane export.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use super::RangeArgs;
+use super::headings::RECORDING;
 
 /// A file format that a recording is exported to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -94,29 +95,29 @@ fn parse_sample_rate(text: &str) -> Result<f64, String> {
 pub(crate) struct RecordingExport {
     /// Write this recording to a file of another format, instead of offering an SSD; of a striped
     /// one, name every member
-    #[arg(value_name = "RECORDING", requires = "to", help_heading = "Export of a recording",
+    #[arg(value_name = "RECORDING", requires = "to", help_heading = RECORDING,
         conflicts_with_all = ["listen", "namespace", "ram", "vfio", "pool", "vfio_user", "state", "serial", "cmb"])]
     pub(crate) recording: Vec<PathBuf>,
     /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
-    #[arg(long, value_name = "FILE", requires = "recording", help_heading = "Export of a recording",
+    #[arg(long, value_name = "FILE", requires = "recording", help_heading = RECORDING,
         conflicts_with_all = ["namespace", "ram", "vfio", "pool", "vfio_user"])]
     pub(crate) to: Option<PathBuf>,
     /// Write this format [default: that of FILE's ending]
-    #[arg(long, requires = "recording", help_heading = "Export of a recording")]
+    #[arg(long, requires = "recording", help_heading = RECORDING)]
     pub(crate) format: Option<Format>,
     /// Export the stream with this number [default: all in pcapng and mcap, else the only one]
-    #[arg(long, value_name = "N", requires = "recording", help_heading = "Export of a recording")]
+    #[arg(long, value_name = "N", requires = "recording", help_heading = RECORDING)]
     pub(crate) stream: Option<u32>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
     /// State in SigMF how many samples a second there are
-    #[arg(long, value_name = "HZ", requires = "recording", help_heading = "Export of a recording",
+    #[arg(long, value_name = "HZ", requires = "recording", help_heading = RECORDING,
         value_parser = parse_sample_rate)]
     pub(crate) sample_rate: Option<f64>,
     /// State in SigMF what a sample is [default: ru8]
-    #[arg(long, value_name = "TYPE", requires = "recording", help_heading = "Export of a recording")]
+    #[arg(long, value_name = "TYPE", requires = "recording", help_heading = RECORDING)]
     pub(crate) datatype: Option<Datatype>,
     /// Keep the recording's head of 16 bytes before each packet, in raw files of packets
-    #[arg(long, requires = "recording", help_heading = "Export of a recording")]
+    #[arg(long, requires = "recording", help_heading = RECORDING)]
     pub(crate) heads: bool,
 }

@@ -9,27 +9,27 @@ use live::drivers::controller::Url;
 use live::sys::files;
 use live::sys::sandbox::{self, Enforced, Needs};
 
+use super::headings::PRIVILEGE;
 use super::{MediumSpec, PoolSpec, Served};
 use crate::error::Error;
 
 /// What a process that serves others gives up once it is set up.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Least privilege")]
 pub(crate) struct Sandbox {
     /// Become this user once everything is open; only root may become another.
     ///
     /// State files and keys must be this user's
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = PRIVILEGE)]
     user: Option<String>,
 
     /// Leave this file or folder within reach; may be given again.
     ///
     /// The process reaches only what its other options name (Landlock). A namespace that is added
     /// later must be in a folder of this option
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = PRIVILEGE)]
     allow_path: Vec<PathBuf>,
     /// Keep every file and every system call within reach
-    #[arg(long, conflicts_with = "allow_path")]
+    #[arg(long, conflicts_with = "allow_path", help_heading = PRIVILEGE)]
     no_sandbox: bool,
 }
 

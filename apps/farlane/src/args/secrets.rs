@@ -5,30 +5,30 @@ use std::path::PathBuf;
 use clap::Args;
 use live::drivers::controller::{self, Url};
 
+use super::headings::AUTHENTICATION;
 use crate::error::Error;
 
 /// The secrets by which host and controller of NVMe/TCP prove who they are. Secrets come from files
 /// alone: everybody on a machine sees the arguments of its processes.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Authentication (NVMe/TCP)")]
 pub(crate) struct Secrets {
     /// Authenticate the host by the secret in this file (DH-HMAC-CHAP).
     ///
     /// The file holds what nvme gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may
     /// read it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = AUTHENTICATION)]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
     /// Authenticate the controller by the secret in this file (DH-HMAC-CHAP).
     ///
     /// A host with this secret uses no controller that cannot prove that it has the same one
-    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
+    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file", help_heading = AUTHENTICATION)]
     pub(crate) dhchap_controller_secret_file: Option<PathBuf>,
 
     /// Encrypt by the key in this file (TLS 1.3), and use no target that has another key.
     ///
     /// The file holds what farlane key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and
     /// only its owner may read it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = AUTHENTICATION)]
     pub(crate) tls_key_file: Option<PathBuf>,
 }
 
@@ -59,17 +59,17 @@ pub(crate) struct TargetSecrets {
     ///
     /// Every --host has this secret; --config gives each host its own. The file holds what nvme
     /// gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may read it
-    #[arg(long, value_name = "FILE", requires = "host")]
+    #[arg(long, value_name = "FILE", requires = "host", help_heading = AUTHENTICATION)]
     dhchap_secret_file: Option<PathBuf>,
     /// Authenticate the controllers by the secret in this file, to hosts that ask for it
-    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
+    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file", help_heading = AUTHENTICATION)]
     dhchap_controller_secret_file: Option<PathBuf>,
 
     /// Let in only hosts that encrypt by the key in this file (TLS 1.3).
     ///
     /// Every --host has this key; --config gives each host its own. The file holds what farlane key
     /// tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and only its owner may read it
-    #[arg(long, value_name = "FILE", requires = "host")]
+    #[arg(long, value_name = "FILE", requires = "host", help_heading = AUTHENTICATION)]
     tls_key_file: Option<PathBuf>,
 }
 

@@ -9,13 +9,13 @@ use serde::Serialize;
 use tunnel::Session;
 
 use super::Transport;
+use super::headings::TRANSPORT;
 use crate::error::Error;
 
 /// The most connections that a tunnel can have.
 const CONNECTIONS_MAX: i64 = 8;
 
 #[derive(Clone, Copy, Debug, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct Spread {
     /// Spread the SSD's queues over this many tcp:// connections (strands), 1 to 8.
     ///
@@ -23,7 +23,7 @@ pub(crate) struct Spread {
     /// the commands of its queues. With --spread 5, there are four queues, unless a guest chooses
     /// the number of its queues. --spread works over tcp:// alone, and not with
     /// --second-path or --no-lookahead
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead", help_heading = TRANSPORT)]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]
     spread: u8,
 }

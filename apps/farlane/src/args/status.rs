@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Output;
+use super::headings::MONITORING;
 
 pub(crate) const EXAMPLE: &str = "Example:\n  \
     farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock \\\n    \
@@ -16,10 +17,11 @@ pub(crate) const LIST_EXAMPLE: &str = "Examples:\n  farlane list\n  farlane list
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Control {
-    /// Answer farlane status at this socket [default: one in farlane/ of $XDG_RUNTIME_DIR or /run].
+    /// Answer farlane status at this socket [default: one in this user's folder; docs/top.md says
+    /// which].
     ///
     /// Only the user who started this process may ask. farlane list finds the default sockets
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = MONITORING)]
     pub(crate) control: Option<PathBuf>,
 }
 
@@ -27,7 +29,7 @@ pub(crate) struct Control {
 pub(crate) struct StatusArgs {
     /// The control socket of a running farlane export, attach, device or target.
     ///
-    /// Without one, all that farlane list shows are asked
+    /// Without a path, all that farlane list shows are asked
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]

@@ -15,6 +15,7 @@ use nvme_fabrics::target::DiscoveryAccess;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
+use super::headings::MONITORING;
 use super::{
     AddedMedium, ControlArgs, DaemonStatusArgs, MetricsArgs, Output, PrecedenceArgs, RemovedNamespace,
     ResizedNamespace, Sandbox, SaveArgs, Served, Spin, TargetSecrets, parse_size,
@@ -150,8 +151,8 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "PORT", default_value_t = live::drivers::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
     /// Listen on this socket for farlane target status, add, remove, resize, ana and reload
-    /// [default: one in farlane/ of $XDG_RUNTIME_DIR or /run]
-    #[arg(long, value_name = "PATH")]
+    /// [default: one in this user's folder; docs/top.md says which]
+    #[arg(long, value_name = "PATH", help_heading = MONITORING)]
     pub(crate) control: Option<PathBuf>,
     /// Print the addresses that were bound as JSON on the first lines of standard output
     #[command(flatten)]

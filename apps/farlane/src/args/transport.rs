@@ -9,36 +9,36 @@ use live::carrier::tcp::Options;
 use live::sys::sandbox::Needs;
 use tunnel::paths::PATHS_MAX;
 
+use super::headings::{TRANSPORT, TRUST};
 use super::{LaunchArgs, PrecedenceArgs, PtpArgs, QuicOptions, parse_time};
 use crate::error::Error;
 
 /// Settings of the kernel's TCP. Each end sets them for what it sends.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct Tcp {
     /// Send a lost segment again after the round trip plus this time, instead of the kernel's
     /// 200 ms.
     ///
     /// The time is 1ms to 1s. The option needs Linux 6.15 or later. With an earlier Linux, use ip
     /// route change ... rto_min. Give this option at both ends
-    #[arg(long, value_name = "TIME", value_parser = parse_rto_min)]
+    #[arg(long, value_name = "TIME", value_parser = parse_rto_min, help_heading = TRANSPORT)]
     rto_min: Option<Duration>,
     /// Do not double the wait for repeated retransmissions while few segments are in flight.
     ///
     /// Give this option at both ends
-    #[arg(long)]
+    #[arg(long, help_heading = TRANSPORT)]
     thin: bool,
     /// Use this congestion control for TCP, by the kernel's name: bbr, cubic, reno.
     ///
     /// Give this option at both ends
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = TRANSPORT)]
     congestion: Option<String>,
 
     /// Let bytes that do not fill a segment wait this long for more bytes, at most 100ms.
     ///
     /// A longer wait means fewer segments, but each command takes longer. Give this option at both
     /// ends
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce)]
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce, help_heading = TRANSPORT)]
     coalesce: Duration,
     #[command(flatten)]
     precedence: PrecedenceArgs,
@@ -66,7 +66,6 @@ impl Tcp {
 
 /// How to reach far ends at `tcp://` and `quic://`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Transport")]
 pub(crate) struct Transport {
     #[command(flatten)]
     tcp: Tcp,
@@ -82,21 +81,21 @@ pub(crate) struct Transport {
     ///
     /// Everything goes over all paths, and the first copy counts. A path that loses, delays or
     /// breaks costs nothing while another path works
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = TRANSPORT)]
     second_path: Vec<String>,
 
     /// Send frames without CRC32C over tcp://, to measure what the CRC32C costs.
     ///
     /// With the CRC32C, the other end detects bits that changed on the way. An
     /// encrypted connection needs no CRC32C, and its frames have none
-    #[arg(long)]
+    #[arg(long, help_heading = TRANSPORT)]
     no_crc: bool,
 
     /// Prove this host's identity with the key in this file (PEM) [default: farlane/key.pem in the
     /// user's configuration directory].
     ///
     /// A file that does not exist is made when a far end is reached by its key
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     key: Option<PathBuf>,
 }
 

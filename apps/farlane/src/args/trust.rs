@@ -1,15 +1,17 @@
 //! The options for keys: who this end is, and whom it admits.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::Acceptor;
-use live::carrier::identity::{Admission, Fingerprint, Grant, Identity};
+use live::carrier::identity::{Admission, Fingerprint, Grant, Identity, Pin};
+use live::carrier::route::{Name, Way};
 use live::sys::sandbox::Needs;
 
 use super::Output;
-use crate::error::Error;
+use super::headings::TRUST;
+use crate::error::{CarrierError, Error};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane key new
@@ -17,7 +19,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane key tls host.tls
   farlane key dhchap host.key --hash sha384
   farlane key check host.tls
-  farlane key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+  farlane key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
+  farlane key trust 'tcp://far.example:4430?key=SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU'";
 
 /// What is to be done with keys.
 #[derive(Debug, Subcommand)]
@@ -115,12 +118,14 @@ impl KeyArgs {
 /// Which far end to remember.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// Where the far end listens: HOST:PORT, exactly as later URLs name it
-    #[arg(value_name = "HOST:PORT", value_parser = parse_authority)]
-    pub(crate) name: String,
-    /// The fingerprint of the far end's key, as its owner's farlane key show prints it
+    /// Where the far end listens: HOST:PORT, exactly as later URLs name it, or the URL that farlane
+    /// export prints
+    #[arg(value_name = "HOST:PORT|URL", value_parser = parse_far_name)]
+    pub(crate) far: FarName,
+    /// The fingerprint of the far end's key, as its owner's farlane key show prints it [default:
+    /// the one behind ?key= in the URL]
     #[arg(value_name = "FINGERPRINT")]
-    pub(crate) key: Fingerprint,
+    key: Option<Fingerprint>,
     /// Remember this key even if another key is remembered for the far end
     #[arg(long)]
     pub(crate) replace: bool,
@@ -128,17 +133,54 @@ pub(crate) struct TrustArgs {
     pub(crate) output: Output,
 }
 
-fn parse_authority(text: &str) -> Result<String, String> {
-    let text = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("quic://")).unwrap_or(text);
-    live::carrier::route::Name::tcp(text).and_then(|name| match name.pin {
-        None => Ok(name.authority),
-        Some(_) => Err("give HOST:PORT without ?key=".to_owned()),
-    })
+impl TrustArgs {
+    /// The key to remember.
+    ///
+    /// # Errors
+    /// When none is given, or two that differ.
+    pub(crate) fn key(&self) -> Result<Fingerprint, Error> {
+        match (self.far.key, self.key) {
+            (Some(one), Some(other)) if one != other => Err(CarrierError::TwoKeys { one, other }.into()),
+            (Some(key), _) | (None, Some(key)) => Ok(key),
+            (None, None) => Err(CarrierError::NoKey { name: self.far.name.clone() }.into()),
+        }
+    }
+}
+
+/// A far end whose key is to be remembered.
+#[derive(Clone, Debug)]
+pub(crate) struct FarName {
+    /// Its name in later URLs, without the scheme.
+    pub(crate) name: String,
+    /// Whether it is `HOST:PORT`, which several schemes reach.
+    pub(crate) is_address: bool,
+    /// The key in its URL.
+    key: Option<Fingerprint>,
+}
+
+fn parse_far_name(text: &str) -> Result<FarName, String> {
+    let name: Name = text.strip_prefix("tcp://").unwrap_or(text).parse()?;
+    if name.way == Way::Shm {
+        return Err("shm: stays within this machine and has no keys".to_owned());
+    }
+    if !name.precedence.is_none() {
+        return Err("leave priority= and dscp= out: only the key is remembered".to_owned());
+    }
+    let key = match name.pin {
+        None => None,
+        Some(Pin::Key(key)) => Some(key),
+        Some(Pin::Any) => return Err("key=any names no key that could be remembered".to_owned()),
+    };
+    let is_address = name.way != Way::Eth;
+    let host = name.authority.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
+    if is_address && host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
+        return Err(format!("{host} stands for every address of the far machine: name one that leads there"));
+    }
+    Ok(FarName { name: name.authority, is_address, key })
 }
 
 /// Who a far end is, and whom it admits.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Trust")]
 pub(crate) struct Trust {
     /// Admit the host with this key; may be given again.
     ///
@@ -146,22 +188,22 @@ pub(crate) struct Trust {
     /// host's farlane key show prints its fingerprint. Append ,nsid=1+3 to show the host these
     /// namespaces only, and ,readonly to let it read only. Such a host can't format or manage
     /// namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit what the host does in a second
-    #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]")]
+    #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]", help_heading = TRUST)]
     allow: Vec<Grant>,
     /// Admit the hosts whose keys this file lists, one value of --allow on each line.
     ///
     /// The file is read again when it changes. A host that is no longer in it loses its session
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     allow_file: Option<PathBuf>,
 
     /// Prove this end's identity with the key in this file (PEM) [default: farlane/key.pem in the
     /// user's configuration directory].
     ///
     /// A file that does not exist is made
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     key: Option<PathBuf>,
     /// Offer the device off loopback to whoever connects, without asking who they are
-    #[arg(long, conflicts_with_all = ["allow", "allow_file"])]
+    #[arg(long, conflicts_with_all = ["allow", "allow_file"], help_heading = TRUST)]
     insecure: bool,
 }
 
@@ -197,16 +239,26 @@ impl Trust {
         self.allow_file.iter().for_each(|path| needs.read_beside(path));
     }
 
+    /// Checks that not everybody is admitted off loopback, at one of `addresses`, unless the options
+    /// say so.
+    ///
+    /// # Errors
+    /// When everybody would be admitted there.
+    pub(crate) fn check(&self, addresses: &[SocketAddr]) -> Result<(), Error> {
+        let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
+        match (exposed, self.has_list(), self.insecure) {
+            (Some(address), false, false) => Err(Error::Exposed { address: *address }),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the key and the list. The key is needed for a list, and over QUIC.
     ///
     /// # Errors
     /// When a file can't be used, or one of `addresses` is off loopback and everybody would be
     /// admitted there.
     pub(crate) fn open(&self, addresses: &[SocketAddr], has_quic: bool) -> Result<Trusted, Error> {
-        let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
-        if let (Some(address), false, false) = (exposed, self.has_list(), self.insecure) {
-            return Err(Error::Exposed { address: *address });
-        }
+        self.check(addresses)?;
         let admission = Admission::new(self.allow.clone(), self.allow_file.clone())?;
         let is_needed = self.has_list() || has_quic || self.key.is_some();
         let identity = if is_needed { Some(identity(self.key.clone())?) } else { None };

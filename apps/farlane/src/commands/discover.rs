@@ -14,7 +14,7 @@ use nvme_fabrics::wire::{DiscoveryEntry, SecureChannel, SecurityType, SubsystemT
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Output, parse_time};
+use crate::args::{AUTHENTICATION, Output, parse_time};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{self, Needs};
@@ -40,11 +40,11 @@ pub(crate) struct DiscoverArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     /// Encrypt by the key in this file (TLS 1.3), as for the subsystems of the same target
-    #[arg(long, value_name = "FILE", conflicts_with = "mdns")]
+    #[arg(long, value_name = "FILE", conflicts_with = "mdns", help_heading = AUTHENTICATION)]
     pub(crate) tls_key_file: Option<PathBuf>,
     /// Authenticate by the secret in this file (DH-HMAC-CHAP), as for the subsystems of the same
     /// target
-    #[arg(long, value_name = "FILE", conflicts_with = "mdns")]
+    #[arg(long, value_name = "FILE", conflicts_with = "mdns", help_heading = AUTHENTICATION)]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,

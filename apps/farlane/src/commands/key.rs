@@ -53,11 +53,15 @@ fn tell_key(
 
 fn trust(args: &TrustArgs) -> Result<(), Error> {
     let known = KnownEnds::of_user();
-    known.remember(&args.name, args.key, args.replace)?;
+    let (name, key) = (&args.far.name, args.key()?);
+    known.remember(name, key, args.replace)?;
     if args.output.json {
-        return print_json(&json!({ "name": args.name, "key": args.key.to_string(), "file": known.path() }));
+        return print_json(&json!({ "name": name, "key": key.to_string(), "file": known.path() }));
     }
-    print(&format!("tcp://{} and quic://{} now lead to {} only\n", args.name, args.name, args.key))
+    print(&match args.far.is_address {
+        true => format!("tcp://{name}, quic://{name} and udp://{name} now lead to {key} only\n"),
+        false => format!("eth:{name} now leads to {key} only\n"),
+    })
 }
 
 fn tls(args: &NewTlsArgs) -> Result<(), Error> {

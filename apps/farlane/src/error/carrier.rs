@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use live::carrier::identity::Fingerprint;
 use miette::Diagnostic;
 use thiserror::Error as ThisError;
 
@@ -34,6 +35,17 @@ pub(crate) enum CarrierError {
     #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]
     #[diagnostic(help("leave one of them out, or start a farlane export for each"))]
     NoKeys { option: &'static str },
+
+    #[error("no key is given for {name}")]
+    #[diagnostic(help(
+        "give its FINGERPRINT, or the URL with ?key= that farlane export prints; farlane key show prints the one of \
+         this machine"
+    ))]
+    NoKey { name: String },
+
+    #[error("two keys are given: {one} in the URL, and {other}")]
+    #[diagnostic(help("leave one of them out; farlane key show prints the right one on the far machine"))]
+    TwoKeys { one: Fingerprint, other: Fingerprint },
 }
 
 impl CarrierError {
@@ -41,7 +53,11 @@ impl CarrierError {
     pub(crate) const fn exit(&self) -> Exit {
         match self {
             Self::Listen { .. } | Self::Frames(_) => Exit::Failed,
-            Self::One { .. } | Self::Exposed { .. } | Self::NoKeys { .. } => Exit::Wrong,
+            Self::One { .. }
+            | Self::Exposed { .. }
+            | Self::NoKeys { .. }
+            | Self::NoKey { .. }
+            | Self::TwoKeys { .. } => Exit::Wrong,
         }
     }
 }

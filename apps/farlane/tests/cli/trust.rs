@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::outage::Outage;
 use crate::support::own_network::{is_within, test_path};
 use crate::support::relay::Relay;
 use crate::support::running::{Running, wait_until};
-use crate::support::{Export, fail, json, succeed};
+use crate::support::{Export, FARLANE, fail, json, succeed};
 
 /// A directory with keys of a far end, of a host, and of another host.
 struct Keys {
@@ -339,4 +339,61 @@ fn garbage_in_the_form_of_tls_harms_nobody() {
         let _ = stranger.write_all(&bytes);
     }
     assert_verified(load(&keys.url(&far.address), &keys.path("host"), &["--runtime", "1s"]));
+}
+
+/// A user without keys, who runs commands.
+fn of_user(folder: &Path, arguments: &[&str]) -> std::process::Output {
+    let mut command = std::process::Command::new(&*FARLANE);
+    command.args(arguments).env("XDG_CONFIG_HOME", folder).output().unwrap()
+}
+
+#[test]
+fn a_far_ends_key_is_remembered_from_the_url_that_it_prints() {
+    let keys = Keys::new();
+    let user = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = of_user(user.path(), arguments);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    };
+    for (url, name) in [
+        (format!("tcp://192.0.2.1:4430?key={}", keys.far), "192.0.2.1:4430"),
+        (format!("quic://far.example:4431?key={}", keys.far), "far.example:4431"),
+        (format!("udp://[2001:db8::1]:4432?key={}", keys.far), "[2001:db8::1]:4432"),
+        (format!("eth:eth0/02:00:5e:00:53:01?key={}", keys.far), "eth0/02:00:5e:00:53:01"),
+    ] {
+        let (status, told) = said(&["key", "trust", &url]);
+        assert!(status == 0 && told.contains(name) && told.contains(&keys.far), "{url}: {told}");
+        // Once more with the same key, which is given on its own.
+        let url = url.split('?').next().unwrap();
+        assert_eq!(said(&["key", "trust", url, &keys.far]).0, 0, "{url}");
+    }
+    let known = std::fs::read_to_string(user.path().join("farlane/known-ends")).unwrap();
+    assert_eq!(known.lines().count(), 4, "{known}");
+    let url = format!("tcp://192.0.2.1:4430?key={}", keys.far);
+    for (arguments, expected) in [
+        (&[url.as_str(), keys.host.as_str()][..], "two keys"),
+        (&["tcp://192.0.2.1:4430"], "no key is given for 192.0.2.1:4430"),
+        (&["tcp://192.0.2.1:4430?key=any"], "key=any names no key"),
+        (&["shm:/run/far", &keys.far], "has no keys"),
+        (&["tcp://0.0.0.0:4430", &keys.far], "every address"),
+        (&["quic://[::]:4430", &keys.far], "every address"),
+        (&["tcp://192.0.2.1:4430?dscp=EF", &keys.far], "leave priority= and dscp= out"),
+        (&["tcp://192.0.2.1:4430", &keys.other], "--replace"),
+    ] {
+        let (status, told) = said(&[&["key", "trust"], arguments].concat());
+        assert!(status == 2 && told.contains(expected), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_is_made_by_the_command_that_is_told() {
+    let user = tempfile::tempdir().unwrap();
+    let shown = of_user(user.path(), &["key", "show"]);
+    let told = String::from_utf8(shown.stderr).unwrap();
+    let path = user.path().join("farlane/key.pem");
+    let told_command = format!("farlane key new {}", path.display());
+    assert!(!shown.status.success() && told.contains(&told_command) && !told.contains("--key"), "{told}");
+    assert!(of_user(user.path(), &["key", "new", path.to_str().unwrap()]).status.success());
+    assert!(of_user(user.path(), &["key", "show"]).status.success());
 }

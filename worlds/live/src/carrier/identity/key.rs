@@ -71,7 +71,10 @@ impl KeyError {
     /// What helps, as a sentence.
     pub fn help(&self) -> String {
         match self {
-            Self::File(..) => "name a file that can be read and made with --key FILE".to_owned(),
+            Self::File(path, error) if error.kind() == io::ErrorKind::NotFound => {
+                format!("farlane key new {} makes it", path.display())
+            }
+            Self::File(..) => "name another file, which this user may read and make".to_owned(),
             Self::Open(path, _) => format!("chmod 600 {}", path.display()),
             Self::NoKey(_) | Self::OtherKind(_) => {
                 "farlane key new FILE makes one; openssl genpkey -algorithm ed25519 does, too".to_owned()
