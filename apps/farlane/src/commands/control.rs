@@ -2,13 +2,15 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use live::drivers::control::{Control, Reply};
 use live::reactor::Context;
 use live::sys::clock::Clock;
+use live::sys::runtime_folder::{self, Unusable};
 use live::sys::sandbox::Needs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,9 +60,11 @@ pub(crate) fn answer(result: Result<Value, String>) -> String {
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
-/// Where daemons put their control sockets unless told otherwise: a folder of their user.
+/// Where daemons put their control sockets by default: a folder of their user, the same one as long
+/// as a process runs.
 pub(crate) fn folder() -> PathBuf {
-    std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from).join("farlane")
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| runtime_folder::place("farlane")).clone()
 }
 
 /// Path of this process' control socket, by default one with the process' kind and identifier.
@@ -71,17 +75,20 @@ pub(crate) fn path(kind: &str, given: Option<&PathBuf>) -> PathBuf {
 
 /// Lets a process that gives up most of the machine keep its control socket.
 pub(crate) fn need(needs: &mut Needs, kind: &str, given: Option<&PathBuf>) {
-    if given.is_none() {
-        make_folder();
+    // A folder that is refused gets no socket, and needs no rights.
+    if given.is_some() || make_folder().is_ok() {
+        needs.change_beside(&path(kind, given));
     }
-    needs.change_beside(&path(kind, given));
 }
 
 /// Opens the control socket of a process of this kind. If the default one can't be opened, the
-/// process runs without: nobody asked for it.
+/// process logs a warning and runs without.
 pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
-    if given.is_none() {
-        make_folder();
+    if given.is_none()
+        && let Err(why) = make_folder()
+    {
+        warn!(each = true, "no control socket in {why}; choose one with --control");
+        return Ok(None);
     }
     let path = path(kind, given);
     match Control::bind(&path) {
@@ -94,10 +101,20 @@ pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control
     }
 }
 
-/// Makes the folder of control sockets, for this user alone. Whoever binds a socket there learns
-/// whether it could be made.
-pub(crate) fn make_folder() {
-    let _ = std::fs::DirBuilder::new().mode(0o700).create(folder());
+/// Makes the folder of control sockets, for this user alone.
+///
+/// # Errors
+/// When it can't be made, or other users may put sockets there.
+pub(crate) fn make_folder() -> Result<(), Unusable> {
+    runtime_folder::make(&folder())
+}
+
+/// Checks the folder of control sockets without making it.
+///
+/// # Errors
+/// When it could not be made, or other users may put sockets there.
+pub(crate) fn check_folder() -> Result<(), Unusable> {
+    runtime_folder::check(&folder())
 }
 
 /// What a daemon is asked while it runs: through its control socket, also for captures.
@@ -141,7 +158,11 @@ pub(crate) struct Daemon {
 
 /// The daemons of this user whose control sockets are where they are by default, in the order of
 /// the sockets' names. The sockets of daemons that are gone are removed.
-pub(crate) fn daemons() -> Vec<Daemon> {
+///
+/// # Errors
+/// When other users may put sockets where they are by default.
+pub(crate) fn daemons() -> Result<Vec<Daemon>, Error> {
+    check_folder()?;
     let entries = std::fs::read_dir(folder()).into_iter().flatten().flatten();
     let mut sockets: Vec<_> = entries.map(|entry| entry.path()).collect();
     sockets.retain(|path| is_socket(path));
@@ -157,7 +178,7 @@ pub(crate) fn daemons() -> Vec<Daemon> {
         }
     }
     if refused.is_empty() {
-        return found;
+        return Ok(found);
     }
     // Until it listens, a daemon that starts refuses like one that is gone.
     std::thread::sleep(LISTENS_WITHIN);
@@ -172,7 +193,18 @@ pub(crate) fn daemons() -> Vec<Daemon> {
         }
     }
     found.sort_by_cached_key(|daemon| daemon.socket.clone());
-    found
+    Ok(found)
+}
+
+/// What a person reads where no daemon runs.
+pub(crate) fn nothing_runs() -> String {
+    format!(
+        "no daemon of this user has its control socket in {}\n  \
+         farlane export --listen 127.0.0.1:4430 --ram 1GiB starts one; so do attach, connect, device, record and \
+         target\n  \
+         a daemon that has a socket of its own (--control PATH) is asked by farlane status PATH\n",
+        folder().display()
+    )
 }
 
 /// Whether nobody listened at the control socket.
@@ -189,7 +221,7 @@ pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
     if let Some(path) = which.map(Path::new).filter(|path| is_socket(path)) {
         return Ok(path.to_owned());
     }
-    let mut found = daemons();
+    let mut found = daemons()?;
     let is_meant = |daemon: &Daemon| {
         let is_process =
             |which: &str| daemon.status["pid"].as_u64().is_some_and(|pid| which.parse() == Ok(pid));
@@ -213,7 +245,7 @@ pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
 pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
     match given {
         Some(path) => Ok(path.clone()),
-        None => the_one(kind, &of_kind(kind)),
+        None => the_one(kind, &of_kind(kind)?),
     }
 }
 
@@ -231,7 +263,7 @@ pub(crate) fn with(
     if let Some(path) = given {
         return Ok(path.clone());
     }
-    let mut found = of_kind(kind);
+    let mut found = of_kind(kind)?;
     // The only daemon says itself what it has not.
     if found.len() > 1 {
         let sockets: Vec<_> = found.iter().map(|daemon| daemon.socket.display().to_string()).collect();
@@ -244,10 +276,10 @@ pub(crate) fn with(
     the_one(kind, &found)
 }
 
-fn of_kind(kind: &str) -> Vec<Daemon> {
-    let mut found = daemons();
+fn of_kind(kind: &str) -> Result<Vec<Daemon>, Error> {
+    let mut found = daemons()?;
     found.retain(|daemon| daemon.status["kind"] == kind);
-    found
+    Ok(found)
 }
 
 fn the_one(kind: &'static str, found: &[Daemon]) -> Result<PathBuf, Error> {

@@ -9,7 +9,7 @@ use crate::commands::{print, print_json};
 use crate::error::Error;
 
 pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
-    let daemons = control::daemons();
+    let daemons = control::daemons()?;
     if args.output.json {
         let with_socket = |daemon: &Daemon| {
             let mut one = daemon.status.clone();
@@ -19,8 +19,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
         return print_json(&json!({ "daemons": daemons.iter().map(with_socket).collect::<Vec<_>>() }));
     }
     if daemons.is_empty() {
-        let folder = control::folder();
-        return print(&format!("no daemon of this user has its control socket in {}\n", folder.display()));
+        return print(&control::nothing_runs());
     }
     let rows = daemons.iter().flat_map(|daemon| rows(&daemon.status, &daemon.socket.to_string_lossy()));
     print(&table(&rows.collect::<Vec<_>>()))

@@ -33,9 +33,15 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
         let status = control::ask(path, &Request::Status)?;
         return if args.output.json { print_json(&status) } else { print(&text(&status)) };
     }
-    let daemons = control::daemons();
+    let daemons = control::daemons()?;
+    if args.output.json && daemons.is_empty() {
+        return print_json(&json!({ "daemons": [] }));
+    }
     if args.output.json {
         return daemons.iter().try_for_each(|daemon| print_json(&daemon.status));
+    }
+    if daemons.is_empty() {
+        return print(&control::nothing_runs());
     }
     let one = |daemon: &control::Daemon| format!("{}\n{}", daemon.socket.display(), text(&daemon.status));
     print(&daemons.iter().map(one).collect::<Vec<_>>().join("\n"))

@@ -392,11 +392,17 @@ pub(crate) enum Error {
 
     #[error("nobody answers at {}: {error}", path.display())]
     #[diagnostic(help(
-        "start what is to be asked first, and say with --control where its socket is: see farlane export, attach, target and record --help"
+        "farlane export, attach, target and record answer at the socket that their --control names: start one first"
     ))]
     Control { path: PathBuf, error: io::Error },
 
-    #[error("{}", which(kind, sockets, folder))]
+    #[error("control sockets are not kept in {0}")]
+    #[diagnostic(help(
+        "remove it, or set XDG_RUNTIME_DIR to a folder that this user alone may write; --control PATH names a socket"
+    ))]
+    Folder(#[from] live::sys::runtime_folder::Unusable),
+
+    #[error("{}", remedies::which(kind, sockets, folder))]
     #[diagnostic(help(
         "name its control socket, which farlane list shows; with --control, a process is told where to have it"
     ))]
@@ -586,12 +592,4 @@ pub(crate) enum Error {
 
     #[error("interrupted")]
     Interrupted,
-}
-
-/// Why it is not clear which daemon is meant.
-fn which(kind: &str, sockets: &[String], folder: &std::path::Path) -> String {
-    match sockets {
-        [] => format!("no farlane {kind} of this user has its control socket in {}", folder.display()),
-        several => format!("there are {} of farlane {kind}: {}", several.len(), several.join(", ")),
-    }
 }

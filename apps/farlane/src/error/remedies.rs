@@ -1,6 +1,7 @@
-//! What to do about errors that have several causes.
+//! What to say of errors that have several causes, and what to do about them.
 
 use std::io;
+use std::path::Path;
 
 use live::drivers::controller::AttachError;
 use live::sys::unix::BindError;
@@ -66,5 +67,13 @@ pub(super) const fn of_socket(error: &BindError) -> &'static str {
         BindError::NotASocket => "choose another path, or remove what is there",
         BindError::NoDirectory(_) => "create the directory first, or choose another path",
         BindError::Io(_) => "choose a path in a directory that you may write to",
+    }
+}
+
+/// Why it is not clear which daemon is meant.
+pub(super) fn which(kind: &str, sockets: &[String], folder: &Path) -> String {
+    match sockets {
+        [] => format!("no farlane {kind} of this user has its control socket in {}", folder.display()),
+        several => format!("there are {} of farlane {kind}: {}", several.len(), several.join(", ")),
     }
 }

@@ -1,12 +1,15 @@
 //! Finding the daemons of this machine without knowing where their control sockets are.
 
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::support::running::wait_until;
-use crate::support::{Export, FARLANE};
+use crate::support::{Export, FARLANE, stripped};
 use serde_json::Value;
 
 /// A process that is killed when dropped.
@@ -126,15 +129,14 @@ fn a_killed_daemons_socket_goes_and_requests_find_the_only_target() {
     std::fs::write(user.folder().join("note"), "no socket").unwrap();
     assert_eq!(user.list().len(), 1);
     assert_eq!(std::fs::read_to_string(user.folder().join("note.sock")).unwrap(), "not a socket");
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(user.folder()).unwrap().permissions());
+    let mode = fs::metadata(user.folder()).unwrap().mode();
     assert_eq!(mode & 0o777, 0o700, "the folder is its user's alone");
 }
 
 #[test]
 fn what_answers_with_something_else_is_no_daemon() {
     let user = Runtime::new();
-    std::fs::create_dir(user.folder()).unwrap();
+    DirBuilder::new().mode(0o700).create(user.folder()).unwrap();
     let listener = UnixListener::bind(user.folder().join("other.sock")).unwrap();
     let other = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -143,4 +145,125 @@ fn what_answers_with_something_else_is_no_daemon() {
     });
     assert!(user.list().is_empty());
     other.join().unwrap();
+}
+
+#[test]
+fn where_no_daemon_runs_the_answer_says_where_it_looked_and_what_starts_one() {
+    let user = Runtime::new();
+    for command in ["status", "list"] {
+        let told = user.said(&[command]).unwrap();
+        let folder = user.folder().display().to_string();
+        for words in [folder.as_str(), "farlane export --listen 127.0.0.1:4430 --ram 1GiB", "--control"] {
+            assert!(told.contains(words), "{command}, {words}: {told}");
+        }
+        let printed: Value = serde_json::from_str(&user.said(&[command, "--json"]).unwrap()).unwrap();
+        assert_eq!(printed["daemons"].as_array().map(Vec::len), Some(0), "{command}: {printed}");
+    }
+    // To look is not to make anything.
+    assert!(!user.folder().exists());
+}
+
+/// A user for whom nobody has made a folder, as after `su`.
+struct Bare {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    uid: u32,
+}
+
+impl Bare {
+    /// A user of no other process here; none unless this test may become that user.
+    fn new() -> Option<Self> {
+        let uid = 61_234;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        if fs::metadata("/proc/self").unwrap().uid() != 0 || chown(folder.path(), Some(0), None).is_err() {
+            eprintln!("SKIPPED: only root may become a user without a folder");
+            return None;
+        }
+        let program = stripped(folder.path());
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let bare = Self { folder, program, uid };
+        match bare.command(&["--version"]).output() {
+            Ok(output) if output.status.success() => Some(bare),
+            other => {
+                eprintln!("SKIPPED: another user can't run the program here: {other:?}");
+                None
+            }
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.uid(self.uid).gid(self.uid).current_dir("/").env("TMPDIR", self.folder.path());
+        command.env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CONFIG_HOME").env_remove("HOME");
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn sockets(&self) -> PathBuf {
+        self.folder.path().join(format!("farlane-{}", self.uid))
+    }
+}
+
+const FAR: [&str; 6] = ["export", "--listen", "127.0.0.1:0", "--ram", "1MiB", "--json"];
+
+#[test]
+fn a_user_without_a_runtime_folder_finds_daemons_as_well() {
+    let Some(user) = Bare::new() else { return };
+    let far = Export::of(user.command(&FAR));
+    let made = fs::metadata(user.sockets()).unwrap();
+    assert_eq!((made.mode() & 0o777, made.uid()), (0o700, user.uid));
+    let listed: Value = serde_json::from_slice(&user.run(&["list", "--json"]).stdout).unwrap();
+    assert_eq!(listed["daemons"][0]["pid"], far.id(), "{listed}");
+    assert!(user.run(&["status"]).status.success());
+    let examined = String::from_utf8(user.run(&["doctor", "serving"]).stdout).unwrap();
+    assert!(examined.contains(&format!("in {}", user.sockets().display())), "{examined}");
+    // A variable that was left over from another user changes nothing.
+    let other = tempfile::tempdir().unwrap();
+    let output = user.command(&["list", "--json"]).env("XDG_RUNTIME_DIR", other.path()).output().unwrap();
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(listed["daemons"][0]["pid"], far.id(), "{listed}");
+}
+
+#[test]
+fn sockets_are_neither_made_nor_looked_for_where_other_users_may_put_some() {
+    let Some(user) = Bare::new() else { return };
+    let elsewhere = user.folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    chown(&elsewhere, Some(user.uid), None).unwrap();
+    let refused = |why: &str| {
+        for command in ["list", "status", "top", "capture"] {
+            let arguments = if command == "capture" { &["capture", "--out", "-"][..] } else { &[command] };
+            let output = user.run(arguments);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{command}: {told}");
+            assert!(told.contains(why) && told.contains("XDG_RUNTIME_DIR"), "{command}, {why}: {told}");
+        }
+        // A daemon serves nevertheless, and says what it lacks.
+        let far = Export::of(user.command(&FAR));
+        far.wait_for("no control socket in");
+        assert!(far.said().contains(why) && far.said().contains("--control"), "{}", far.said());
+        let recording = elsewhere.join("a.rec");
+        let recording = recording.to_str().unwrap();
+        let recorder = ["record", "--from", "generate:1MB", "--to", recording, "--for", "50ms", "--force"];
+        let recorded = user.run(&recorder);
+        let told = String::from_utf8_lossy(&recorded.stderr);
+        assert!(recorded.status.success() && told.contains("no control socket in"), "{told}");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1, "only the recording is there");
+    };
+    symlink(&elsewhere, user.sockets()).unwrap();
+    refused("symbolic link");
+    fs::remove_file(user.sockets()).unwrap();
+    fs::create_dir(user.sockets()).unwrap();
+    refused("another user");
+    chown(user.sockets(), Some(user.uid), None).unwrap();
+    fs::set_permissions(user.sockets(), Permissions::from_mode(0o777)).unwrap();
+    refused("mode 0777");
+    fs::set_permissions(user.sockets(), Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(user.folder.path(), Permissions::from_mode(0o777)).unwrap();
+    refused("sticky");
 }

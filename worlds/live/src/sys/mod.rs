@@ -33,6 +33,7 @@ pub(crate) mod packet_ring;
 pub(crate) mod pages;
 pub mod precedence;
 pub mod ptp;
+pub mod runtime_folder;
 pub mod sandbox;
 pub mod secrets;
 pub mod service;

@@ -44,7 +44,7 @@ fn find(args: &DisconnectArgs) -> Result<Found, Error> {
         return Ok(Found::Served(socket.clone()));
     }
     let mut found: Vec<(String, Found)> = Vec::new();
-    for daemon in list::served() {
+    for daemon in list::served()? {
         let place = |key: &str| daemon.status[key].as_str().unwrap_or_default().to_owned();
         let names = [place("device"), place("url")];
         if args.what.as_ref().is_none_or(|what| names.iter().any(|name| is_meant(what, name))) {

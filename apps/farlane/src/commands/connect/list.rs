@@ -10,10 +10,13 @@ use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
 /// The status of every process of this user that serves a block device, with its control socket.
-pub(super) fn served() -> Vec<control::Daemon> {
-    let mut daemons = control::daemons();
+///
+/// # Errors
+/// As of [`control::daemons`].
+pub(super) fn served() -> Result<Vec<control::Daemon>, Error> {
+    let mut daemons = control::daemons()?;
     daemons.retain(|daemon| daemon.status["kind"] == "connect");
-    daemons
+    Ok(daemons)
 }
 
 /// The block devices of the user-space block driver that have lost their process.
@@ -23,7 +26,7 @@ pub(super) fn waiting() -> Vec<Info> {
 }
 
 pub(super) fn run(json: bool) -> Result<(), Error> {
-    let (served, waiting) = (served(), waiting());
+    let (served, waiting) = (served()?, waiting());
     let left = |info: &Info| format!("/dev/{}", name_of(info.device));
     if json {
         let waiting: Vec<_> = waiting.iter().map(left).collect();

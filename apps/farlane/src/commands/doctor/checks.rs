@@ -5,6 +5,7 @@ use std::path::Path;
 use super::finding::Finding;
 use super::machine::Machine;
 use crate::args::Purpose;
+use crate::commands::control;
 
 /// The oldest kernel that Farlane is made for.
 const KERNEL_MIN: (u32, u32) = (5, 15);
@@ -24,7 +25,7 @@ const CLASS_NVME: &str = "0x010802";
 pub(super) fn of(machine: &Machine, purpose: Purpose) -> Vec<Finding> {
     match purpose {
         Purpose::Serving => {
-            vec![kernel(machine), descriptors(machine), landlock(machine), control_sockets(machine)]
+            vec![kernel(machine), descriptors(machine), landlock(machine), control_sockets()]
         }
         Purpose::Files => vec![ring(machine)],
         Purpose::Network => network(machine),
@@ -94,14 +95,14 @@ fn landlock(machine: &Machine) -> Finding {
     }
 }
 
-fn control_sockets(machine: &Machine) -> Finding {
-    let folder = std::env::var("XDG_RUNTIME_DIR").unwrap_or_else(|_| "/run".to_owned());
-    match machine.has(&folder) {
-        true => Finding::ok("control sockets", format!("in {folder}/farlane")),
-        false => Finding::weak(
+fn control_sockets() -> Finding {
+    let folder = control::folder();
+    match control::check_folder() {
+        Ok(()) => Finding::ok("control sockets", format!("in {}", folder.display())),
+        Err(why) => Finding::weak(
             "control sockets",
-            format!("{folder} does not exist: farlane list finds no daemon"),
-            "set XDG_RUNTIME_DIR to a folder of this user, or give --control PATH",
+            format!("{why}: farlane list finds no daemon"),
+            "set XDG_RUNTIME_DIR to a folder that this user alone may write, or give --control PATH",
         ),
     }
 }

@@ -1,5 +1,8 @@
 //! Whoever may ask a recorder or replayer something, and what is begun because somebody asks.
 
+use std::path::Path;
+
+use live::drivers::beside::Beside;
 use live::drivers::record::{Handle, offer_registers};
 use serde_json::json;
 
@@ -18,16 +21,14 @@ pub(super) fn serve(
     json: bool,
     session: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let failed = |path: &std::path::Path| {
+    let failed = |path: &Path| {
         let path = path.to_owned();
         move |error| Error::Bind { path, error }
     };
     let path = control::path("record", args.control.as_ref());
-    control::make_folder();
-    let asked = match ctl::start(&path, handle, args.on_demand) {
-        Err(error) if args.control.is_some() => return Err(failed(&path)(error)),
-        // Nobody asked for the default one.
-        asked => asked.ok(),
+    let asked = match args.control {
+        Some(_) => Some(ctl::start(&path, handle, args.on_demand).map_err(failed(&path))?),
+        None => default_socket(&path, handle, args.on_demand),
     };
     let registers =
         args.registers.as_deref().map(|path| offer_registers(path, handle, report).map_err(failed(path)));
@@ -47,4 +48,13 @@ pub(super) fn serve(
         }
     }
     Ok(())
+}
+
+/// Answers at the default socket. A recorder that can't have it logs a warning and runs without.
+fn default_socket(path: &Path, handle: &Handle, waits: bool) -> Option<Beside> {
+    let started = match control::make_folder() {
+        Err(why) => Err(why.to_string()),
+        Ok(()) => ctl::start(path, handle, waits).map_err(|error| format!("{}: {error}", path.display())),
+    };
+    started.map_err(|why| warn!(each = true, "no control socket in {why}; choose one with --control")).ok()
 }

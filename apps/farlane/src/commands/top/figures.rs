@@ -62,7 +62,8 @@ pub(in crate::commands) struct Look {
 
 impl Look {
     pub(in crate::commands) fn now() -> Self {
-        Self { at: Instant::now(), daemons: control::daemons() }
+        // Without a folder of their own, daemons have no sockets by which they could be found.
+        Self { at: Instant::now(), daemons: control::daemons().unwrap_or_default() }
     }
 
     #[cfg(test)]

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use serde_json::{Map, Value, json};
 
-use super::{print, print_json};
+use super::{control, print, print_json};
 use crate::args::TopArgs;
 use crate::error::Error;
 use figures::{View, rows};
@@ -15,6 +15,7 @@ use figures::{View, rows};
 pub(in crate::commands) use figures::Look;
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
+    control::daemons()?;
     if !args.once && !args.output.json && std::io::stdout().is_terminal() {
         return screen::show(args.every).map_err(Error::Output);
     }
