@@ -32,6 +32,9 @@ mod session;
 mod whole_file;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -21,6 +21,9 @@ bench nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:disk --tls-key-file nothing
 ping tcp://127.0.0.1:1 --tls-key-file nothing
 key tls . --hash sha512
 key check nothing
+key show nothing
+key trust 127.0.0.1:1
+key trust tcp://0.0.0.0:1?key=any
 record --from generate:1MB --to a.rec --buffer 1
 record --from generate:1MB --to /dev/full
 record --from generate:1MB --to far://one

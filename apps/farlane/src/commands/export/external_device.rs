@@ -44,6 +44,17 @@ impl Known {
     }
 }
 
+/// Checks that one host at a time can reach the device at `path`.
+///
+/// # Errors
+/// When `args` offer it at several addresses.
+pub(super) fn check(args: &ExportArgs, path: &Path) -> Result<(), Error> {
+    match args.listen.len() {
+        1 => Ok(()),
+        count => Err(Error::OneDevice { path: path.to_owned(), count }),
+    }
+}
+
 pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let absent = |why| Error::NoDevice { path: path.to_owned(), why };
     let length = path.as_os_str().len();

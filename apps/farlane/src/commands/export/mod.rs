@@ -52,6 +52,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
 }
 
 fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
+    check(&args, matches)?;
     let config = matches.get_one::<PathBuf>("config");
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
@@ -198,16 +199,36 @@ fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tu
     session
 }
 
-/// Reads the key and the list of admitted hosts that the arguments name.
-fn open_trust(args: &ExportArgs) -> Result<Trusted, Error> {
-    let addresses: Vec<_> = args.listen.iter().copied().chain(args.quic.quic).chain(args.udp).collect();
+/// Checks options that contradict each other. Nothing is opened.
+///
+/// # Errors
+/// When a far end would have nothing to offer, or would offer it to everybody.
+pub(crate) fn check(args: &ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
+    check_exposure(args)?;
+    match &args.vfio_user {
+        Some(path) => external_device::check(args, path),
+        None => args.served.clone().divide(&args.listen, matches).map(drop),
+    }
+}
+
+/// The addresses at which hosts reach the far ends.
+fn addresses(args: &ExportArgs) -> Vec<SocketAddr> {
+    args.listen.iter().copied().chain(args.quic.quic).chain(args.udp).collect()
+}
+
+fn check_exposure(args: &ExportArgs) -> Result<(), Error> {
     let udp = args.udp.filter(|address| !address.ip().is_loopback()).map(|it| ("--udp", it.to_string()));
     let eth = args.eth.as_ref().map(|it| ("--eth", it.to_string()));
     let is_meant = args.trust.is_insecure() || args.trust.has_list();
     if let Some((option, place)) = udp.or(eth).filter(|_| !is_meant) {
         return Err(CarrierError::Exposed { option, place }.into());
     }
-    args.trust.open(&addresses, args.quic.quic.is_some())
+    args.trust.check(&addresses(args))
+}
+
+/// Reads the key and the list of admitted hosts that the arguments name.
+fn open_trust(args: &ExportArgs) -> Result<Trusted, Error> {
+    args.trust.open(&addresses(args), args.quic.quic.is_some())
 }
 
 fn with_tls(listener: Listener, acceptor: Option<Acceptor>) -> Listener {

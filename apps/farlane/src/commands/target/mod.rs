@@ -57,10 +57,14 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     config::read(path)?.check()
 }
 
-fn offer(args: OfferArgs) -> Result<(), Error> {
+/// What a target with these options offers.
+///
+/// # Errors
+/// When a file can't be read, or options contradict each other.
+fn offered(args: &OfferArgs) -> Result<Offer, Error> {
     let mut offer = match &args.config {
         Some(path) => config::read(path)?,
-        None => given(&args)?,
+        None => given(args)?,
     };
     offer.insecure |= args.insecure;
     offer.discovery = args.discovery.or(offer.discovery);
@@ -70,6 +74,17 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     if args.mdns && offer.discovery == Some(Discovery::Closed) {
         return Err(Error::NothingToAnnounce);
     }
+    Ok(offer)
+}
+
+/// Checks options that contradict each other, and the files that they name.
+#[cfg(test)]
+pub(crate) fn check_options(args: &OfferArgs) -> Result<(), Error> {
+    offered(args).map(drop)
+}
+
+fn offer(args: OfferArgs) -> Result<(), Error> {
+    let offer = offered(&args)?;
     let loops = offer.ports.len() + args.cores;
     let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
     begin_serving(args.spin.cpu, opened)?;
