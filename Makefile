@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo check install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python
+.PHONY: help setup demo check install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,9 +21,19 @@ demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, 
 	$(CARGO) build --profile demo --package farlane
 	target/demo/farlane demo
 
-install: setup ## binary, manual pages, completions, systemd units and examples below PREFIX (/usr/local), in DESTDIR
-	$(CARGO) build --profile shipped --package farlane
-	scripts/install target/shipped/farlane
+# The fastest profile of which there is a binary. What is built from older sources is built again.
+PROFILE ?= $(if $(wildcard target/shipped/farlane),shipped,$(if $(wildcard target/demo/farlane),demo,shipped))
+
+ifdef BIN
+install: ## binary, manual pages, completions, systemd units, documents and examples below PREFIX (/usr/local), in DESTDIR; BIN=FILE installs that binary, PROFILE=shipped the fastest
+	@echo "install: $(BIN)"
+	scripts/install $(BIN)
+else
+install: setup
+	@echo "install: target/$(PROFILE)/farlane; BIN=FILE installs another binary, PROFILE=shipped builds the fastest, which takes three times as long as the demo"
+	$(CARGO) build --profile $(PROFILE) --package farlane
+	scripts/install target/$(PROFILE)/farlane
+endif
 
 deb: setup ## a Debian package in target/deb
 	@scripts/setup --deb
@@ -101,13 +111,17 @@ ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at 
 	@scripts/setup --ui
 	$(CARGO) test --package farlane --test cli -- ui:: ui_browser::
 
-python: setup ## the Python package: a wheel in target/wheels, installed and tested in target/python
+python: setup ## the Python package: a wheel in target/wheels, installed in target/python
 	@scripts/setup --python
-	$(CARGO) build --package farlane
 	python3 -m venv target/python
-	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars distributed nbclient ipykernel mypy
+	target/python/bin/pip install --quiet maturin pyarrow
 	target/python/bin/maturin build --quiet --manifest-path apps/python/Cargo.toml --out target/wheels
 	target/python/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links target/wheels farlane
+	@target/python/bin/python -c 'import farlane; print("python: the package farlane is in", farlane.__path__[0])'
+
+python-test: python ## the tests of the Python package, beside the figures of the program, which is built for them
+	$(CARGO) build --package farlane
+	target/python/bin/pip install --quiet pytest pandas polars distributed nbclient ipykernel mypy
 	target/python/bin/pytest -q -p no:cacheprovider apps/python/tests
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)

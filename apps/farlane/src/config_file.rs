@@ -24,6 +24,9 @@ const OPTION: &str = "--config";
 const VALUE_MAX: usize = 64 << 10;
 /// The only option before a command that has a value.
 const WITH_VALUE: &str = "--log";
+/// Options that the unit of a command gives, so that a file for it goes without: the command, the
+/// option, and a value of the unit's.
+const BY_UNITS: [(&str, &str, &str); 1] = [("attach", "vfio-user", "/run/farlane-attach-NAME/ssd.sock")];
 
 /// Adds the option to the commands that have it.
 pub(crate) fn add_to(command: Command) -> Command {
@@ -150,18 +153,23 @@ pub(crate) fn commands_in(path: &Path) -> Result<Vec<&'static str>, Error> {
     Ok(COMMANDS.into_iter().filter(|name| table.get_ref().contains_key(*name)).collect())
 }
 
-/// Checks the options of the command `name` in a file.
+/// Checks the options of the command `name` in a file. Returns the option that the file leaves to
+/// the command's unit, if it leaves one.
 ///
 /// # Errors
-/// When one of them is wrong, or one is missing.
-pub(crate) fn check(root: &Command, path: &Path, name: &str) -> Result<(), Error> {
+/// When one of them is wrong, or one is missing that no unit gives.
+pub(crate) fn check(root: &Command, path: &Path, name: &str) -> Result<Option<&'static str>, Error> {
     let mut options = Options::read(path)?;
-    let Some(command) = root.find_subcommand(name) else { return Ok(()) };
+    let Some(command) = root.find_subcommand(name) else { return Ok(None) };
     options.take(command, name)?;
+    let by_unit = BY_UNITS.iter().find(|(command, option, _)| {
+        *command == name && options.words.iter().all(|word| word.key != *option)
+    });
     let words = [OsString::from("farlane"), OsString::from(name)].into_iter();
     let words = words.chain(options.words.iter().map(|word| word.text.clone()));
+    let words = words.chain(by_unit.map(|(_, option, value)| format!("--{option}={value}").into()));
     match root.clone().try_get_matches_from(words) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(by_unit.map(|(_, option, _)| *option)),
         Err(error) => Err(options.blame(&error).unwrap_or_else(|| options.wrong(0..0, &first_line(&error)))),
     }
 }

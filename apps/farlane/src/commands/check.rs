@@ -27,8 +27,13 @@ fn check(path: &Path) -> Result<String, Error> {
     let commands = config_file::commands_in(path)?;
     if !commands.is_empty() {
         let root = crate::command_line();
-        commands.iter().try_for_each(|name| config_file::check(&root, path, name))?;
-        return Ok(format!("options of farlane {}", commands.join(", ")));
+        let one = |name: &&str| {
+            let left = config_file::check(&root, path, name)?;
+            let left = left.map(|option| format!(" (farlane-{name}@ gives --{option})"));
+            Ok(format!("{name}{}", left.unwrap_or_default()))
+        };
+        let names = commands.iter().map(one).collect::<Result<Vec<_>, Error>>()?;
+        return Ok(format!("options of farlane {}", names.join(", ")));
     }
     let text = whole_file::read(path, texts::LIST_MAX)?;
     let table = texts::parse::<toml::Table>(&text).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -126,24 +127,31 @@ fn units_are_well_formed_and_give_up_what_services_do_not_need() {
 
 #[test]
 fn examples_are_what_the_program_takes() {
-    let examples = root().join("packaging/examples");
-    for (name, kind) in [
-        ("export", "options of farlane export"),
-        ("attach", "options of farlane attach"),
-        ("emulate", "options of farlane emulate"),
+    let kinds = [
+        ("attach", "options of farlane attach (farlane-attach@ gives --vfio-user)"),
         ("connect", "options of farlane connect"),
         ("emulate.link", "a model of a network"),
+        ("emulate", "options of farlane emulate"),
+        ("export", "options of farlane export"),
         ("target", "what a target offers"),
-    ] {
-        let path = examples.join(format!("{name}.toml"));
+    ];
+    let names = kinds.map(|(name, _)| format!("{name}.toml"));
+    let examples = fs::read_dir(root().join("packaging/examples")).unwrap();
+    let mut examples: Vec<_> = examples.map(|entry| entry.unwrap().path()).collect();
+    examples.sort();
+    let found: Vec<_> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(found, names, "each example is tested");
+    for (path, (name, kind)) in examples.iter().zip(kinds) {
         let output = farlane(&["check", path.to_str().unwrap()]);
-        let expected = match name {
-            // The unit gives its socket.
-            "attach" => "--vfio-user",
-            _ => kind,
-        };
-        assert!(said(&output).contains(expected), "{name}: {}", said(&output));
+        assert!(output.status.success() && said(&output).contains(kind), "{name}: {}", said(&output));
     }
+    // What no unit gives is still missing.
+    let folder = tempfile::tempdir().unwrap();
+    let attach = folder.path().join("attach.toml");
+    fs::write(&attach, "[attach]\nhold = \"5s\"\n").unwrap();
+    let output = farlane(&["check", attach.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("URL"), "{}", said(&output));
     let output = farlane(&["target", "--config", "packaging/examples/missing.toml"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
@@ -166,9 +174,16 @@ fn the_package_is_whole_and_lintian_finds_no_error() {
         "./usr/share/zsh/vendor-completions/_farlane",
         "./etc/farlane/README",
         "./usr/share/doc/farlane/copyright",
+        "./usr/share/doc/farlane/docs/README.md",
+        "./usr/share/farlane/scenarios/5g.toml",
+        "./usr/share/farlane/grafana/farlane.json",
     ] {
         assert!(listed.lines().any(|line| line.ends_with(file)), "{file}: {listed}");
     }
+    let unpacked = tempfile::tempdir().unwrap();
+    run("dpkg-deb", &["--extract", &package, unpacked.path().to_str().unwrap()]);
+    let wrong = dead(unpacked.path());
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     run("lintian", &["--fail-on", "error,warning", "--allow-root", &package]);
 }
 
@@ -199,6 +214,165 @@ fn what_the_release_and_the_container_run_is_there() {
     let rules: Vec<_> = rules.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(rules, ["*", "!target/static/farlane"]);
     assert!(read("scripts/static").contains("target/static/farlane"));
+}
+
+/// The folder of documents of a package or an installation below `root`.
+fn documents(root: &Path) -> PathBuf {
+    root.join("usr/share/doc/farlane")
+}
+
+/// The pages below `folder`, without what links lead to: folders without pages, and a package's
+/// packed list of changes.
+fn pages_below(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            pages.extend(pages_below(&path));
+        } else if kind.is_file() && path.extension().is_some_and(|it| it == "md") {
+            pages.push(path);
+        }
+    }
+    pages
+}
+
+/// What a page names that is not there: links to files, and paths that lead from the top of the
+/// documents, such as `scenarios/5g.toml`.
+fn dead_in(page: &Path, documents: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = links.filter(|link| !link.contains("://") && !link.contains(char::is_whitespace));
+    let links = links.filter_map(|link| link.split('#').next());
+    let beside = |name: &str| page.parent().unwrap().join(name).exists();
+    let mut dead: Vec<_> = links.filter(|link| !beside(link)).map(str::to_owned).collect();
+    let words = text.split(|one: char| one.is_whitespace() || "`\"'()|,".contains(one));
+    let words = words.map(|word| word.trim_end_matches(|one: char| !one.is_ascii_alphanumeric()));
+    let is_path = |word: &&str| {
+        let is_file = word.rsplit('/').next().is_some_and(|name| name.contains('.'));
+        is_file && ["scenarios/", "share/", "examples/"].iter().any(|folder| word.starts_with(folder))
+    };
+    let paths = words.filter(is_path).filter(|path| !documents.join(path).exists() && !beside(path));
+    dead.extend(paths.map(str::to_owned));
+    dead
+}
+
+/// What the pages below `root` name and what is not there.
+fn dead(root: &Path) -> Vec<String> {
+    let documents = documents(root);
+    let pages = pages_below(&documents);
+    assert!(pages.len() > 60, "{pages:?}");
+    let of = |page: &PathBuf| {
+        let name = page.strip_prefix(&documents).unwrap().display().to_string();
+        dead_in(page, &documents).into_iter().map(move |dead| format!("{name}: {dead}"))
+    };
+    pages.iter().flat_map(of).collect()
+}
+
+#[test]
+fn what_installed_documents_name_is_installed() {
+    let root = installed();
+    let wrong = dead(root);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    for file in [
+        "README.md",
+        "docs/README.md",
+        "docs/schemas/ping.json",
+        "docs/pictures/ui-overview.png",
+        "docs/scenarios/5g.svg",
+        "scenarios/fabrics/nvme-tcp.toml",
+        "share/grafana/farlane.json",
+        "share/wireshark/farlane.lua",
+        "examples/target.toml",
+    ] {
+        assert!(documents(root).join(file).is_file(), "{file}");
+    }
+    let scenario = root.join("usr/share/farlane/scenarios/plain.toml");
+    assert!(farlane(&["check", scenario.to_str().unwrap()]).status.success());
+    // Links within the tree hold wherever it is moved.
+    for link in ["scenarios", "share"] {
+        assert!(fs::read_link(documents(root).join(link)).unwrap().is_relative());
+    }
+}
+
+/// A folder with programs that note how they were called, in place of systemd's.
+fn stubs(folder: &Path) -> PathBuf {
+    let (bin, notes) = (folder.join("bin"), folder.join("notes"));
+    fs::create_dir(&bin).unwrap();
+    for name in ["systemctl", "systemd-sysusers"] {
+        let script = format!("#!/bin/sh\necho {name} \"$@\" >>'{}'\n", notes.display());
+        fs::write(bin.join(name), script).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    notes
+}
+
+#[test]
+fn an_installation_on_this_machine_makes_the_user_and_has_systemd_read_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = stubs(folder.path());
+    let prefix = folder.path().join("prefix");
+    let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let install = |destination: &str| {
+        let mut command = Command::new(root().join("scripts/install"));
+        command.arg(&*FARLANE).env("PREFIX", &prefix).env("DESTDIR", destination).env("PATH", &path);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        (said(&output), fs::read_to_string(&notes).unwrap_or_default())
+    };
+    let (_, noted) = install(folder.path().join("package").to_str().unwrap());
+    assert_eq!(noted, "", "a package does this where it is unpacked");
+    let (told, noted) = install("");
+    let users = format!("systemd-sysusers {}/lib/sysusers.d/farlane.conf", prefix.display());
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    assert_eq!(noted.contains(&users), is_root, "{noted}");
+    let has_systemd = Path::new("/run/systemd/system").is_dir();
+    assert_eq!(noted.contains("systemctl daemon-reload"), is_root && has_systemd, "{noted}");
+    assert!(told.contains(&users), "{told}");
+}
+
+/// What `make` would do in `folder`.
+fn dry_run(folder: &Path, words: &[&str]) -> Option<String> {
+    let makefile = root().join("Makefile");
+    let fixed = ["-n", "-C", folder.to_str().unwrap(), "-f", makefile.to_str().unwrap()];
+    let mut command = Command::new("make");
+    let command =
+        command.args(fixed).args(words).env_remove("MAKEFLAGS").env_remove("BIN").env_remove("PROFILE");
+    let Ok(output) = command.output() else {
+        eprintln!("SKIPPED: make");
+        return None;
+    };
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    Some(said(&output))
+}
+
+#[test]
+fn make_install_takes_the_binary_that_is_there_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let install = |words: &[&str]| dry_run(folder.path(), &[&["install"], words].concat());
+    let Some(fresh) = install(&[]) else { return };
+    assert!(fresh.contains("--profile shipped"), "{fresh}");
+    for profile in ["demo", "shipped"] {
+        fs::create_dir_all(folder.path().join("target").join(profile)).unwrap();
+        fs::write(folder.path().join("target").join(profile).join("farlane"), "").unwrap();
+        let built = install(&[]).unwrap();
+        let place = format!("scripts/install target/{profile}/farlane");
+        assert!(built.contains(&format!("--profile {profile} ")) && built.contains(&place), "{built}");
+        assert!(built.contains(&format!("echo \"install: target/{profile}/farlane;")), "{built}");
+    }
+    let demo = install(&["PROFILE=demo"]).unwrap();
+    assert!(demo.contains("scripts/install target/demo/farlane"), "{demo}");
+    let named = install(&["BIN=elsewhere/farlane"]).unwrap();
+    assert!(named.contains("scripts/install elsewhere/farlane"), "{named}");
+    assert!(!named.contains("cargo") && !named.contains("scripts/setup"), "nothing is built: {named}");
+}
+
+#[test]
+fn make_python_does_not_build_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wheel) = dry_run(folder.path(), &["python"]) else { return };
+    assert!(wheel.contains("maturin build") && !wheel.contains("cargo build"), "{wheel}");
+    assert!(dry_run(folder.path(), &["python-test"]).unwrap().contains("cargo build --package farlane"));
 }
 
 /// The anchor of a heading, as mdBook and GitHub make it.
