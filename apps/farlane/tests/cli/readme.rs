@@ -100,6 +100,15 @@ fn every_command_works() {
             ["make", job] => {
                 assert!(jobs.iter().any(|known| known == job), "no job in the Makefile: {command}")
             }
+            // Here, the program is named by its path.
+            [setting] if setting.starts_with("PATH=") => {
+                let built = setting.trim_start_matches("PATH=$PWD/").trim_end_matches(":$PATH");
+                let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+                assert!(
+                    makefile.contains(&format!("{built}/farlane demo")),
+                    "make demo builds another: {command}"
+                );
+            }
             ["sleep", seconds] => std::thread::sleep(Duration::from_secs(seconds.parse().unwrap())),
             ["kill", "-9", job] => background.kill(job.strip_prefix('%').unwrap().parse().unwrap()),
             ["farlane", .., "&"] => {
@@ -145,4 +154,28 @@ fn every_command_works() {
     let copy = std::fs::read(directory.path().join("copy.md")).unwrap();
     let length = copy.len().min(text.len());
     assert_eq!(String::from_utf8_lossy(&copy[..length]), String::from_utf8_lossy(&text.as_bytes()[..length]));
+}
+
+/// What the demo prints last is for its reader to copy.
+#[test]
+fn what_the_demo_names_next_works_as_printed() {
+    let shown = program(&root(), &["demo", "--size", "64KiB", "--runtime", "20ms"]).output().unwrap();
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let steps = shown.split("What next?").nth(1).expect(&shown);
+    let steps: Vec<_> = steps.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    assert!((2..=3).contains(&steps.len()), "{steps:?}");
+    assert!(steps.iter().all(|step| step.starts_with(&*FARLANE) && step.contains(ADDRESS)), "{steps:?}");
+    // A shell ends what it has in the background, and fails with the first that fails.
+    let script =
+        format!("set -e\ntrap 'kill $!' EXIT\n{}\n", steps.join("\n").replace(ADDRESS, &free_address()));
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{script}{said}");
+    for shown in ["exporting 1 namespace", "-[0000:00]-", "commands a second"] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }

@@ -4,6 +4,7 @@ mod child;
 mod floor;
 mod measure;
 mod network;
+mod next;
 mod report;
 mod way;
 
@@ -22,6 +23,7 @@ use nvme_pcie::{controller, function};
 use crate::args::{DemoArgs, Extent, Secrets, Spin, Target, TunnelOptions};
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
+use crate::commands::print;
 use crate::error::Error;
 use crate::hops;
 use crate::session::{Needs, Session};
@@ -150,7 +152,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         _ => None,
     };
     let lookahead = args.lookahead.is_on();
-    Report { carrier: args.carrier, verified, figures, hops, lookahead, over }.print(args.output.json)
+    Report { carrier: args.carrier, verified, figures, hops, lookahead, over }.print(args.output.json)?;
+    if args.output.json {
+        return Ok(());
+    }
+    let program = std::env::args_os().next().unwrap_or_else(|| "farlane".into());
+    print(&next::steps(&program.to_string_lossy()))
 }
 
 /// The far end's processor: the second one, where there are two.
