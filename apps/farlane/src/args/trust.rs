@@ -239,11 +239,10 @@ impl Trust {
         self.allow_file.iter().for_each(|path| needs.read_beside(path));
     }
 
-    /// Checks that not everybody is admitted off loopback, at one of `addresses`, unless the options
-    /// say so.
+    /// Checks that the options say who is admitted, if one of `addresses` is off loopback.
     ///
     /// # Errors
-    /// When everybody would be admitted there.
+    /// When every host would be admitted there.
     pub(crate) fn check(&self, addresses: &[SocketAddr]) -> Result<(), Error> {
         let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
         match (exposed, self.has_list(), self.insecure) {
