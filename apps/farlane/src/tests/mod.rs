@@ -16,7 +16,7 @@ fn root(path: &str) -> PathBuf {
 
 /// The pages of the documentation: their paths from the root, and their texts.
 fn pages() -> Vec<(String, String)> {
-    let mut paths = vec!["README.md".to_owned()];
+    let mut paths = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned).to_vec();
     for folder in ["docs", "docs/scenarios"] {
         let entries = std::fs::read_dir(root(folder)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| format!("{folder}/{}", name.to_str().unwrap()));

@@ -87,7 +87,8 @@ fn refusal(words: &[String]) -> Option<String> {
     let root = crate::command_line();
     let first_lines = |text: String| text.lines().take(3).collect::<Vec<_>>().join(" ");
     // The options of a file are checked where the file is.
-    if words.iter().any(|word| word == "--config") {
+    let is_of_file = words.iter().any(|word| word == "--config");
+    if is_of_file && words.get(1).is_some_and(|name| config_file::COMMANDS.contains(&name.as_str())) {
         return None;
     }
     let line = config_file::expand(&root, words.iter().map(Into::into).collect());
@@ -105,7 +106,7 @@ fn refusal(words: &[String]) -> Option<String> {
         Command::Export(args) if args.action.is_none() && args.recorded.recording.is_empty() => {
             run::export::check(&args, given)
         }
-        Command::Target(args) if args.action.is_none() => run::target::check_options(&args),
+        Command::Target(args) if args.action.is_none() && !is_of_file => run::target::check_options(&args),
         _ => Ok(()),
     };
     checked.err().map(|error| error.to_string())

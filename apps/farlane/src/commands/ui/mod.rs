@@ -19,7 +19,7 @@ use ::live::sys::entropy;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::{print, print_json};
+use super::{control, print, print_json};
 use crate::args::UiArgs;
 use crate::error::Error;
 use api::Api;
@@ -44,6 +44,9 @@ pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let address = listener.local_addr().map_err(fail)?;
     if !address.ip().is_loopback() {
         warn!("{address} is not on loopback: what the page shows passes the network in the clear");
+    }
+    if let Err(why) = control::check_folder() {
+        warn!("the page shows no daemons: control sockets are not kept in {why}");
     }
     let token = Token::new(entropy::system());
     let url = format!("http://{address}/{}/", token.text());
