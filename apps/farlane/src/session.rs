@@ -126,6 +126,7 @@ impl Session {
         options.root = RootPort { payload_size, completion_size, interrupts };
         let tunnel = &target.tunnel;
         tunnel.spread.check(url, &tunnel.transport)?;
+        tunnel.transport.check(url)?;
         // A caller that asks for time stamps wants to see each hop.
         let shows_all = needs.stamps || target.trace.is_some();
         let spread = tunnel.spread.is_on() && !shows_all;

@@ -1,14 +1,14 @@
 //! How well this machine's clock follows the network's: management messages of the Precision Time
 //! Protocol (IEEE 1588-2008, clause 15).
 //!
-//! Whoever runs PTP on a machine answers them at a local socket; `ptp4l` does, at
-//! `/var/run/ptp4l`. Farlane asks one question: [`question`] makes it, [`Status::parse`] reads
-//! the answer.
+//! A PTP daemon answers them at a local socket; `ptp4l` does, at `/var/run/ptp4l`. Farlane asks one
+//! question: [`question`] makes it, [`Status::parse`] reads the answer. A daemon answers in its own
+//! [`Domain`] only, and drops questions in another one silently.
 //!
 //! ```
-//! use farlane_ptp::{Status, question};
+//! use farlane_ptp::{Domain, Status, question};
 //!
-//! let asked = question(7);
+//! let asked = question(7, Domain::default());
 //! assert_eq!(asked.len(), 54);
 //! // A question is no answer.
 //! assert!(Status::parse(&asked, 7).is_err());
@@ -57,6 +57,28 @@ impl fmt::Display for ClockIdentity {
     }
 }
 
+/// The PTP network that a message belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Domain {
+    /// domainNumber (7.1).
+    pub number: u8,
+    /// transportSpecific, four bits (13.3.2.1). IEEE 1588-2019 calls them majorSdoId. They are 1
+    /// in gPTP (IEEE 802.1AS), the profile of Time-Sensitive Networking.
+    pub transport_specific: u8,
+}
+
+impl Domain {
+    /// The default domains of common profiles: 0 of most; 24 of ITU-T G.8275.1, 44 of G.8275.2 and
+    /// 4 of G.8265.1; 127 of SMPTE ST 2059-2; 254 of IEEE C37.238.
+    pub const USUAL: [u8; 6] = [0, 24, 44, 4, 127, 254];
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "domain {}, transportSpecific {}", self.number, self.transport_specific)
+    }
+}
+
 /// How well a clock follows its grandmaster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -67,6 +89,8 @@ pub struct Status {
     pub follows: bool,
     /// The grandmaster (gmIdentity).
     pub grandmaster: ClockIdentity,
+    /// The domain of the answer.
+    pub domain: Domain,
 }
 
 /// Why bytes are no such answer.
@@ -100,11 +124,12 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// The question how well the clock follows, with this number.
-pub fn question(sequence: u16) -> [u8; QUESTION] {
+/// The question how well the clock of this domain follows, with this number.
+pub fn question(sequence: u16, domain: Domain) -> [u8; QUESTION] {
     let mut bytes = [0; QUESTION];
-    bytes[0] = MANAGEMENT;
+    bytes[0] = domain.transport_specific << 4 | MANAGEMENT;
     bytes[1] = VERSION;
+    bytes[4] = domain.number;
     bytes[2..4].copy_from_slice(&u16::try_from(QUESTION).unwrap_or(0).to_be_bytes());
     bytes[30..32].copy_from_slice(&sequence.to_be_bytes());
     // controlField of management messages, and no interval (13.3.2.10, 13.3.2.11).
@@ -156,6 +181,7 @@ impl Status {
             offset_ns: i64::from_be_bytes(*offset),
             follows: i32::from_be_bytes(*present) != 0,
             grandmaster: ClockIdentity(grandmaster),
+            domain: Domain { number: octet(4)?, transport_specific: octet(0)? >> 4 },
         })
     }
 
@@ -184,7 +210,7 @@ mod tests {
     /// 30 bytes of other figures, gmPresent and gmIdentity.
     fn answer() -> [u8; QUESTION + STATUS] {
         let mut bytes = [0; QUESTION + STATUS];
-        bytes[..QUESTION].copy_from_slice(&question(7));
+        bytes[..QUESTION].copy_from_slice(&question(7, Domain::default()));
         bytes[2..4].copy_from_slice(&104_u16.to_be_bytes());
         bytes[46] = RESPONSE;
         bytes[BEFORE_TLV + 2..BEFORE_TLV + 4].copy_from_slice(&52_u16.to_be_bytes());
@@ -200,6 +226,28 @@ mod tests {
         let status = Status::parse(&answer(), 7).unwrap();
         assert_eq!((status.offset_ns, status.follows, status.swing().get()), (-54, true, 108));
         assert_eq!(std::string::ToString::to_string(&status.grandmaster), "001b21.fffe.5a9c01");
+    }
+
+    /// An answer of linuxptp 3.1.1's `ptp4l` with domainNumber 24 and transportSpecific 1, which
+    /// follows another clock over a veth pair with software stamps.
+    const OF_PTP4L: &str = "1d02006818000000000000000000000000000000cae367fffe9f2f7100000007047f\
+        000000000000000000000000020000010034c000\
+        000000000000006a18ec89470ca0acdd00000000000000000000000000000000\
+        000000000000000000017e21c2fffe21a74f";
+
+    #[test]
+    fn the_answer_of_a_daemon_names_its_domain() {
+        let digit =
+            |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap();
+        let bytes: std::vec::Vec<u8> =
+            OF_PTP4L.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+        let status = Status::parse(&bytes, 7).unwrap();
+        assert_eq!((status.offset_ns, status.follows), (106, true));
+        assert_eq!(std::string::ToString::to_string(&status.grandmaster), "7e21c2.fffe.21a74f");
+        let domain = Domain { number: 24, transport_specific: 1 };
+        assert_eq!(status.domain, domain);
+        let asked = question(7, domain);
+        assert_eq!((asked[0], asked[4]), (bytes[0], bytes[4]));
     }
 
     #[test]

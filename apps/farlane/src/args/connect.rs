@@ -104,6 +104,7 @@ impl ConnectArgs {
     pub(crate) fn options(&self, url: &Url) -> Result<Options, Error> {
         let tunnel = &self.tunnel;
         tunnel.spread.check(url, &tunnel.transport)?;
+        tunnel.transport.check(url)?;
         self.secrets.check(url)?;
         let mut options = Options::new("block device");
         options.queues = if tunnel.spread.is_on() { tunnel.spread.queues() } else { self.queues };

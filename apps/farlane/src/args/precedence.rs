@@ -8,7 +8,7 @@ use clap::Args;
 use live::carrier::datagrams::Launch;
 use live::sys::clock::Clock;
 use live::sys::precedence::{Dscp, Precedence, Priority};
-use live::sys::ptp;
+use live::sys::ptp::{self, Daemon};
 use live::sys::sandbox::Needs;
 use tunnel::frame::NetworkTime;
 
@@ -61,6 +61,11 @@ pub(crate) struct LaunchArgs {
 }
 
 impl LaunchArgs {
+    /// Whether a plan was given.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.launch.is_some()
+    }
+
     /// The windows in which datagrams leave, if any were asked for.
     ///
     /// # Errors
@@ -121,31 +126,63 @@ pub(crate) struct PtpArgs {
     /// Ask the PTP daemon at this socket how well this machine's clock follows the network's
     /// [default: ptp4l's, if it runs].
     ///
-    /// When both ends follow one grandmaster, one-way times need no exchange to be told apart
-    #[arg(long, value_name = "SOCKET", help_heading = TRANSPORT)]
-    ptp: Option<PathBuf>,
+    /// When both ends follow one grandmaster, one-way times need no exchange to be told apart.
+    /// Farlane finds out the daemon's PTP domain and its transportSpecific (0, or 1 for gPTP).
+    /// Append ,domain=N or ,transport-specific=N to ask with these values only
+    #[arg(long, value_name = "SOCKET[,domain=N][,transport-specific=N]", value_parser = parse_daemon,
+        help_heading = TRANSPORT)]
+    ptp: Option<Daemon>,
 }
 
 impl PtpArgs {
-    /// The socket, if one was named.
-    pub(crate) fn place(&self) -> Option<&Path> {
-        self.ptp.as_deref()
+    /// The daemon, if one was named.
+    pub(crate) const fn daemon(&self) -> Option<&Daemon> {
+        self.ptp.as_ref()
     }
 
-    /// The time of the network by `clock`, if somebody tells it.
+    /// The time of the network by `clock`, if a daemon serves it.
     ///
     /// # Errors
-    /// When nobody answers at a socket that was named.
+    /// When no daemon answers at a socket that was named.
     pub(crate) fn network_time(&self, clock: &Clock) -> Result<Option<NetworkTime>, Error> {
-        match (ptp::network_time(clock, self.place()), &self.ptp) {
-            (Ok(time), _) => {
-                info!("the network's time is known to within {}", time.error);
-                Ok(Some(time))
+        match (ptp::network_time(clock, self.daemon()), &self.ptp) {
+            (Ok(found), _) => {
+                info!("the network's time is known to within {} ({})", found.time.error, found.domain);
+                Ok(Some(found.time))
             }
-            (Err(error), Some(socket)) => Err(TsnError::NoTime { socket: socket.clone(), error }.into()),
+            (Err(error), Some(daemon)) => {
+                Err(TsnError::NoTime { socket: daemon.socket.clone(), error }.into())
+            }
             (Err(_), None) => Ok(None),
         }
     }
+}
+
+/// Parses `SOCKET[,domain=N][,transport-specific=N]`.
+fn parse_daemon(text: &str) -> Result<Daemon, String> {
+    let mut parts = text.split(',');
+    let socket = parts.next().filter(|socket| !socket.is_empty());
+    let socket = socket.ok_or_else(|| format!("expected a socket, such as {}", ptp::PLACES[1]))?;
+    let mut daemon = Daemon::at(Path::new(socket));
+    let mut given = Vec::new();
+    for part in parts {
+        note_once(&mut given, part)?;
+        match part.split_once('=') {
+            Some(("domain", number)) => {
+                let domain = number.parse().map_err(|_| format!("domain={number}: expected 0 to 255"))?;
+                daemon.domain = Some(domain);
+            }
+            Some(("transport-specific", number)) => {
+                let value = number.parse().ok().filter(|value| *value <= 15);
+                let value = value.ok_or_else(|| {
+                    format!("transport-specific={number}: expected 0 to 15; it is 1 for gPTP, else usually 0")
+                })?;
+                daemon.transport_specific = Some(value);
+            }
+            _ => return Err(format!("'{part}' is not one of: domain=N, transport-specific=N")),
+        }
+    }
+    Ok(daemon)
 }
 
 #[cfg(test)]
@@ -165,6 +202,27 @@ mod tests {
             ("a,lead=1ms,lead=1ms", "lead is given twice"),
         ] {
             let error = wrong.parse::<LaunchSpec>().unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_is_a_socket_and_a_domain() {
+        let daemon = parse_daemon("/run/ptp4l,domain=24,transport-specific=1").unwrap();
+        assert_eq!((daemon.domain, daemon.transport_specific), (Some(24), Some(1)));
+        assert_eq!(daemon.socket, Path::new("/run/ptp4l"));
+        assert_eq!(parse_daemon("/run/ptp4l").unwrap(), Daemon::at(Path::new("/run/ptp4l")));
+        for (wrong, expected) in [
+            ("", "expected a socket"),
+            (",domain=1", "expected a socket"),
+            ("a,domain=256", "0 to 255"),
+            ("a,domain=", "0 to 255"),
+            ("a,transport-specific=16", "0 to 15"),
+            ("a,domain=1,domain=1", "domain is given twice"),
+            ("a,sdo=1", "'sdo=1'"),
+            ("a,", "''"),
+        ] {
+            let error = parse_daemon(wrong).unwrap_err();
             assert!(error.contains(expected), "{wrong}: {error}");
         }
     }

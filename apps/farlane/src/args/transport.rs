@@ -6,12 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use live::carrier::route;
 use live::carrier::tcp::Options;
+use live::drivers::controller::Url;
 use live::sys::sandbox::Needs;
 use tunnel::paths::PATHS_MAX;
 
 use super::headings::{TRANSPORT, TRUST};
 use super::{LaunchArgs, PrecedenceArgs, PtpArgs, QuicOptions, parse_time};
-use crate::error::Error;
+use crate::error::{CarrierError, Error};
 
 /// Settings of the kernel's TCP. Each end sets them for what it sends.
 #[derive(Clone, Debug, Default, Args)]
@@ -116,6 +117,28 @@ impl Transport {
         !self.second_path.is_empty()
     }
 
+    /// Checks that no option is for a tunnel to a far end unless `url` is one.
+    ///
+    /// # Errors
+    /// When such an option was given for another device.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), Error> {
+        let with = match url {
+            Url::Far(_) => return Ok(()),
+            Url::VfioUser(_) => "vfio-user:",
+            Url::Subsystem(url) => url.fabric.scheme(),
+        };
+        let given = [
+            ("--ptp", self.ptp.daemon().is_some()),
+            ("--launch", self.launch.is_given()),
+            ("--second-path", self.has_second_path()),
+            ("--no-crc", self.no_crc),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(CarrierError::NoTunnel { option, with }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// The settings for links.
     ///
     /// # Errors
@@ -127,7 +150,7 @@ impl Transport {
         }
         let (tcp, quic) = (self.tcp.options()?, self.quic.options());
         let (key, launch, without_digests) = (self.key.clone(), self.launch.launch()?, self.no_crc);
-        let ptp = self.ptp.place().map(ToOwned::to_owned);
+        let ptp = self.ptp.daemon().cloned();
         Ok(route::Transport { tcp, quic, launch, ptp, second_paths, without_digests, key })
     }
 

@@ -46,6 +46,10 @@ pub(crate) enum CarrierError {
     #[error("two keys are given: {one} in the URL, and {other}")]
     #[diagnostic(help("leave one of them out; farlane key show prints the right one on the far machine"))]
     TwoKeys { one: Fingerprint, other: Fingerprint },
+
+    #[error("{option} is for the tunnel to a far end, not for {with}")]
+    #[diagnostic(help("leave {option} out"))]
+    NoTunnel { option: &'static str, with: &'static str },
 }
 
 impl CarrierError {
@@ -57,7 +61,8 @@ impl CarrierError {
             | Self::Exposed { .. }
             | Self::NoKeys { .. }
             | Self::NoKey { .. }
-            | Self::TwoKeys { .. } => Exit::Wrong,
+            | Self::TwoKeys { .. }
+            | Self::NoTunnel { .. } => Exit::Wrong,
         }
     }
 }

@@ -4,7 +4,7 @@ use live::drivers::attached::WaitError;
 use live::drivers::controller::{AttachError, Failure};
 use nvme_fabrics::host;
 
-use super::{CaptureError, Error};
+use super::{CaptureError, Error, TsnError};
 
 impl From<captures::Error> for Error {
     fn from(error: captures::Error) -> Self {
@@ -33,6 +33,10 @@ impl From<AttachError> for Error {
         use assemblies::vfio_user_client::Failure::TurnedAway;
         use tunnel::frame::RefuseCode;
         use tunnel::session::HandshakeError;
+        let error = match error {
+            AttachError::NoTime(socket, error) => return TsnError::NoTime { socket, error }.into(),
+            error => error,
+        };
         match &error {
             AttachError::Unreachable(..) => Self::Unreachable(error),
             AttachError::Refused(

@@ -56,9 +56,9 @@ pub(crate) enum TsnError {
     #[diagnostic(help("farlane needs the ip of iproute2; --dry-run prints the commands without it"))]
     NoIp { interface: String, said: String },
 
-    #[error("nobody tells the network's time at {}: {error}", socket.display())]
+    #[error("no PTP daemon answers at {}: {error}", socket.display())]
     #[diagnostic(help(
-        "ptp4l answers at its uds_address, usually /var/run/ptp4l, and users in its group may ask"
+        "give --ptp the uds_address of a ptp4l that runs, usually /var/run/ptp4l, or uds_ro_address, usually /var/run/ptp4lro, which all users may ask; without --ptp, clocks are compared over the tunnel"
     ))]
     NoTime { socket: PathBuf, error: io::Error },
 

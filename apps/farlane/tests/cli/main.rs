@@ -37,6 +37,7 @@ mod nvme_tls;
 mod packaging;
 mod pages;
 mod paths;
+mod ptp;
 mod quic;
 mod readme;
 mod record;

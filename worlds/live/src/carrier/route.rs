@@ -14,6 +14,7 @@ use super::identity::{Identity, KeyError, KnownEnds, Pin};
 use super::{datagrams, quic, tcp};
 use crate::sys::digest::crc32c;
 use crate::sys::precedence::Precedence;
+use crate::sys::ptp::Daemon;
 
 const QUIC: &str = "quic://";
 const SHM: &str = "shm:";
@@ -172,8 +173,8 @@ pub struct Transport {
     pub second_paths: Vec<String>,
     /// When datagrams leave, for far ends that are reached by them; at once if not said.
     pub launch: Option<Launch>,
-    /// The socket of whoever runs PTP here; where `ptp4l` usually answers if none is named.
-    pub ptp: Option<PathBuf>,
+    /// The PTP daemon of this machine; where `ptp4l` usually answers if none is named.
+    pub ptp: Option<Daemon>,
     /// Whether the tunnel's frames have no digest over TCP.
     pub without_digests: bool,
     /// The file with this host's key; [`Identity::default_path`] if none is named.

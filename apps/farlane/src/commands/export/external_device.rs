@@ -15,6 +15,7 @@ use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::service;
 use live::sys::unix::PATH_MAX;
+use tunnel::frame::NetworkTime;
 
 use super::listeners::Listeners;
 use super::metrics::Told;
@@ -55,7 +56,12 @@ pub(super) fn check(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     }
 }
 
-pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
+pub(super) fn run(
+    args: &ExportArgs,
+    path: &Path,
+    clock: Clock,
+    time: Option<NetworkTime>,
+) -> Result<(), Error> {
     let absent = |why| Error::NoDevice { path: path.to_owned(), why };
     let length = path.as_os_str().len();
     if length > PATH_MAX {
@@ -71,12 +77,12 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
     let address = listener.address();
 
-    let clock = Clock::start();
     let listeners = Listeners::open(args, &trusted, clock.now())?;
     let places = Places::of(address, &listeners, &trusted);
     let mut entropy = entropy::system();
     let name = format!("farlane export {}", path.display());
-    let session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
+    let mut session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
+    session.time = time;
     let device = ExternalDevice::new(Config::default());
     let far = Far::around(clock.now(), session, device, entropy);
     let server = Server::new(path).map_err(Error::Output)?;

@@ -61,7 +61,7 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let time = args.ptp.network_time(&clock)?;
     args.sandbox.confine(needs(&args, config))?;
     if let Some(path) = &args.vfio_user {
-        return external_device::run(&args, path);
+        return external_device::run(&args, path, clock, time);
     }
     let control = control::bind("export", args.control.control.as_ref())?;
     // Signals are handled before the address is printed: whoever reads it may end the process in

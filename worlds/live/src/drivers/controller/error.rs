@@ -58,6 +58,8 @@ pub enum AttachError {
     NoController,
     /// No process listens at this socket path.
     Socket(PathBuf, io::Error),
+    /// The PTP daemon at this socket, which the user named, does not answer.
+    NoTime(PathBuf, io::Error),
     /// The controller can't be used, or no longer.
     Failed(Failure),
     /// A read of the configuration space failed.
@@ -133,6 +135,9 @@ impl fmt::Display for AttachError {
             ),
             Self::NoController => f.write_str("there is no NVMe controller at the far end"),
             Self::Socket(path, error) => write!(f, "nobody listens at {}: {error}", path.display()),
+            Self::NoTime(socket, error) => {
+                write!(f, "no PTP daemon answers at {}: {error}", socket.display())
+            }
             Self::Failed(failure) => failure.fmt(f),
             Self::ConfigRead(error) => write!(f, "the configuration read failed: {error}"),
             Self::Submit(error) => write!(f, "the command was not taken: {error}"),

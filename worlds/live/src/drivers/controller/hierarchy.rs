@@ -7,6 +7,7 @@ use assemblies::near::{ControllerIndex, Event, Near};
 use assemblies::watch::Port;
 use engine::{Nanos, Watch};
 use nvme_pcie::function::{self, Function};
+use tunnel::frame::NetworkTime;
 use tunnel::session::HandshakeError;
 
 use super::error::{AttachError, Failure};
@@ -18,17 +19,30 @@ use crate::media::Media;
 use crate::reactor::Reactor;
 use crate::sys::clock::Clock;
 use crate::sys::entropy;
-use crate::sys::ptp;
+use crate::sys::ptp::{self, Daemon};
 
 /// A host of far ends, or of a function in the same process, together with the loop of its driver.
 pub type Hierarchy = Attached<NearDriver>;
+
+/// The network's time by `clock`. Without it, exchanges measure the offset of the clocks.
+///
+/// # Errors
+/// When the `daemon` that the user named does not answer.
+fn network_time(clock: &Clock, daemon: Option<&Daemon>) -> Result<Option<NetworkTime>, AttachError> {
+    match (ptp::network_time(clock, daemon), daemon) {
+        (Ok(found), _) => Ok(Some(found.time)),
+        (Err(error), Some(daemon)) => Err(AttachError::NoTime(daemon.socket.clone(), error)),
+        (Err(_), None) => Ok(None),
+    }
+}
 
 impl Attached<NearDriver> {
     /// Makes a host whose far ends have these `names` (see [`crate::carrier::route::Name`]). The
     /// far ends are dialled with the first wait.
     ///
     /// # Errors
-    /// When a name has no address, or the process has no descriptors left.
+    /// When a name has no address, the process has no descriptors left, or the PTP daemon that the
+    /// options name does not answer.
     pub fn over_tunnels(names: &[String], options: &Options) -> Result<Self, AttachError> {
         let mut routes = Vec::new();
         for name in names {
@@ -41,14 +55,14 @@ impl Attached<NearDriver> {
     /// Makes a host of the far ends to which `routes` lead. They are dialled with the first wait.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When the process has no descriptors left, or the PTP daemon that the options name does not
+    /// answer.
     pub(super) fn over_routes(routes: Vec<Route>, options: &Options) -> Result<Self, AttachError> {
         let mut entropy = entropy::system();
         let mut session = options.session();
         entropy.fill(&mut session.identity.instance.0);
         let clock = Clock::start();
-        // Without the time of the network, exchanges tell the offset of the clocks.
-        session.time = ptp::network_time(&clock, options.transport.ptp.as_deref()).ok();
+        session.time = network_time(&clock, options.transport.ptp.as_ref())?;
         let sessions = routes.iter().map(|route| route.session(session.clone())).collect();
         let near = Near::over_tunnels(options.near(), sessions, entropy);
         let reactor = Reactor::new(clock, options.spin)?;
