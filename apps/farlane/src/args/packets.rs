@@ -1,9 +1,10 @@
 //! URLs of sources of packets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use live::drivers::record::Interface;
+use live::sys::address::Host;
 use record::sequence::{FIELD_MAX, Field, Protocol, WINDOW_DEFAULT};
 
 /// The size of the kernel's buffer of a socket unless one is given, in bytes.
@@ -19,7 +20,7 @@ pub(crate) struct UdpUrl {
     pub(crate) text: String,
     pub(crate) address: SocketAddr,
     pub(crate) interface: Option<Interface>,
-    pub(crate) source: Option<IpAddr>,
+    pub(crate) source: Option<Host>,
     pub(crate) buffer: usize,
     pub(crate) payload: bool,
     pub(crate) sequence: Option<Protocol>,
@@ -54,7 +55,7 @@ impl FromStr for UdpUrl {
                 url.address.ip()
             ));
         }
-        if url.source.is_some_and(|source| source.is_ipv4() != url.address.is_ipv4()) {
+        if url.source.is_some_and(|source| source.0.is_ipv4() != url.address.is_ipv4()) {
             return Err("source is of another family than the group".to_owned());
         }
         Ok(url)
@@ -70,7 +71,7 @@ impl UdpUrl {
                 self.interface = Some(address.unwrap_or_else(|_| Interface::Name(value.to_owned())));
             }
             "source" => {
-                let source = value.parse().map_err(|_| format!("source={value}: expected an IP address"))?;
+                let source = value.parse().map_err(|why| format!("source={value}: {why}"))?;
                 self.source = Some(source);
             }
             "buffer" => {

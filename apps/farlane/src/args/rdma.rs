@@ -1,10 +1,11 @@
 //! The options of `farlane rdma`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use live::drivers::measure::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
+use live::sys::address::Host;
 
 use super::{Output, Spin, parse_address, parse_size, parse_time};
 
@@ -191,7 +192,7 @@ pub(crate) struct RdmaMeasureArgs {
     /// Use this address of this machine, with RoCE and verbs [default: the one that the route to
     /// the server has]
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) local: Option<IpAddr>,
+    pub(crate) local: Option<Host>,
     /// Give up if nothing happens for this long
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,

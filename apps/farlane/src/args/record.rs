@@ -1,11 +1,12 @@
 //! The options of commands that record, prove, mend and replay.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
+use live::sys::address;
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::headings::PART;
@@ -108,10 +109,10 @@ impl FromStr for Destination {
     }
 }
 
-fn resolve(address: &str) -> Result<SocketAddr, String> {
+fn resolve(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected HOST:PORT, such as 127.0.0.1:5000";
-    let mut found = address.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
-    found.next().ok_or_else(|| format!("the name has no address; {expected}"))
+    let found = address::resolve(text).map_err(|error| format!("{error}; {expected}"))?;
+    found.first().copied().ok_or_else(|| format!("the name has no address; {expected}"))
 }
 
 /// Parses bytes a second, such as `100MB` or `1.2GB/s`. MB are decimal here, as rates are.

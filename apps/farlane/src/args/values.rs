@@ -1,7 +1,9 @@
 //! How the values of options are written: sizes, addresses, times.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
+
+use live::sys::address;
 
 /// Parses a size as fio does: `4k` and `4KiB` are both 4096.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
@@ -13,12 +15,9 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Parses an address or a host name, with a port, to listen on.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
     let expected = "expected ADDRESS:PORT or NAME:PORT, such as 127.0.0.1:4430 or [::1]:4430";
-    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
-    found.next().ok_or_else(|| format!("the name has no address; {expected}"))
+    let found = address::resolve(text).map_err(|error| format!("{error}; {expected}"))?;
+    found.first().copied().ok_or_else(|| format!("the name has no address; {expected}"))
 }
 
 /// Parses a time with its unit, or a number of seconds as fio does.

@@ -8,6 +8,7 @@ use clap::Args;
 use engine::Nanos;
 use live::drivers::controller::{AttachError, SubsystemUrl};
 use live::drivers::mdns::{self, Found};
+use live::sys::address::Host;
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
 use nvme_fabrics::wire::{DiscoveryEntry, SecureChannel, SecurityType, SubsystemType};
@@ -32,7 +33,7 @@ pub(crate) struct DiscoverArgs {
     pub(crate) search: Duration,
     /// Look on the interface that has this address [default: all]
     #[arg(long, value_name = "ADDRESS", requires = "mdns")]
-    pub(crate) interface: Option<IpAddr>,
+    pub(crate) interface: Option<Host>,
     /// Use this port for multicast DNS
     #[arg(long, value_name = "PORT", default_value_t = mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,

@@ -72,3 +72,4 @@ mod ui;
 mod ui_browser;
 mod vfio_user;
 mod wrong_arguments;
+mod zones;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceEvent, ServiceInfo};
 
+use crate::sys::address::{Host, interface_name};
+
 /// The UDP port of multicast DNS.
 pub const PORT: u16 = 5353;
 /// The service (RFC 6763), as TP 8009 names it.
@@ -159,11 +161,13 @@ pub struct Found {
 ///
 /// # Errors
 /// When the process has no descriptors left.
-pub fn search(length: Duration, only: Option<IpAddr>, port: u16) -> Result<Vec<Found>, MdnsError> {
+pub fn search(length: Duration, only: Option<Host>, port: u16) -> Result<Vec<Found>, MdnsError> {
     let daemon = ServiceDaemon::new_with_port(port)?;
     if let Some(address) = only {
         daemon.disable_interface(IfKind::All)?;
-        daemon.enable_interface(IfKind::Addr(address))?;
+        // One address may be at several interfaces, if it is one of a link.
+        let name = Some(address.zone()).filter(|zone| *zone > 0).and_then(|zone| interface_name(zone).ok());
+        daemon.enable_interface(name.map_or(IfKind::Addr(address.0.ip()), IfKind::Name))?;
     }
     let events = daemon.browse(SERVICE)?;
     let end = Instant::now() + length;

@@ -10,8 +10,9 @@
 //! processes share. [`vfio`] hands a PCI function of this machine to this process, and [`verbs`]
 //! has its RDMA devices. [`ublk`] makes block devices of this machine whose requests this process
 //! answers, and [`block_use`] tells who uses a block device. [`precedence`] says how much sooner
-//! than others a socket's packets are carried.
+//! than others a socket's packets are carried. [`address`] reads addresses.
 
+pub mod address;
 pub mod block_use;
 pub mod clock;
 pub(crate) mod datagrams;

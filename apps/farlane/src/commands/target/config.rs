@@ -11,6 +11,7 @@ use std::time::Duration;
 use assemblies::fabric::Fabric;
 use live::drivers::controller::Provider;
 use live::media::MEDIA_MAX;
+use live::sys::address::Place;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -201,16 +202,16 @@ struct FileTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PortTable {
-    listen: Spanned<SocketAddr>,
+    listen: Spanned<Text<Place>>,
     /// The provider, if the port is one of NVMe/RDMA.
     rdma: Option<Text<Provider>>,
-    advertise: Option<SocketAddr>,
+    advertise: Option<Text<Place>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReferralTable {
-    address: SocketAddr,
+    address: Text<Place>,
     #[serde(default)]
     nqn: Option<Text<Nqn>>,
 }
@@ -226,7 +227,7 @@ struct SubsystemTable {
     #[serde(default)]
     host: Vec<Spanned<HostTable>>,
     #[serde(default)]
-    ports: Vec<Spanned<SocketAddr>>,
+    ports: Vec<Spanned<Text<Place>>>,
     controllers: Option<Spanned<ControllersTable>>,
     #[serde(rename = "ana-groups")]
     ana_groups: Option<Spanned<u32>>,
@@ -243,7 +244,7 @@ struct SubsystemTable {
 struct AccessTable {
     #[serde(default = "first_group")]
     group: u32,
-    port: Option<SocketAddr>,
+    port: Option<Text<Place>>,
     state: AccessState,
 }
 
@@ -278,7 +279,7 @@ struct NamespaceTable {
 }
 
 /// A value that the file writes as text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Text<T>(pub(super) T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
@@ -357,12 +358,12 @@ fn offer(file: FileTable) -> Result<Offer, Wrong> {
     let mut offer =
         Offer { insecure: file.insecure, discovery: file.discovery, prove_within, ..Offer::default() };
     for port in file.port {
-        let listen = *port.listen.get_ref();
+        let Text(Place(listen)) = *port.listen.get_ref();
         if offer.ports.iter().any(|other| other.listen == listen) {
             return Err(Wrong::at(&port.listen, "listen", format!("{listen} is listened on already")));
         }
         let fabric = port.rdma.map_or(Fabric::Tcp, |Text(provider)| provider.fabric());
-        offer.ports.push(PortSpec { listen, fabric, advertise: port.advertise });
+        offer.ports.push(PortSpec { listen, fabric, advertise: port.advertise.map(|Text(place)| place.0) });
     }
     if offer.ports.is_empty() {
         let listen = SocketAddr::from(([127, 0, 0, 1], 4420));
@@ -374,7 +375,7 @@ fn offer(file: FileTable) -> Result<Offer, Wrong> {
     }
     for referral in file.referral {
         let nqn = referral.nqn.map_or_else(Nqn::discovery, |Text(nqn)| nqn);
-        offer.referrals.push((referral.address, nqn));
+        offer.referrals.push((referral.address.0.0, nqn));
     }
     Ok(offer)
 }
@@ -389,7 +390,7 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
     }
     let mut ports = Vec::new();
     for port in table.ports {
-        let listen = *port.get_ref();
+        let Text(Place(listen)) = *port.get_ref();
         if !offer.ports.iter().any(|other| other.listen == listen) {
             return Err(Wrong::at(&port, "ports", format!("no [[port]] listens on {listen}")));
         }
@@ -482,6 +483,7 @@ fn access(
     let mut access = Vec::new();
     for table in tables {
         let AccessTable { group, port, state } = *table.get_ref();
+        let port = port.map(|Text(place)| place.0);
         if !(1..=count).contains(&group) {
             let why = format!("{group} is not one of {count} groups, 1 to {ANA_GROUPS_MAX}");
             return Err(Wrong::at(table, "group", why));

@@ -14,10 +14,11 @@ mod system;
 mod tests;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::carrier::tls::{Acceptor, Tls};
+use crate::sys::address;
 use crate::sys::descriptors::{Door, HEADROOM};
 use crate::sys::service;
 pub(crate) use block::BlockLength;
@@ -158,7 +159,8 @@ impl AsRawFd for Listener {
 /// When the name has no address; the error names it.
 pub fn resolve(name: &str) -> io::Result<Vec<SocketAddr>> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}; give host:port"));
-    let addresses: Vec<_> = name.to_socket_addrs().map_err(explain)?.take(ADDRESSES_MAX).collect();
+    let mut addresses = address::resolve(name).map_err(explain)?;
+    addresses.truncate(ADDRESSES_MAX);
     if addresses.is_empty() {
         return Err(explain(io::ErrorKind::NotFound.into()));
     }

@@ -3,7 +3,6 @@
 //! the scheme's.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use nvme_fabrics::wire::{HostId, Nqn};
 use nvme_tcp::host::DigestUse;
 
 use super::options::SecretFiles;
+use crate::sys::address::Host;
 use crate::sys::precedence::Precedence;
 
 /// A transport of NVMe over Fabrics.
@@ -90,7 +90,7 @@ pub struct Settings {
     pub provider: Provider,
     /// The address of this machine that RoCE and devices use, instead of that which leads to
     /// the peer.
-    pub local: Option<IpAddr>,
+    pub local: Option<Host>,
     /// How header digests of NVMe/TCP are used.
     pub header_digest: DigestUse,
     /// How data digests of NVMe/TCP are used.
@@ -275,8 +275,7 @@ impl Settings {
             "queue-size" | "depth" => self.queue_size = Some(number(2, 1024)?),
             "provider" => self.provider = value.parse()?,
             "host-traddr" => {
-                let address = value.parse();
-                self.local = Some(address.map_err(|_| format!("{key}={value}: expected an IP address"))?);
+                self.local = Some(value.parse().map_err(|why| format!("{key}={value}: {why}"))?);
             }
             "hdgst" => self.header_digest = switch()?,
             "ddgst" => self.data_digest = switch()?,

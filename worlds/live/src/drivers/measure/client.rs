@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
 use crate::reactor::{Attention, Context, Driver, Reactor, Turn};
+use crate::sys::address::Host;
 use crate::sys::clock::Clock;
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub struct Way {
     pub server: SocketAddr,
     /// The address of this machine that RoCE and devices use [the one from which packets to the
     /// server go].
-    pub local: Option<IpAddr>,
+    pub local: Option<Host>,
     /// How long a TCP connection may take.
     pub timeout: Duration,
 }
@@ -70,7 +71,7 @@ impl Measurement {
                 Carried::Iwarp(vec![stream], Box::new(client))
             }
             Provider::Roce => {
-                let route = Route::to(server.ip(), local)?;
+                let route = Route::to(server, local)?;
                 let mut world = memory.roce(route.local, route.mtu)?;
                 world.register(reactor.sources())?;
                 let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), private_data);

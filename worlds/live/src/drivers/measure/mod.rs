@@ -17,6 +17,7 @@ pub use rdma::measure::{Failure, Mode, Output, Peer, Step, Test, Verb};
 pub use server::Measured;
 
 use super::roce::PathMtu;
+use crate::sys::address::zone_of;
 use crate::sys::digest::crc32c;
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
@@ -74,15 +75,16 @@ impl Memory {
     }
 
     /// The device of RoCE at `address`, for packets of up to `mtu`.
-    fn roce(&self, address: std::net::IpAddr, mtu: PathMtu) -> std::io::Result<super::roce::Roce> {
+    fn roce(&self, address: std::net::SocketAddr, mtu: PathMtu) -> std::io::Result<super::roce::Roce> {
         let config = super::roce::Config {
             mtu,
             send_depth: REQUESTS,
             receive_depth: REQUESTS,
             connections: CONNECTIONS_MAX,
-            ..super::roce::Config::new(address)
+            ..super::roce::Config::new(address.ip())
         };
-        super::roce::Roce::open(config, Precedence::default(), Rc::clone(&self.domain), Rc::clone(&self.pool))
+        let (zone, precedence) = (zone_of(address), Precedence::default());
+        super::roce::Roce::open(config, zone, precedence, Rc::clone(&self.domain), Rc::clone(&self.pool))
     }
 }
 

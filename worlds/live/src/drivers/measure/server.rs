@@ -93,7 +93,7 @@ impl Measured {
                 Carried::Iwarp(listener, Vec::new())
             }
             Provider::Roce => {
-                let mut world = memory.roce(address.ip(), PathMtu::B4096)?;
+                let mut world = memory.roce(address, PathMtu::B4096)?;
                 world.device().borrow_mut().listen(address.port());
                 world.register(sources)?;
                 Carried::Roce(Box::new(world), Vec::new())

@@ -723,7 +723,7 @@ fn places_are_read_as_they_are_written() {
         assert!(text.parse::<Place>().is_err(), "{text}");
     }
     for (text, why) in [
-        ("udp:nowhere", "is no address"),
+        ("udp:nowhere", "expected an address and a port"),
         ("udp:127.0.0.1:0", "nobody can send to 127.0.0.1:0"),
         ("udp:0.0.0.0:4440", "nobody can send to 0.0.0.0:4440"),
         ("udp:[::]:4440", "nobody can send to [::]:4440"),

@@ -14,6 +14,7 @@ use super::eth::Eth;
 use super::loopback::Loopback;
 use super::shm::Shm;
 use super::udp::Udp;
+use crate::sys::address::Place;
 use crate::sys::unix::BindError;
 
 /// Where a wire is. Both ends name the same place; over Ethernet, each names its own interface.
@@ -36,8 +37,8 @@ impl FromStr for WireUrl {
         match text.split_once(':') {
             Some(("shm", path)) if !path.is_empty() => Ok(Self::Shm(path.into())),
             Some(("udp", address)) => {
-                let wrong = |_| format!("{address:?} is no address; expected one such as udp:127.0.0.1:4440");
-                let address: SocketAddr = address.parse().map_err(wrong)?;
+                let wrong = |why| format!("{address:?}: {why}; expected a wire such as udp:127.0.0.1:4440");
+                let Place(address) = address.parse().map_err(wrong)?;
                 // Both ends are given this address, and would never meet there.
                 match address.ip().is_unspecified() || address.port() == 0 {
                     true => Err(format!(

@@ -10,6 +10,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::Source;
 use super::datagrams::Datagrams;
+use crate::sys::address::{Host, zone_of};
 use crate::sys::datagrams::{enable, join_source};
 use crate::sys::option::set_option;
 
@@ -30,7 +31,7 @@ pub struct Udp {
     /// Where a group is joined; the system chooses if there is none.
     pub interface: Option<Interface>,
     /// The only source of a group from which datagrams are taken.
-    pub source: Option<IpAddr>,
+    pub source: Option<Host>,
     /// The size of the kernel's buffer in bytes.
     pub buffer: usize,
     /// Whether datagrams become records of packets; otherwise their bytes are put one behind
@@ -38,6 +39,27 @@ pub struct Udp {
     pub framed: bool,
     /// Follows the numbers of datagrams.
     pub tracker: Option<Tracker>,
+}
+
+impl Udp {
+    /// The number of the interface at which a group is joined: the given one, or the zone of an
+    /// address. 0 lets the system choose.
+    fn index(&self, socket: &Socket) -> io::Result<u32> {
+        let named = match &self.interface {
+            Some(Interface::Name(name)) => name_to_index(socket, name)?,
+            _ => 0,
+        };
+        let zones = [zone_of(self.address), self.source.map_or(0, Host::zone)];
+        let mut given = [named].into_iter().chain(zones).filter(|index| *index > 0);
+        let index = given.next().unwrap_or(0);
+        match given.find(|other| *other != index) {
+            None => Ok(index),
+            Some(_) => {
+                let why = "iface= and the interfaces behind % differ; expected one interface";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+            }
+        }
+    }
 }
 
 /// A socket that receives.
@@ -69,10 +91,7 @@ impl Source {
             .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, wanted))?;
         // The system doubles what is asked, for its own accounts.
         let buffer = socket.recv_buffer_size()? / 2;
-        let index = match &udp.interface {
-            Some(Interface::Name(name)) => name_to_index(&socket, name)?,
-            _ => 0,
-        };
+        let index = udp.index(&socket)?;
         let mut address = udp.address;
         if let (SocketAddr::V6(address), true) = (&mut address, index > 0) {
             // A group of the link alone is one of its interface.
@@ -93,7 +112,7 @@ impl Source {
 
 /// Joins the group at the interface with number `index`; 0 lets the system choose.
 fn join(socket: &Socket, udp: &Udp, index: u32) -> io::Result<()> {
-    match (udp.address.ip(), udp.source, &udp.interface) {
+    match (udp.address.ip(), udp.source.map(|source| source.0.ip()), &udp.interface) {
         (IpAddr::V4(group), Some(IpAddr::V4(source)), Some(Interface::Address(interface))) => {
             socket.join_ssm_v4(&source, &group, interface)
         }

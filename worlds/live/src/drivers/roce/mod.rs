@@ -81,8 +81,8 @@ pub struct Roce {
 }
 
 impl Roce {
-    /// A device at `config.address`, which is an address of this machine, whose datagrams are
-    /// carried with `precedence`. Port, identification and CRC function of the settings are
+    /// A device at `config.address`, which is an address of this machine in `zone` (0 for an
+    /// address that needs none), whose datagrams are carried with `precedence`. Port, identification and CRC function of the settings are
     /// the socket's.
     ///
     /// # Errors
@@ -91,12 +91,16 @@ impl Roce {
     /// `rdma_rxe` included.
     pub fn open(
         config: Config,
+        zone: u32,
         precedence: Precedence,
         domain: SharedDomain,
         pool: SharedPool,
     ) -> io::Result<Self> {
         let config = Config { port: PORT, identification: 0, crc32, ..config };
-        let address = SocketAddr::new(config.address, PORT);
+        let mut address = SocketAddr::new(config.address, PORT);
+        if let SocketAddr::V6(address) = &mut address {
+            address.set_scope_id(zone);
+        }
         if config.address.is_unspecified() {
             let why = format!("RoCE is at one address of this machine: name it instead of {}", address.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

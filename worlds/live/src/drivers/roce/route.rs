@@ -6,11 +6,15 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use roce::PathMtu;
 use rustix::net::sockopt;
 
+use crate::sys::address::{Host, zone_of};
+
 /// The way to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// The address of this machine that packets to the peer come from.
-    pub(crate) local: IpAddr,
+    ///
+    /// The port is any.
+    pub(crate) local: SocketAddr,
     /// The longest payload of a packet that passes the first link.
     pub(crate) mtu: PathMtu,
 }
@@ -20,18 +24,26 @@ impl Route {
     ///
     /// # Errors
     /// When there is no way, or `local` is not an address of this machine.
-    pub(crate) fn to(peer: IpAddr, local: Option<IpAddr>) -> io::Result<Self> {
-        let any = || match peer {
-            IpAddr::V4(_) => IpAddr::from([0; 4]),
-            IpAddr::V6(_) => IpAddr::from([0; 16]),
+    pub(crate) fn to(mut peer: SocketAddr, local: Option<Host>) -> io::Result<Self> {
+        let any = match peer {
+            SocketAddr::V4(_) => IpAddr::from([0; 4]),
+            SocketAddr::V6(_) => IpAddr::from([0; 16]),
         };
-        let socket = UdpSocket::bind(SocketAddr::new(local.unwrap_or_else(any), 0))?;
-        socket.connect(SocketAddr::new(peer, roce::PORT))?;
+        let mut from = local.map_or_else(|| SocketAddr::new(any, 0), |local| local.0);
+        if let SocketAddr::V6(from) = &mut from
+            && from.scope_id() == 0
+        {
+            // Two addresses of one link are in one zone.
+            from.set_scope_id(zone_of(peer));
+        }
+        let socket = UdpSocket::bind(from)?;
+        peer.set_port(roce::PORT);
+        socket.connect(peer)?;
         let mtu = match peer {
-            IpAddr::V4(_) => sockopt::ip_mtu(&socket)?,
-            IpAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
+            SocketAddr::V4(_) => sockopt::ip_mtu(&socket)?,
+            SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
         };
         let mtu = usize::try_from(mtu).unwrap_or(0);
-        Ok(Self { local: socket.local_addr()?.ip(), mtu: PathMtu::within(mtu) })
+        Ok(Self { local: socket.local_addr()?, mtu: PathMtu::within(mtu) })
     }
 }

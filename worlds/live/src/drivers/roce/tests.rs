@@ -72,7 +72,7 @@ fn open(address: IpAddr, mtu: PathMtu) -> Roce {
     let pool = Rc::new(RefCell::new(Pool::default()));
     let domain = ProtectionDomain::new(16, Rc::clone(&pool), system());
     let config = Config { mtu, ..Config::new(address) };
-    Roce::open(config, Precedence::default(), Rc::new(RefCell::new(domain)), pool).unwrap()
+    Roce::open(config, 0, Precedence::default(), Rc::new(RefCell::new(domain)), pool).unwrap()
 }
 
 /// Runs until `met`.
@@ -143,7 +143,8 @@ fn an_address_of_another_machine_is_refused() {
     let pool = Rc::new(RefCell::new(Pool::default()));
     let domain = ProtectionDomain::new(1, Rc::clone(&pool), system());
     let config = Config::new("192.0.2.1".parse().unwrap());
-    let error = Roce::open(config, Precedence::default(), Rc::new(RefCell::new(domain)), pool).unwrap_err();
+    let error =
+        Roce::open(config, 0, Precedence::default(), Rc::new(RefCell::new(domain)), pool).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL));
 }
 

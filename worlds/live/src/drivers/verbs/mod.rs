@@ -11,7 +11,7 @@ mod link;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::{Rc, Weak};
 
@@ -20,6 +20,7 @@ use rdma::SharedPool;
 use tracing::warn;
 
 use crate::reactor::{Attention, Sources};
+use crate::sys::address::Host;
 use crate::sys::verbs::{Channel, CmId, Depths, Happened, Happening};
 
 pub use endpoint::VerbsEndpoint;
@@ -106,7 +107,7 @@ impl Verbs {
     pub fn connect(
         &mut self,
         peer: SocketAddr,
-        local: Option<IpAddr>,
+        local: Option<Host>,
         private_data: &[u8],
     ) -> io::Result<VerbsEndpoint> {
         let id = self.channel.create()?;

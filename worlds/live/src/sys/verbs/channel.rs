@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
 use socket2::SockAddr;
 
+use super::super::address::Host;
 use super::library::{Library, library};
 use super::{abi, checked};
 
@@ -271,8 +272,8 @@ impl CmId {
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) fn resolve_address(&self, local: Option<IpAddr>, peer: SocketAddr) -> io::Result<()> {
-        let local = local.map(|local| SockAddr::from(SocketAddr::new(local, 0)));
+    pub(crate) fn resolve_address(&self, local: Option<Host>, peer: SocketAddr) -> io::Result<()> {
+        let local = local.map(|local| SockAddr::from(local.0));
         let source = local.as_ref().map_or(std::ptr::null_mut(), |local| local.as_ptr().cast_mut());
         let place = SockAddr::from(peer);
         let resolve = self.library().cm.rdma_resolve_addr;

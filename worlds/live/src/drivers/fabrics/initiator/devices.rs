@@ -16,6 +16,7 @@ use rdma::ProtectionDomain;
 use crate::drivers::roce::{Config, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::Verbs;
 use crate::reactor::Sources;
+use crate::sys::address::{Host, zone_of};
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
 
@@ -37,7 +38,7 @@ pub struct Reach {
     /// What carries them.
     pub carrier: Carrier,
     /// The address of this machine to use, instead of that which leads to the peer.
-    pub local: Option<IpAddr>,
+    pub local: Option<Host>,
     /// Requests that a queue pair takes in either direction.
     pub depth: u16,
     /// How much sooner than others datagrams are carried.
@@ -48,7 +49,7 @@ pub struct Reach {
 #[derive(Debug)]
 struct Device {
     roce: Roce,
-    usual: IpAddr,
+    usual: SocketAddr,
 }
 
 /// The devices of an initiator.
@@ -94,15 +95,18 @@ impl Devices {
     }
 
     fn reach_by_roce(&mut self, peer: SocketAddr, private_data: &[u8]) -> io::Result<RoceEndpoint> {
-        let route = Route::to(peer.ip(), self.reach.local)?;
-        let index = match self.devices.iter().position(|one| one.usual == route.local) {
-            Some(index) => index,
-            None => {
-                let roce = self.open(route)?;
-                self.devices.push(Device { roce, usual: route.local });
-                self.devices.len() - 1
-            }
-        };
+        let route = Route::to(peer, self.reach.local)?;
+        let index =
+            match self.devices.iter().position(|one| {
+                (one.usual.ip(), zone_of(one.usual)) == (route.local.ip(), zone_of(route.local))
+            }) {
+                Some(index) => index,
+                None => {
+                    let roce = self.open(route)?;
+                    self.devices.push(Device { roce, usual: route.local });
+                    self.devices.len() - 1
+                }
+            };
         let roce = &self.devices[index].roce;
         if let Some(why) = roce.failure() {
             let why = format!("the socket of RoCE at {} has failed: {why}", roce.address());
@@ -115,9 +119,9 @@ impl Devices {
     /// Opens a device. All of 127.0.0.0/8 is this machine: programs there that meet each other take
     /// different addresses.
     fn open(&self, route: Route) -> io::Result<Roce> {
-        let mut opened = self.open_at(route.local, route);
+        let mut opened = self.open_at(route.local.ip(), route);
         let is_free = self.reach.local.is_none();
-        if let IpAddr::V4(address) = route.local
+        if let IpAddr::V4(address) = route.local.ip()
             && address.is_loopback()
             && is_free
         {
@@ -142,7 +146,13 @@ impl Devices {
             receive_depth: self.reach.depth,
             ..Config::new(address)
         };
-        Roce::open(config, self.reach.precedence, Rc::new(RefCell::new(domain)), Rc::clone(&self.pool))
+        Roce::open(
+            config,
+            zone_of(route.local),
+            self.reach.precedence,
+            Rc::new(RefCell::new(domain)),
+            Rc::clone(&self.pool),
+        )
     }
 
     /// The connections that devices carry.

@@ -21,6 +21,7 @@ use super::{Event, TargetDriver};
 use crate::drivers::roce::{self as by_roce, Config, PathMtu, Roce};
 use crate::drivers::verbs::{self as by_verbs, Verbs};
 use crate::reactor::{Driver, Sources};
+use crate::sys::address::zone_of;
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
 
@@ -170,7 +171,8 @@ fn open(address: SocketAddr, precedence: Precedence, pool: &SharedPool) -> io::R
         receive_depth: 2 * QUEUE_SIZE_MAX,
         ..Config::new(address.ip())
     };
-    let roce = Roce::open(config, precedence, Rc::new(RefCell::new(domain)), Rc::clone(pool))?;
+    let roce =
+        Roce::open(config, zone_of(address), precedence, Rc::new(RefCell::new(domain)), Rc::clone(pool))?;
     roce.device().borrow_mut().listen(address.port());
     Ok(roce)
 }
