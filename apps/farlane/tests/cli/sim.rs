@@ -123,6 +123,27 @@ fn a_mistake_is_told_with_its_place_and_what_was_expected() {
 }
 
 #[test]
+fn a_closed_loop_over_gates_is_warned_of() {
+    let directory = directory();
+    let gates = "[[link.hop]]\nkind = \"ethernet\"\nrate = \"1Gbit/s\"\n[link.hop.tsn]\n\
+                 gates = [{ open = [0], time = \"100us\" }, { open = [1], time = \"400us\" }]\n";
+    let file = |gap: &str| format!("[link]\n{gates}[[task]]\nkind = \"read\"\ncount = 10\ngap = \"{gap}\"\n");
+    for (gap, is_told) in [("100us", true), ("500us", false)] {
+        std::fs::write(directory.path().join("gates.toml"), file(gap)).unwrap();
+        for arguments in [
+            &["gates.toml"] as &[&str],
+            &["explain", "gates.toml"],
+            &["sweep", "gates.toml", "--set", "seed=1"],
+        ] {
+            let output = sim(directory.path(), arguments);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            assert_eq!(said.contains("task 'read' is a closed loop"), is_told, "{gap} {arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_sweep_tells_what_it_can_not_write_before_it_plays() {
     let directory = directory();
     let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];

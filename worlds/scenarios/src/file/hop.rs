@@ -7,8 +7,9 @@ use network_models::faults::{Behaviour, Faults, Flaps};
 use network_models::lossless::{self, Lossless};
 use network_models::nr5g::{Core, Direction, Downlink, Uplink};
 use network_models::stage::{self, Stage};
+use network_models::tsn::gates::GateSchedule;
 use network_models::tsn::replication::{REDUNDANCY_TAG, Replicated};
-use network_models::{AnyHop, Path, Rate, Wire};
+use network_models::{AnyHop, Class, Path, Rate, Wire};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -174,6 +175,23 @@ impl HopModel {
             Self::Lossless(links) => links.first().map(|link| link.rate),
             Self::Replicated(ways) => ways.first()?.iter().find_map(Self::rate),
             Self::Faults { .. } | Self::Stage(_) | Self::Radio(..) | Self::Core(_) => None,
+        }
+    }
+
+    /// The cycles of gates that are closed for `class` at times.
+    pub(super) fn gate_cycles(&self, class: Class) -> Vec<Nanos> {
+        match self {
+            Self::Port(settings) => {
+                let queue = settings.queue_of[class.index()];
+                let gates = settings.gates.as_ref();
+                gates
+                    .filter(|gates| gates.open_time(queue) < gates.cycle())
+                    .map(GateSchedule::cycle)
+                    .into_iter()
+                    .collect()
+            }
+            Self::Replicated(ways) => ways.iter().flatten().flat_map(|hop| hop.gate_cycles(class)).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -90,6 +90,12 @@ impl Link {
         self.directions.iter().flatten().any(HopModel::is_infiniband)
     }
 
+    /// The cycles of all gates (802.1Qbv) that are closed at times for what the link carries.
+    pub fn gate_cycles(&self) -> Vec<Nanos> {
+        let hops = self.directions.iter().flatten();
+        hops.flat_map(|hop| hop.gate_cycles(self.config.class)).collect()
+    }
+
     /// The settings of the link besides its paths.
     pub const fn config(&self) -> &Config {
         &self.config

@@ -43,7 +43,14 @@ fn read(path: &Path) -> Result<String, Error> {
 fn read_scenario(path: &Path) -> Result<Scenario, Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let scenario = Scenario::parse_in(&read(path)?, folder);
-    scenario.map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
+    let scenario = scenario.map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))?;
+    warn_of(path, &scenario);
+    Ok(scenario)
+}
+
+/// Warns of results of the scenario at `path` that mean less than they seem to.
+fn warn_of(path: &Path, scenario: &Scenario) {
+    scenario.warnings().iter().for_each(|warning| warn!("{}: {warning}", path.display()));
 }
 
 /// Replaces the file at `path` by one that has this text.

@@ -9,7 +9,7 @@ use scenarios::file::scenario::Scenario;
 use scenarios::file::sweep;
 
 use super::table::{self, Line};
-use super::{plot, read, write};
+use super::{plot, read, warn_of, write};
 use crate::args::SweepArgs;
 use crate::commands::print;
 use crate::drawing::Form;
@@ -22,7 +22,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     // A mistake is reported before hours of work, not after.
     args.plot.iter().try_for_each(|path| Form::of(path).map(|_| ()))?;
     let own = Scenario::parse_in(&text, folder(args));
-    own.map_err(|error| Error::Simulation(format!("{}: {error}", args.scenario.display())))?;
+    let own = own.map_err(|error| Error::Simulation(format!("{}: {error}", args.scenario.display())))?;
+    warn_of(&args.scenario, &own);
     for axis in 0..args.set.len() {
         check(args, &text, axis)?;
     }

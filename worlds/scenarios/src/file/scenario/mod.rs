@@ -502,5 +502,6 @@ fn task(place: &Spanned<TaskTable>) -> Result<(String, Task), Wrong> {
     Ok((name, Task::Commands { kind, count, bytes, depth, gap, random: !table.sequential }))
 }
 
+mod phases;
 #[cfg(test)]
 mod tests;
