@@ -59,17 +59,23 @@ fn asks_for_json(given: &[&OsStr]) -> bool {
 }
 
 /// Commands that destroy data or interrupt others. A mistyped word hardly meant one of them.
-const DESTRUCTIVE: [&str; 10] = [
+const DESTRUCTIVE: [&str; 16] = [
     "format",
     "sanitize",
     "write",
     "write-zeroes",
+    "write-uncor",
+    "copy",
     "dsm",
     "create-ns",
     "delete-ns",
     "detach-ns",
     "fw-commit",
     "disconnect",
+    "reset",
+    "subsystem-reset",
+    "virt-mgmt",
+    "lockdown",
 ];
 
 /// The error without suggestions that destroy something.

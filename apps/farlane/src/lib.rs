@@ -102,7 +102,6 @@ fn dispatch(command: Command, given: &clap::ArgMatches) -> Result<(), error::Err
         Command::Target(args) => commands::target::run(*args),
         Command::Lspci(args) => commands::lspci::run(&args),
         Command::Identify(args) => commands::identify::run(&args),
-        Command::SmartLog(args) => commands::smart_log::run(&args),
         Command::Ping(args) => commands::ping::run(&args),
         Command::Measure(args) => commands::measure::run(&args),
         Command::Read(args) => commands::copy::read(&args),

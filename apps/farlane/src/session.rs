@@ -342,6 +342,18 @@ impl Session {
         Ok((completed.dw0, wanted.map(|data| self.bytes(data).to_vec()).unwrap_or_default()))
     }
 
+    /// Executes an admin command without data while no other is under way, and waits for it to end.
+    /// Returns DW0 and DW1 of its completion.
+    pub(crate) fn wide_command(
+        &mut self,
+        command: &'static str,
+        entry: SubmissionQueueEntry,
+    ) -> Result<(u32, u32), Error> {
+        let submission = Submission { queue: QueueId::ADMIN, entry, data: None, cookie: 0 };
+        let completed = self.complete(command, submission)?;
+        Ok((completed.dw0, completed.dw1))
+    }
+
     /// Executes an admin command that returns `length` bytes.
     pub(crate) fn admin(
         &mut self,

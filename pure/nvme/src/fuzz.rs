@@ -4,13 +4,14 @@ use alloc::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant};
 
+use crate::host::{ana_groups, ana_log_length, persistent_events};
 use crate::media::MediumId;
 use crate::media::ram::RamDisk;
 use crate::subsystem::{
     BlockSize, CommandToken, Config, ControllerConfig, ControllerKey, HostIdentity, Input, Output, Subsystem,
 };
 use crate::wire::identify::{
-    IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
+    IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list, uuid_list,
 };
 use crate::wire::log::{ErrorEntry, SmartLog};
 use crate::wire::{AdminOpcode, CommandId, FusedOperation, QueueId, StatusCode, SubmissionQueueEntry};
@@ -59,6 +60,11 @@ pub fn structures(bytes: &[u8]) {
     let namespace = IdentifyNamespace::parse(&page);
     let _ = alloc::format!("{controller:?} {:?} {:?}", namespace.formatted(), namespace.block_bytes());
     let _ = NamespaceDescriptor::list(bytes).count() + namespace_list(bytes).count();
+    let _ = uuid_list(bytes).count() + persistent_events(bytes).count() + ana_groups(bytes).len();
+    assert!(
+        ana_log_length(bytes).is_none_or(|length| length <= bytes.len()),
+        "a log is no longer than its bytes"
+    );
     if let Some(raw) = page.first_chunk() {
         let _ = SmartLog::parse(raw);
     }

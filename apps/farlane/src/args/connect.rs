@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use live::drivers::controller::{Options, Url};
 
-use super::{Control, MetricsArgs, Output, Secrets, Spin, TunnelOptions, parse_positive_time};
+use super::{Control, MetricsArgs, Printing, Secrets, Spin, TunnelOptions, parse_positive_time};
 use crate::error::Error;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -91,7 +91,7 @@ pub(crate) struct ConnectArgs {
     pub(crate) watch: MetricsArgs,
     /// Print the block device as JSON on the first line of standard output
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) spin: Spin,
 }
@@ -127,5 +127,5 @@ pub(crate) struct DisconnectArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "what")]
     pub(crate) control: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: Printing,
 }

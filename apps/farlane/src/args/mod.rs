@@ -32,6 +32,7 @@ mod nvme;
 mod packets;
 mod precedence;
 mod preflight;
+mod printing;
 mod quic;
 mod rdma;
 mod record;
@@ -79,7 +80,7 @@ pub(crate) use changes::{
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use connect::{ConnectArgs, DisconnectArgs, Over};
-pub(crate) use copying::{Extent, ReadArgs, WriteArgs};
+pub(crate) use copying::{BlockExtent, Extent, ReadArgs, WriteArgs};
 pub(crate) use demo::{Carrier, DemoArgs};
 pub(crate) use dma::{Dma, Reach};
 pub(crate) use doctor::{DoctorArgs, Purpose};
@@ -101,14 +102,18 @@ pub(crate) use nic::{
     CardOptions, NicAction, NicArgs, NicMeasureArgs, NicPingArgs, NicReceiveArgs, NicSendArgs, NicServeArgs,
 };
 pub(crate) use nvme::{
-    At, AtArgs, AtNamespaceArgs, AttachNsArgs, BlocksArgs, CreateNsArgs, DsmArgs, ErrorLogArgs, FeatureArgs,
-    FormatArgs, FwCommitArgs, FwDownloadArgs, GetLogArgs, ListCtrlArgs, ListNsArgs, NvmeCommand,
-    PassthruArgs, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs, SanitizeArgs,
-    SelfTestArgs, SetFeatureArgs, WriteZeroesArgs,
+    AnaLogArgs, At, AtArgs, AtNamespaceArgs, AttachNsArgs, BlocksArgs, ChangedNsArgs, CompareBlocksArgs,
+    CopyArgs, CreateNsArgs, DetailArgs, DsmArgs, EffectsLogArgs, EnduranceLogArgs, ErrorLogArgs, FeatureArgs,
+    FormatArgs, FwCommitArgs, FwDownloadArgs, GetLogArgs, GetPropertyArgs, HostArgs, IdNsArgs, ListCtrlArgs,
+    ListNsArgs, LockdownArgs, NsDescsArgs, NvmeCommand, PassthruArgs, PersistentEventLogArgs, ReadAtArgs,
+    ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs, SanitizeArgs, SelfTestArgs,
+    SelfTestLogArgs, SetFeatureArgs, ShowRegsArgs, SmartLogArgs, TelemetryLogArgs, VirtMgmtArgs,
+    WriteZeroesArgs,
 };
 pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
 pub(crate) use precedence::{LaunchArgs, PrecedenceArgs, PtpArgs};
 pub(crate) use preflight::PreflightArgs;
+pub(crate) use printing::{Printed, Printing, StructurePrinting};
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use rdma::{PeerArg, ProgramArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
 pub(crate) use record::{
@@ -216,10 +221,7 @@ pub(crate) enum Command {
     Lspci(LspciArgs),
     /// Print what a controller and its namespaces report about themselves
     #[command(after_help = "Example:\n  farlane identify tcp://127.0.0.1:4430 --json")]
-    Identify(TargetArgs),
-    /// Print the controller's SMART / health information
-    #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
-    SmartLog(TargetArgs),
+    Identify(AtArgs),
 
     /// Measure the round trip to a far function or to an NVMe/TCP controller.
     ///
@@ -235,7 +237,10 @@ pub(crate) enum Command {
     #[command(after_help = measure::EXAMPLES)]
     Measure(MeasureArgs),
     /// Read from a namespace into a file
-    #[command(after_help = "Example:\n  farlane read tcp://127.0.0.1:4430 --length 1GiB --output copy.img")]
+    #[command(
+        after_help = "Examples:\n  farlane read tcp://127.0.0.1:4430 --length 1GiB --output copy.img\n  \
+        farlane read tcp://127.0.0.1:4430 --start-block 8 --block-count 7 --data blocks"
+    )]
     Read(ReadArgs),
     /// Write a file into a namespace
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
@@ -546,14 +551,6 @@ pub(crate) struct Target {
     pub(crate) secrets: Secrets,
     #[command(flatten)]
     pub(crate) spin: Spin,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TargetArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    #[command(flatten)]
-    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]

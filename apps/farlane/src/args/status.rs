@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Output;
 use super::headings::MONITORING;
+use super::{Output, Printing};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  \
     farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock \\\n    \
@@ -13,7 +13,7 @@ pub(crate) const EXAMPLE: &str = "Example:\n  \
     farlane status /run/user/1000/ssd.control\n  \
     farlane status";
 
-pub(crate) const LIST_EXAMPLE: &str = "Examples:\n  farlane list\n  farlane list --json";
+pub(crate) const LIST_EXAMPLE: &str = "Examples:\n  farlane list\n  farlane list -o json";
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Control {
@@ -39,5 +39,5 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: Printing,
 }

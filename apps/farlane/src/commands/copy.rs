@@ -85,10 +85,11 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
         return Err(Error::Terminal);
     }
     let (mut session, namespace) = attach(&args.target, &args.extent)?;
+    let extent = args.extent.in_bytes(namespace.block_bytes)?;
     let started = session.now();
     let size = namespace.blocks * u64::from(namespace.block_bytes);
-    let mut copy = Copy::new(&mut session, namespace, &args.extent, true)?;
-    let length = args.extent.length.unwrap_or(size - args.extent.offset);
+    let mut copy = Copy::new(&mut session, namespace, &extent, true)?;
+    let length = extent.length.unwrap_or(size - extent.offset);
     let to_stdout = args.output_file == Path::new("-");
     let output = match to_stdout {
         true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
@@ -104,7 +105,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
         Err(Error::Interrupted) => {
             let (bytes, is_digested) = (copy.done, copy.lost == 0);
             let sha256 = Some(copy.finish()).filter(|_| is_digested);
-            let copied = Copied { bytes, sha256, goes_on_at: Some(args.extent.offset + bytes) };
+            let copied = Copied { bytes, sha256, goes_on_at: Some(extent.offset + bytes) };
             report("read", session, started, &copied, args.output.json, to_stdout)?;
             return Err(Error::Interrupted);
         }
@@ -117,16 +118,20 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
 
 pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     let (input, known) = open(&args.input)?;
-    if let (Some(wanted), Some(there)) =
-        (args.extent.length, known.filter(|there| Some(*there) < args.extent.length))
-    {
-        let expected = format!("at most {there}, the length of {}", args.input.display());
-        return Err(Error::Range { what: "--length", value: wanted, expected });
-    }
+    let too_short = |wanted: Option<u64>| match (wanted, known) {
+        (Some(wanted), Some(there)) if there < wanted => {
+            let expected = format!("at most {there}, the length of {}", args.input.display());
+            Err(Error::Range { what: "--length", value: wanted, expected })
+        }
+        _ => Ok(()),
+    };
+    too_short(args.extent.length)?;
     let (mut session, namespace) = attach(&args.target, &args.extent)?;
+    let extent = args.extent.in_bytes(namespace.block_bytes)?;
+    too_short(extent.length)?;
     let started = session.now();
-    let length = args.extent.length.or(known);
-    let mut copy = Copy::new(&mut session, namespace, &args.extent, true)?;
+    let length = extent.length.or(known);
+    let mut copy = Copy::new(&mut session, namespace, &extent, true)?;
     // Asking for one byte more than there is room for tells whether the input is too long.
     let most = length.unwrap_or(copy.room() + 1);
     let input = Ahead::start(input, usize::try_from(copy.chunk).expect("32 bits fit"), most);
@@ -134,7 +139,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
         Err(Error::Interrupted) => {
             // What was digested may be more than what was written.
             let copied =
-                Copied { bytes: copy.done, sha256: None, goes_on_at: Some(args.extent.offset + copy.done) };
+                Copied { bytes: copy.done, sha256: None, goes_on_at: Some(extent.offset + copy.done) };
             copy.finish();
             report("written", session, started, &copied, args.output.json, false)?;
             return Err(Error::Interrupted);

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
-use live::drivers::controller::{AttachError, SubsystemUrl};
+use live::drivers::controller::{AttachError, Controller, SubsystemUrl};
 use live::drivers::mdns::{self, Found};
 use live::sys::address::Host;
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
-use nvme_fabrics::wire::{DiscoveryEntry, SecureChannel, SecurityType, SubsystemType};
+use nvme_fabrics::wire::{
+    DiscoveryEntry, DiscoveryHeader, EntryFlags, SecureChannel, SecurityType, SubsystemType,
+};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{AUTHENTICATION, Output, parse_time};
+use crate::args::{AUTHENTICATION, Printed, StructurePrinting, parse_time};
+use crate::commands::nvme::print_bytes;
 use crate::commands::{print, print_json};
-use crate::error::Error;
+use crate::error::{Error, NvmeError};
 use crate::session::{self, Needs};
 
 #[derive(Debug, Args)]
@@ -48,7 +51,7 @@ pub(crate) struct DiscoverArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "mdns", help_heading = AUTHENTICATION)]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: StructurePrinting,
 }
 
 /// A discovery log entry. The names are those of nvme-cli.
@@ -62,6 +65,7 @@ struct Record {
     subnqn: String,
     traddr: String,
     treq: &'static str,
+    eflags: &'static str,
     sectype: &'static str,
     /// Only of a port of NVMe/RDMA.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,11 +88,18 @@ impl Record {
             trsvcid: entry.address.service.clone(),
             subnqn: entry.subsystem.to_string(),
             traddr: entry.address.address.clone(),
-            treq: match entry.requirements.secure_channel {
-                SecureChannel::NotSpecified => "not specified",
-                SecureChannel::Required => "required",
-                SecureChannel::NotRequired => "not required",
-                SecureChannel::Reserved => "unrecognized",
+            treq: match (entry.requirements.secure_channel, entry.requirements.flow_control_can_be_disabled) {
+                (SecureChannel::NotSpecified, true) => "not specified, sq flow control disable supported",
+                (SecureChannel::NotSpecified, false) => "not specified",
+                (SecureChannel::Required, _) => "required",
+                (SecureChannel::NotRequired, _) => "not required",
+                (SecureChannel::Reserved, _) => "unrecognized",
+            },
+            eflags: match (entry.flags.has(EntryFlags::PERSISTENT), entry.flags.has(EntryFlags::DUPLICATE)) {
+                (false, false) => "none",
+                (false, true) => "duplicate discovery information",
+                (true, false) => "explicit discovery connections",
+                (true, true) => "explicit discovery connections, duplicate discovery information",
             },
             sectype: match entry.security {
                 SecurityType::None => "none",
@@ -111,20 +122,17 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
         AttachError::Interrupted => Error::Interrupted,
         error => Error::NoDiscovery(error),
     })?;
-    let (mut reader, mut step) = Reader::start();
-    let entries = loop {
-        match step {
-            Step::Done(entries) => break entries,
-            Step::Read { entry, length } => {
-                let read = controller.admin(entry, Data::Read(length))?;
-                step = reader.next(&read.data).map_err(Error::Discovery)?;
-            }
-        }
-    };
+    let log = read(&mut controller)?;
     controller.close().map_err(AttachError::Io)?;
-    let records: Vec<Record> = entries.iter().map(Record::of).collect();
-    if args.output.json {
-        return print_json(&json!({ "records": records }));
+    let records: Vec<Record> = log.entries.iter().map(Record::of).collect();
+    match args.printing.form() {
+        Printed::Binary => return print_bytes(&[&log.header[..], &log.bytes].concat()),
+        Printed::Json => {
+            let header = log.header.first_chunk().and_then(|raw| DiscoveryHeader::parse(raw).ok());
+            let generation = header.map(|header| header.generation);
+            return print_json(&json!({ "genctr": generation, "records": records }));
+        }
+        Printed::Normal => {}
     }
     let mut text = format!("{} at {}\n", plural(records.len()), url.addresses().join(", "));
     for record in &records {
@@ -142,10 +150,43 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     print(&text)
 }
 
+/// A Discovery log: its entries, and the bytes of its header and of its entries.
+#[derive(Default)]
+struct Log {
+    entries: Vec<DiscoveryEntry>,
+    header: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+fn read(controller: &mut Controller) -> Result<Log, Error> {
+    let mut log = Log::default();
+    let (mut reader, mut step) = Reader::start();
+    loop {
+        match step {
+            Step::Done(entries) => return Ok(Log { entries, ..log }),
+            Step::Read { entry, length } => {
+                let is_header = (entry.cdw12, entry.cdw13) == (0, 0);
+                let read = controller.admin(entry, Data::Read(length))?;
+                step = reader.next(&read.data).map_err(Error::Discovery)?;
+                if !is_header {
+                    log.bytes.extend_from_slice(&read.data);
+                } else if log.header != read.data[..] {
+                    // The log has changed meanwhile, and is read again.
+                    log.bytes.clear();
+                    log.header = read.data.to_vec();
+                }
+            }
+        }
+    }
+}
+
 /// Lists the discovery controllers that answer to multicast DNS.
 fn search(args: &DiscoverArgs) -> Result<(), Error> {
+    if args.printing.form() == Printed::Binary {
+        return Err(NvmeError::NoBytes { why: "--mdns reads no log".to_owned() }.into());
+    }
     let found = mdns::search(args.search, args.interface, args.mdns_port)?;
-    if args.output.json {
+    if args.printing.is_json() {
         let of = |one: &Found| {
             json!({
                 "name": one.name,

@@ -19,6 +19,8 @@ struct Field {
     shown: String,
     value: Value,
     meaning: String,
+    /// Each part of a bit field: its highest and lowest bit, its value, and what that means.
+    parts: Vec<(u32, u32, u64, String)>,
 }
 
 /// The fields of a data structure, in the structure's order. Serializes as an object with a key for
@@ -57,6 +59,29 @@ impl Fields {
     ) {
         let value = value.into();
         self.hex(name, value, digits, format!("{title}: {}", flags(value, names)));
+        for (bit, meaning) in names {
+            self.part(*bit, *bit, *meaning);
+        }
+        let named = names.iter().fold(0, |all, (bit, _)| all | 1_u64 << bit);
+        for bit in (0..u64::BITS).filter(|bit| (value & !named) >> bit & 1 == 1) {
+            self.part(bit, bit, "no meaning is known");
+        }
+    }
+
+    /// Says what bits `high..=low` of the field that was added last mean. The detailed table shows
+    /// it.
+    pub(crate) fn part(&mut self, high: u32, low: u32, meaning: impl Into<String>) {
+        if let Some(field) = self.0.last_mut() {
+            let bits = field.value.as_u64().unwrap_or_default() >> low & (u64::MAX >> (63 - (high - low)));
+            field.parts.push((high, low, bits, meaning.into()));
+        }
+    }
+
+    /// Replaces a field's value for machines.
+    pub(crate) fn replace(&mut self, name: &str, value: Value) {
+        if let Some(field) = self.0.iter_mut().find(|field| field.name == name) {
+            field.value = value;
+        }
     }
 
     /// Adds a text.
@@ -73,17 +98,30 @@ impl Fields {
         value: Value,
         meaning: impl Into<String>,
     ) {
-        self.0.push(Field { name: name.to_owned(), shown: shown.into(), value, meaning: meaning.into() });
+        let (name, shown, meaning) = (name.to_owned(), shown.into(), meaning.into());
+        self.0.push(Field { name, shown, value, meaning, parts: Vec::new() });
     }
 
     /// The table, with a line for each field.
     pub(crate) fn table(&self) -> String {
+        self.lines(false)
+    }
+
+    /// The table, with a line for each field and, behind a bit field, a line for each of its parts.
+    pub(crate) fn detailed_table(&self) -> String {
+        self.lines(true)
+    }
+
+    fn lines(&self, detailed: bool) -> String {
         let width = self.0.iter().map(|field| field.name.len()).max().unwrap_or(0).max(NAME_WIDTH);
         let mut text = String::new();
-        for Field { name, shown, meaning, .. } in &self.0 {
+        for Field { name, shown, meaning, parts, .. } in &self.0 {
             let line = format!("  {name:width$}  {shown:VALUE_WIDTH$}  {meaning}");
             // Writing to a string can't fail.
             let _ = writeln!(text, "{}", line.trim_end());
+            for (high, low, bits, meaning) in parts.iter().filter(|_| detailed) {
+                let _ = writeln!(text, "  {:width$}  [{high}:{low}] {bits:#x}  {meaning}", "");
+            }
         }
         text
     }
@@ -144,6 +182,12 @@ pub(crate) fn digits(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
+/// The bytes as a UUID.
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
+    let text = digits(bytes);
+    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &text[part]).join("-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +207,9 @@ mod tests {
   sn         A1                    serial number
 "
         );
+        let detailed = fields.detailed_table();
+        assert!(detailed.contains("\n             [0:0] 0x1  Compare\n"), "{detailed}");
+        assert!(detailed.contains("[4:4] 0x1  no meaning is known"), "{detailed}");
         let json = serde_json::to_string(&fields).unwrap();
         assert_eq!(json, r#"{"vid":64026,"oncs":21,"tnvmcap":"18446744073709551616","sn":"A1"}"#);
     }

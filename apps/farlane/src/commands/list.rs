@@ -10,13 +10,15 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
     let daemons = control::daemons()?;
-    if args.output.json {
+    if args.printing.is_json() {
         let with_socket = |daemon: &Daemon| {
             let mut one = daemon.status.clone();
             one["socket"] = json!(daemon.socket.to_string_lossy());
             one
         };
-        return print_json(&json!({ "daemons": daemons.iter().map(with_socket).collect::<Vec<_>>() }));
+        let devices: Vec<_> = daemons.iter().flat_map(|daemon| devices(&daemon.status)).collect();
+        let daemons: Vec<_> = daemons.iter().map(with_socket).collect();
+        return print_json(&json!({ "daemons": daemons, "Devices": devices }));
     }
     if daemons.is_empty() {
         return print(&control::nothing_runs());
@@ -61,6 +63,42 @@ fn rows(status: &Value, socket: &str) -> Vec<[String; 4]> {
             vec![row(if model.is_empty() { "a recording" } else { model }.to_owned(), state)]
         }
     }
+}
+
+/// The namespaces that a daemon offers, under the names that nvme-cli gives their parts. Commands
+/// take the path for their URL.
+fn devices(status: &Value) -> Vec<Value> {
+    let scheme = |fabric: &Value| if plain(fabric).contains("RDMA") { "nvme-rdma" } else { "nvme-tcp" };
+    match plain(&status["kind"]) {
+        "export" => {
+            let far = |far: &Value| of_ssd(&format!("tcp://{}", plain(&far["listening"])), far);
+            list(&status["far_ends"]).iter().flat_map(far).collect()
+        }
+        // Each subsystem is at each address: the first is one way to it.
+        "target" => {
+            let place = list(&status["listening"]).first().zip(list(&status["fabrics"]).first());
+            let Some((address, fabric)) = place else { return Vec::new() };
+            let path = |nqn: &Value| format!("{}://{}/{}", scheme(fabric), plain(address), plain(nqn));
+            let one = |subsystem: &Value| of_ssd(&path(&subsystem["nqn"]), subsystem);
+            list(&status["subsystems"]).iter().flat_map(one).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The namespaces of an SSD or subsystem at `path`.
+fn of_ssd(path: &str, status: &Value) -> Vec<Value> {
+    let ssd = &status["ssd"];
+    let namespace = |one: &Value| {
+        let number = |name: &str| one[name].as_u64().unwrap_or_default();
+        let (bytes, block) = (number("bytes"), number("block"));
+        json!({ "NameSpace": one["nsid"], "DevicePath": path, "GenericPath": path,
+            "Firmware": plain(&ssd["firmware"]), "ModelNumber": plain(&ssd["model"]),
+            "SerialNumber": plain(&ssd["serial"]), "UsedBytes": bytes,
+            "MaximumLBA": bytes.checked_div(block).unwrap_or_default(), "PhysicalSize": bytes,
+            "SectorSize": block })
+    };
+    list(&status["namespaces"]).iter().map(namespace).collect()
 }
 
 fn link(link: &Value) -> String {

@@ -1,12 +1,16 @@
 //! `farlane smart-log`: the health of a controller.
 
+use std::iter;
+
 use nvme::host::command::get_log_page;
 use nvme::wire::NamespaceId;
 use nvme::wire::log::{LogPage, SmartLog};
 
+use serde_json::{Map, Value, json};
+
 use super::fields::{Fields, celsius};
-use crate::args::TargetArgs;
-use crate::commands::{print, print_json_of_nvme_cli};
+use super::nvme::Structure;
+use crate::args::SmartLogArgs;
 use crate::error::Error;
 use crate::session::{Needs, Session};
 
@@ -22,24 +26,33 @@ const WARNINGS: [(u32, &str); 6] = [
     (5, "the persistent memory region is unreliable"),
 ];
 
-pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
-    let mut session = Session::attach(&args.target, Needs::default())?;
-    let log = read(&mut session)?;
+pub(crate) fn run(args: &SmartLogArgs) -> Result<(), Error> {
+    let mut session = Session::attach(&args.at.target, Needs::default())?;
+    let page = read(&mut session, NamespaceId(args.namespace))?;
     let name = session.name();
     session.close()?;
-    let fields = fields(&log);
-    if args.output.json {
-        return print_json_of_nvme_cli(&fields);
+    let log = SmartLog::parse(page.first_chunk().expect("as many bytes as were asked for"));
+    let mut fields = fields(&log);
+    if args.detail.human_readable {
+        fields.replace("critical_warning", warnings(log.critical_warning));
     }
-    print(&format!("SMART / health of the controller {name} at {}\n{}", args.target.url, fields.table()))
+    let title = format!("SMART / health of the controller {name} at {}", args.at.target.url);
+    let structure = Structure { title: &title, fields: &fields, json: None, bytes: &page };
+    structure.show(args.at.printing, args.detail.human_readable)
 }
 
-/// Reads the SMART / Health log with Get Log Page, for all namespaces.
-fn read(session: &mut Session) -> Result<SmartLog, Error> {
+/// Reads the SMART / Health log with Get Log Page.
+fn read(session: &mut Session, namespace: NamespaceId) -> Result<Vec<u8>, Error> {
     let length = u32::try_from(SmartLog::LENGTH).expect("512 bytes");
-    let entry = get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, length);
-    let page = session.admin("Get Log Page", entry, length)?;
-    Ok(SmartLog::parse(page.first_chunk().expect("as many bytes as were asked for")))
+    let entry = get_log_page(namespace, LogPage::Smart.into(), 0, length);
+    session.admin("Get Log Page", entry, length)
+}
+
+/// The bits of Critical Warning, under the names that nvme-cli gives them.
+fn warnings(warning: u8) -> Value {
+    let names = ["available_spare", "temp_threshold", "reliability_degraded", "ro", "vmbu_failed", "pmr_ro"];
+    let bits = names.iter().enumerate().map(|(bit, name)| ((*name).to_owned(), json!(warning >> bit & 1)));
+    iter::once(("value".to_owned(), json!(warning))).chain(bits).collect::<Map<_, _>>().into()
 }
 
 /// The fields of the log, under the names that nvme-cli gives them.
@@ -68,8 +81,13 @@ fn fields(log: &SmartLog) -> Fields {
         "minutes above the warning temperature",
     );
     fields.number("critical_comp_time", log.critical_temperature_minutes, "minutes above the critical one");
-    for (number, kelvin) in (1..).zip(log.temperature_sensors) {
-        fields.number(&format!("temperature_sensor_{number}"), kelvin, sensor(kelvin));
+    // A sensor that is not there reads as 0 K.
+    for (number, kelvin) in (1..).zip(log.temperature_sensors).filter(|(_, kelvin)| *kelvin > 0) {
+        fields.number(
+            &format!("temperature_sensor_{number}"),
+            kelvin,
+            format!("kelvin ({})", celsius(kelvin)),
+        );
     }
     for (number, (count, seconds)) in (1..).zip(log.thermal_transitions.into_iter().zip(log.thermal_seconds))
     {
@@ -77,13 +95,6 @@ fn fields(log: &SmartLog) -> Fields {
         fields.number(&format!("thm_temp{number}_total_time"), seconds, "seconds slowed down");
     }
     fields
-}
-
-fn sensor(kelvin: u16) -> String {
-    match kelvin {
-        0 => "no such sensor".to_owned(),
-        _ => format!("kelvin ({})", celsius(kelvin)),
-    }
 }
 
 /// A number of Data Units in words, in the decimal units in which disks are sold.
@@ -130,9 +141,20 @@ mod tests {
         let json = serde_json::to_value(&fields).unwrap();
         assert_eq!(json["avail_spare"], 97);
         assert_eq!(json["data_units_written"], u128::MAX.to_string());
-        assert_eq!(json["temperature_sensor_1"], 300);
+        assert_eq!(
+            (&json["temperature_sensor_1"], &json["temperature_sensor_2"]),
+            (&json!(300), &Value::Null)
+        );
         assert_eq!(json["thm_temp2_total_time"], 9);
-        assert_eq!(json.as_object().unwrap().len(), 18 + 8 + 4);
+        assert_eq!(json.as_object().unwrap().len(), 18 + 1 + 4);
+        let detailed = fields.detailed_table();
+        assert!(detailed.contains("[3:3] 0x1  all media are read-only\n"), "{detailed}");
+        assert!(detailed.contains("[1:1] 0x0  a temperature is beyond its threshold\n"), "{detailed}");
+        let bits = warnings(0b1001);
+        assert_eq!(
+            (&bits["value"], &bits["available_spare"], &bits["ro"], &bits["temp_threshold"]),
+            (&json!(9), &json!(1), &json!(1), &json!(0))
+        );
     }
 
     #[test]

@@ -113,10 +113,16 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": controller.map(|of| of.statistics().commands),
         "space_errors": controller.map(|of| of.core().counters().space_errors),
+        "ssd": controller.map(|of| ssd(of.core().config())),
         "namespaces": controller.map(|of| of.core().namespaces().map(|one| namespace(of.core(), &one)).collect::<Vec<_>>()),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
+}
+
+/// What an SSD or a subsystem says it is.
+pub(crate) fn ssd(config: &nvme::subsystem::Config) -> Value {
+    json!({ "serial": config.serial_number, "model": config.model_number, "firmware": config.firmware_revision })
 }
 
 fn namespace(core: &Subsystem, one: &NamespaceConfig) -> Value {

@@ -86,6 +86,7 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Carrier(error) => error.exit(),
             Self::Block(error) => error.exit(),
+            Self::Nvme(error) => error.exit(),
             Self::Tsn(error) => error.exit(),
             Self::Capturing(error) => error.exit(),
             _ => Exit::Failed,

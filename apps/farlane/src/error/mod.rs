@@ -5,6 +5,7 @@ mod capture;
 mod carrier;
 mod conversion;
 mod ending;
+mod nvme_cli;
 mod remedies;
 mod tsn;
 
@@ -24,6 +25,7 @@ use thiserror::Error as ThisError;
 pub(crate) use block::BlockError;
 pub(crate) use capture::CaptureError;
 pub(crate) use carrier::CarrierError;
+pub(crate) use nvme_cli::NvmeError;
 pub(crate) use tsn::TsnError;
 
 /// An error for a person: what failed, why, and what to do.
@@ -215,6 +217,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Block(#[from] BlockError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Nvme(#[from] NvmeError),
 
     #[error(transparent)]
     #[diagnostic(transparent)]

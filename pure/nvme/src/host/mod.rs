@@ -10,15 +10,17 @@ mod event;
 mod identity;
 mod namespace;
 mod origin;
+mod persistent_events;
 mod protection;
 mod submitted;
 
-pub use ana::ana_states;
+pub use ana::{AnaGroup, ana_groups, ana_log_length, ana_states};
 pub use completed::Completed;
 pub use data::Data;
 pub use event::AsynchronousEvent;
 pub use identity::{Identity, queue_entries_max, ready_timeout, transfer_limit};
 pub use namespace::{NAMESPACES_MAX, Namespace};
 pub use origin::Origin;
+pub use persistent_events::persistent_events;
 pub use protection::{Mismatch, Protection, Wrong};
 pub use submitted::{Command, SubmitError};

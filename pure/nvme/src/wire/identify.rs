@@ -7,7 +7,7 @@ use super::{Bits, NamespaceId, Text};
 pub const IDENTIFY_LENGTH: usize = 4096;
 
 /// Controller or Namespace Structure (CNS): the values of NVMe Base 2.0 that this controller
-/// answers.
+/// answers, and those that hosts ask others for.
 pub mod cns {
     /// Identify Namespace, NVM command set.
     pub const NAMESPACE: u32 = 0x00;
@@ -33,6 +33,8 @@ pub mod cns {
     pub const ATTACHED_CONTROLLERS: u32 = 0x12;
     /// Controller list of the NVM subsystem.
     pub const CONTROLLERS: u32 = 0x13;
+    /// UUID List.
+    pub const UUID_LIST: u32 = 0x17;
     /// I/O Command Set specific Allocated Namespace ID list.
     pub const COMMAND_SET_ALLOCATED_NAMESPACES: u32 = 0x1a;
     /// I/O Command Set data structure.
@@ -58,6 +60,14 @@ layout! {
         14 write_throughput: u8,
         /// Relative Write Latency (RWL).
         15 write_latency: u8,
+        /// Idle Power (IDLP), in the unit that `idle_power_scale` selects.
+        16 idle_power: u16,
+        /// Idle Power Scale (IPS), in bits 7:6.
+        18 idle_power_scale: u8,
+        /// Active Power (ACTP), in the unit that `active_power_scale` selects.
+        20 active_power: u16,
+        /// Active Power Workload (APW) in bits 2:0, and Active Power Scale (APS) in bits 7:6.
+        22 active_power_scale: u8,
     }
 }
 
@@ -98,6 +108,8 @@ layout! {
         96 attributes: u32,
         /// Read Recovery Levels Supported (RRLS).
         100 read_recovery_levels: u16,
+        /// Boot Partition Capabilities (BPCAP).
+        102 boot_partitions: u8,
         /// Controller Type (CNTRLTYPE): 1 for an I/O controller.
         111 controller_type: u8,
         /// FRU Globally Unique Identifier (FGUID).
@@ -108,6 +120,12 @@ layout! {
         135 instance_uniquifier: u8,
         /// Controller Instance Random Number (CIRN).
         136 instance_random: u64,
+        /// NVM Subsystem Report (NVMSR).
+        253 subsystem_report: u8,
+        /// VPD Write Cycle Information (VWCI).
+        254 vital_data_writes: u8,
+        /// Management Endpoint Capabilities (MEC).
+        255 management_endpoints: u8,
         /// Optional Admin Command Support (OACS).
         256 optional_admin_commands: u16,
         /// Abort Command Limit (ACL), 0's based.
@@ -152,8 +170,18 @@ layout! {
         320 keep_alive: u16,
         /// Host Controlled Thermal Management Attributes (HCTMA).
         322 thermal_management: u16,
+        /// Minimum Thermal Management Temperature (MNTMT) in kelvin.
+        324 thermal_minimum: u16,
+        /// Maximum Thermal Management Temperature (MXTMT) in kelvin.
+        326 thermal_maximum: u16,
         /// Sanitize Capabilities (SANICAP).
         328 sanitize: u32,
+        /// Host Memory Buffer Minimum Descriptor Entry Size (HMMINDS) in units of 4 KiB.
+        332 host_memory_entry_minimum: u32,
+        /// Host Memory Maximum Descriptors Entries (HMMAXD).
+        336 host_memory_entries_max: u16,
+        /// NVM Set Identifier Maximum (NSETIDMAX).
+        338 nvm_sets: u16,
         /// ANA Transition Time (ANATT) in seconds.
         342 ana_transition_time: u8,
         /// Asymmetric Namespace Access Capabilities (ANACAP).
@@ -166,6 +194,10 @@ layout! {
         340 endurance_groups: u16,
         /// Persistent Event Log Size (PELS) in units of 64 KiB.
         352 persistent_event_log_size: u32,
+        /// Domain Identifier (DOMAINID).
+        356 domain: u16,
+        /// Maximum Endurance Group Capacity (MEGCAP) in bytes.
+        368 endurance_group_capacity: u128,
         /// Command Quiesce Time (CQT) in milliseconds.
         386 command_quiesce_time: u16,
         /// Submission Queue Entry Size (SQES) as powers of two: required in bits 3:0, maximum in
@@ -202,6 +234,10 @@ layout! {
         536 sgl_support: u32,
         /// Maximum Number of Allowed Namespaces (MNAN).
         540 maximum_namespaces: u32,
+        /// Maximum Domain Namespace Attachments (MAXDNA).
+        544 domain_attachments_max: u128,
+        /// Maximum I/O Controller Namespace Attachments (MAXCNA).
+        560 controller_attachments_max: u32,
         /// NVM Subsystem NVMe Qualified Name (SUBNQN).
         768 subsystem_name: Text<256>,
         /// I/O Queue Command Capsule Supported Size (IOCCSZ) in units of 16 bytes.
@@ -269,6 +305,14 @@ layout! {
         34 atomic_write_unit: u16,
         /// Namespace Atomic Write Unit Power Fail (NAWUPF), 0's based number of blocks.
         36 atomic_write_unit_power_fail: u16,
+        /// Namespace Atomic Compare & Write Unit (NACWU), 0's based number of blocks.
+        38 atomic_compare_and_write: u16,
+        /// Namespace Atomic Boundary Size Normal (NABSN), 0's based number of blocks.
+        40 atomic_boundary: u16,
+        /// Namespace Atomic Boundary Offset (NABO): the block of the first atomic boundary.
+        42 atomic_boundary_offset: u16,
+        /// Namespace Atomic Boundary Size Power Fail (NABSPF), 0's based number of blocks.
+        44 atomic_boundary_power_fail: u16,
         /// Namespace Optimal I/O Boundary (NOIOB) in blocks.
         46 optimal_io_boundary: u16,
         /// NVM Capacity (NVMCAP) in bytes.
@@ -289,6 +333,8 @@ layout! {
         76 copy_blocks_max: u32,
         /// Maximum Source Range Count (MSRC) of Copy, 0's based number of ranges.
         80 copy_ranges_max: u8,
+        /// Number of Unique Attribute LBA Formats (NULBAF).
+        82 unique_format_count: u8,
         /// ANA Group Identifier (ANAGRPID).
         92 ana_group: u32,
         /// Namespace Attributes (NSATTR).
@@ -454,9 +500,42 @@ pub fn controller_list(bytes: &[u8]) -> Option<impl Iterator<Item = u16>> {
     Some(identifiers.iter().map(|raw| u16::from_le_bytes(*raw)))
 }
 
+/// The entries of a UUID List (CNS 17h), up to its end: Identifier Association, and UUID.
+pub fn uuid_list(bytes: &[u8]) -> impl Iterator<Item = (u8, [u8; 16])> {
+    /// Identifier Association, in the header of an entry.
+    const ASSOCIATION: u8 = 0b11;
+    // The first entry is reserved: an index of 0 stands for no UUID.
+    let entries = bytes.as_chunks::<32>().0.iter().skip(1);
+    let parsed = entries.map(|entry| {
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&entry[16..]);
+        (entry[0] & ASSOCIATION, uuid)
+    });
+    parsed.take_while(|(_, uuid)| *uuid != [0; 16])
+}
+
 /// The identifiers of a Namespace ID list, up to its end.
 pub fn namespace_list(bytes: &[u8]) -> impl Iterator<Item = NamespaceId> {
     let word =
         |chunk: &[u8]| chunk.try_into().map_or(NamespaceId::NONE, |raw| NamespaceId(u32::from_le_bytes(raw)));
     bytes.chunks_exact(4).map(word).take_while(|id| *id != NamespaceId::NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_list_begins_behind_its_reserved_entry_and_ends_at_zeroes() {
+        let mut page = [0; IDENTIFY_LENGTH];
+        assert_eq!(uuid_list(&page).count(), 0);
+        (page[32], page[48], page[95]) = (0b101, 0xaa, 0xbb);
+        page[128 + 16] = 1;
+        let mut second = [0; 16];
+        second[15] = 0xbb;
+        let mut first = [0; 16];
+        first[0] = 0xaa;
+        assert!(uuid_list(&page).eq([(0b01, first), (0, second)]), "the entry after zeroes is none");
+        assert_eq!(uuid_list(&page[..48]).count(), 0);
+    }
 }

@@ -204,6 +204,47 @@ layout! {
     }
 }
 
+/// Log Page Identifier of the Endurance Group Information log, which this controller does not have.
+pub const ENDURANCE_GROUP_PAGE: u8 = 0x09;
+
+layout! {
+    /// Endurance Group Information log page (09h). Its units are thousands of millions of bytes.
+    EnduranceGroupLog, 512, {
+        /// Critical Warning.
+        0 critical_warning: u8,
+        /// Endurance Group Features.
+        1 features: u8,
+        /// Available Spare in percent.
+        3 available_spare: u8,
+        /// Available Spare Threshold in percent.
+        4 available_spare_threshold: u8,
+        /// Percentage Used of the group's endurance; may exceed 100.
+        5 percentage_used: u8,
+        /// Domain Identifier.
+        6 domain: u16,
+        /// Endurance Estimate: what may be written to the group over its life.
+        32 endurance_estimate: u128,
+        /// Data Units Read.
+        48 data_units_read: u128,
+        /// Data Units Written.
+        64 data_units_written: u128,
+        /// Media Units Written.
+        80 media_units_written: u128,
+        /// Number of Host Read Commands completed.
+        96 host_reads: u128,
+        /// Number of Host Write Commands completed.
+        112 host_writes: u128,
+        /// Number of Media and Data Integrity Errors.
+        128 media_errors: u128,
+        /// Number of Error Information Log Entries over the group's life.
+        144 error_entries: u128,
+        /// Total Endurance Group Capacity (TEGCAP) in bytes.
+        160 total_capacity: u128,
+        /// Unallocated Endurance Group Capacity (UEGCAP) in bytes.
+        176 unallocated_capacity: u128,
+    }
+}
+
 layout! {
     /// Sanitize Status log page (81h).
     SanitizeLog, 512, {
@@ -285,6 +326,27 @@ layout! {
         374 context: u32,
         /// Supported Events Bitmap: one bit for each event type.
         480 supported: [u8; 32],
+    }
+}
+
+codes! {
+    /// Event Type of an event in the Persistent Event log.
+    PersistentEventKind, "event type", {
+        SmartHealth = 0x01, "SMART/Health Event";
+        FirmwareCommit = 0x02, "Firmware Commit Event";
+        Timestamp = 0x03, "Timestamp Event";
+        PowerOnOrReset = 0x04, "Power-on or Reset Event";
+        HardwareError = 0x05, "NVM Subsystem Hardware Error Event";
+        ChangeNamespace = 0x06, "Change Namespace Event";
+        FormatStart = 0x07, "Format NVM Start Event";
+        FormatCompletion = 0x08, "Format NVM Completion Event";
+        SanitizeStart = 0x09, "Sanitize Start Event";
+        SanitizeCompletion = 0x0a, "Sanitize Completion Event";
+        SetFeature = 0x0b, "Set Feature Event";
+        TelemetryCreated = 0x0c, "Telemetry Log Create Event";
+        ThermalExcursion = 0x0d, "Thermal Excursion Event";
+        VendorSpecific = 0xde, "Vendor Specific Event";
+        TcgDefined = 0xdf, "TCG Defined Event";
     }
 }
 

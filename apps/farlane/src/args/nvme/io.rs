@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{At, AtNamespaceArgs, number, number8, number16, number32};
+use super::{AtNamespaceArgs, ReadAt, number, number8, number16, number32, parse_size};
 
 /// Blocks of a namespace, as nvme-cli names them.
 #[derive(Clone, Copy, Debug, Args)]
@@ -40,6 +40,47 @@ pub(crate) struct WriteZeroesArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CompareBlocksArgs {
+    #[command(flatten)]
+    pub(crate) place: AtNamespaceArgs,
+    #[command(flatten)]
+    pub(crate) blocks: Blocks,
+    /// Compare this many bytes; at least those of --block-count are [default: these]
+    #[arg(short = 'z', long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) data_size: Option<u64>,
+    /// Compare with the bytes of this file; - is standard input
+    #[arg(short = 'd', long, value_name = "FILE", default_value = "-")]
+    pub(crate) data: PathBuf,
+    /// Read the blocks from the medium rather than from a cache
+    #[arg(short = 'f', long)]
+    pub(crate) force_unit_access: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    #[command(flatten)]
+    pub(crate) place: AtNamespaceArgs,
+    /// Copy to the blocks from this one on
+    #[arg(short = 'd', long, value_name = "LBA", value_parser = number)]
+    pub(crate) sdlba: u64,
+    /// The first block of each source, separated by commas
+    #[arg(short = 's', long, value_name = "LBA,...", required = true, value_delimiter = ',', value_parser = number)]
+    pub(crate) slbs: Vec<u64>,
+    /// How many blocks follow the first one of each source, separated by commas: 0 is one block
+    #[arg(short = 'b', long, value_name = "N,...", required = true, value_delimiter = ',', value_parser = number16)]
+    pub(crate) blocks: Vec<u16>,
+    /// End only when the copies are durable
+    #[arg(short = 'f', long)]
+    pub(crate) force_unit_access: bool,
+    /// Let the controller try less hard to read a source
+    #[arg(short = 'l', long)]
+    pub(crate) limited_retry: bool,
+    /// Describe the sources in this Copy Descriptor Format
+    #[arg(short = 'F', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(crate) format: u8,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DsmArgs {
     #[command(flatten)]
     pub(crate) place: AtNamespaceArgs,
@@ -57,9 +98,9 @@ pub(crate) struct DsmArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PassthruArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
     /// Send a command with this opcode
-    #[arg(long, value_name = "N", value_parser = number8)]
+    #[arg(short = 'O', long, value_name = "N", value_parser = number8)]
     pub(crate) opcode: u8,
     /// Byte 1 of the command: fused operations
     #[arg(short = 'f', long, value_name = "N", default_value = "0", value_parser = number8)]
@@ -103,10 +144,7 @@ pub(crate) struct PassthruArgs {
     /// Send the bytes of this file; - is standard input
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) input_file: Option<PathBuf>,
-    /// Print the data as they are
-    #[arg(short = 'b', long)]
-    pub(crate) raw_binary: bool,
     /// Print the command, and send nothing
-    #[arg(long)]
+    #[arg(short = 'd', long)]
     pub(crate) dry_run: bool,
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{At, number, number8, number32};
+use super::{At, Detail, ReadAt, number, number8, number16, number32};
 
 #[derive(Debug, Args)]
 pub(crate) struct GetLogArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
     /// Read the page of this namespace; of the controller, unless given
     #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "0xffffffff", value_parser = number32)]
     pub(crate) namespace: u32,
@@ -28,15 +28,44 @@ pub(crate) struct GetLogArgs {
     /// Leave the page's event outstanding
     #[arg(short = 'r', long)]
     pub(crate) rae: bool,
-    /// Print the bytes as they are
-    #[arg(short = 'b', long)]
-    pub(crate) raw_binary: bool,
+    /// Log Specific Identifier, such as a group
+    #[arg(short = 'S', long, value_name = "N", default_value = "0", value_parser = number16)]
+    pub(crate) lsi: u16,
+    /// Index of a UUID
+    #[arg(short = 'U', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..128))]
+    pub(crate) uuid_index: u8,
+    /// Command Set Identifier
+    #[arg(short = 'y', long, value_name = "N", default_value = "0", value_parser = number8)]
+    pub(crate) csi: u8,
+    /// Take --lpo for the index of an entry rather than a byte; the page is then read at once
+    #[arg(short = 'O', long)]
+    pub(crate) ot: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SmartLogArgs {
+    #[command(flatten)]
+    pub(crate) at: ReadAt,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Read the log of this namespace; of the controller, unless given
+    #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "0xffffffff", value_parser = number32)]
+    pub(crate) namespace: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SelfTestLogArgs {
+    #[command(flatten)]
+    pub(crate) at: ReadAt,
+    /// Print this many results at most, the newest first
+    #[arg(short = 'e', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub(crate) dst_entries: u8,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ErrorLogArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
     /// Read this many entries
     #[arg(short = 'e', long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) log_entries: u32,
@@ -45,7 +74,9 @@ pub(crate) struct ErrorLogArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FeatureArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
     /// Read the value for this namespace; for the controller, unless given
     #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "0", value_parser = number32)]
     pub(crate) namespace: u32,
@@ -61,9 +92,9 @@ pub(crate) struct FeatureArgs {
     /// Read this many bytes of data, where the feature has data [default: as the feature has]
     #[arg(short = 'l', long, value_name = "BYTES", value_parser = number32)]
     pub(crate) data_len: Option<u32>,
-    /// Print the data as they are
-    #[arg(short = 'b', long)]
-    pub(crate) raw_binary: bool,
+    /// Index of a UUID
+    #[arg(short = 'U', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..128))]
+    pub(crate) uuid_index: u8,
 }
 
 #[derive(Debug, Args)]
@@ -76,15 +107,21 @@ pub(crate) struct SetFeatureArgs {
     /// Set the feature with this identifier
     #[arg(short = 'f', long, value_name = "FID", value_parser = number8)]
     pub(crate) feature_id: u8,
-    /// Set this value (Command Dword 11)
-    #[arg(short = 'V', long, value_name = "N", default_value = "0", value_parser = number32)]
-    pub(crate) value: u32,
+    /// Set this value: Command Dword 11, or the 48 bits of a Timestamp in milliseconds since 1970
+    #[arg(short = 'V', long, value_name = "N", default_value = "0", value_parser = number)]
+    pub(crate) value: u64,
     /// Command Dword 12
     #[arg(short = 'c', long, value_name = "N", default_value = "0", value_parser = number32)]
     pub(crate) cdw12: u32,
-    /// Send the bytes of this file, where the feature has data
+    /// Index of a UUID
+    #[arg(short = 'U', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..128))]
+    pub(crate) uuid_index: u8,
+    /// Send the bytes of this file, where the feature has data; - is standard input
     #[arg(short = 'd', long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
+    /// Send this many bytes of --data [default: all]
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = number32, requires = "data")]
+    pub(crate) data_len: Option<u32>,
     /// Keep the value across resets and power cycles
     #[arg(short = 's', long)]
     pub(crate) save: bool,

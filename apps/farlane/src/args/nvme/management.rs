@@ -4,24 +4,41 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{At, AtNamespaceArgs, number, number8, number16, number32};
+use super::{At, AtNamespaceArgs, Detail, ReadAt, number, number8, number16, number32};
+
+#[derive(Debug, Args)]
+pub(crate) struct IdNsArgs {
+    #[command(flatten)]
+    pub(crate) at: ReadAt,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Use the namespace with this identifier
+    #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "1", value_parser = number32)]
+    pub(crate) namespace: u32,
+    /// Read the structure of a namespace that is attached to no controller, too
+    #[arg(long)]
+    pub(crate) force: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ListNsArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
     /// Begin with the first namespace after this one
     #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "0", value_parser = number32)]
     pub(crate) after: u32,
     /// List the namespaces of the subsystem, attached or not
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
+    /// List the namespaces of this command set alone
+    #[arg(short = 'y', long, value_name = "N", value_parser = number8)]
+    pub(crate) csi: Option<u8>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListCtrlArgs {
     #[command(flatten)]
-    pub(crate) at: At,
+    pub(crate) at: ReadAt,
     /// List those to which this namespace is attached
     #[arg(short = 'n', long = "namespace-id", value_name = "NSID", value_parser = number32)]
     pub(crate) namespace: Option<u32>,
@@ -101,7 +118,7 @@ pub(crate) struct SanitizeArgs {
     #[arg(short = 'i', long)]
     pub(crate) oipbp: bool,
     /// Overwrite this many times; 0 is 16
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..16))]
+    #[arg(short = 'n', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(0..16))]
     pub(crate) owpass: u8,
     /// Let a failed operation be left without another one
     #[arg(short = 'u', long)]
@@ -157,4 +174,7 @@ pub(crate) struct SelfTestArgs {
     /// Do this: 1 the short test, 2 the extended one, 0xf abort
     #[arg(short = 's', long, value_name = "N", default_value = "1", value_parser = number8)]
     pub(crate) self_test_code: u8,
+    /// Wait for the end of an extended test, as for that of a short one
+    #[arg(short = 'w', long)]
+    pub(crate) wait: bool,
 }

@@ -1,49 +1,54 @@
 //! The options of the commands that nvme-cli has too, under the same names.
 
+mod controller;
 mod io;
 mod logs;
 mod management;
+mod reports;
 mod reservations;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-pub(crate) use io::{BlocksArgs, DsmArgs, PassthruArgs, WriteZeroesArgs};
-pub(crate) use logs::{ErrorLogArgs, FeatureArgs, GetLogArgs, SetFeatureArgs};
+pub(crate) use controller::{
+    GetPropertyArgs, HostArgs, LockdownArgs, NsDescsArgs, ShowRegsArgs, VirtMgmtArgs,
+};
+pub(crate) use io::{BlocksArgs, CompareBlocksArgs, CopyArgs, DsmArgs, PassthruArgs, WriteZeroesArgs};
+pub(crate) use logs::{ErrorLogArgs, FeatureArgs, GetLogArgs, SelfTestLogArgs, SetFeatureArgs, SmartLogArgs};
 pub(crate) use management::{
-    AttachNsArgs, CreateNsArgs, FormatArgs, FwCommitArgs, FwDownloadArgs, ListCtrlArgs, ListNsArgs,
+    AttachNsArgs, CreateNsArgs, FormatArgs, FwCommitArgs, FwDownloadArgs, IdNsArgs, ListCtrlArgs, ListNsArgs,
     SanitizeArgs, SelfTestArgs,
+};
+pub(crate) use reports::{
+    AnaLogArgs, ChangedNsArgs, EffectsLogArgs, EnduranceLogArgs, PersistentEventLogArgs, TelemetryLogArgs,
 };
 pub(crate) use reservations::{ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs};
 
-use super::Target;
+use super::printing::{Detail, Printing, StructurePrinting};
+use super::{Target, parse_size};
 
-/// How an answer is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// Text for people
-    Normal,
-    /// JSON for machines
-    Json,
-}
-
-/// The controller of a command, and how its answer is printed.
+/// The controller of a command that does something, and how that is reported.
 #[derive(Debug, Args)]
 pub(crate) struct At {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Print the answer in this form
-    #[arg(short = 'o', long, value_name = "FORM", default_value = "normal")]
-    output_format: Form,
-    /// Print JSON for machines instead of text for people
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
-impl At {
-    /// Whether the answer is for machines.
-    pub(crate) fn is_json(&self) -> bool {
-        self.json || self.output_format == Form::Json
-    }
+/// The controller of a command that reads a structure, and how the structure is printed.
+#[derive(Debug, Args)]
+pub(crate) struct ReadAt {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) printing: StructurePrinting,
+}
+
+/// A controller alone, of which a structure is read.
+#[derive(Debug, Args)]
+pub(crate) struct ReadAtArgs {
+    #[command(flatten)]
+    pub(crate) at: ReadAt,
 }
 
 /// A controller alone.
@@ -51,6 +56,15 @@ impl At {
 pub(crate) struct AtArgs {
     #[command(flatten)]
     pub(crate) at: At,
+}
+
+/// A controller alone, of which a structure with bit fields is read.
+#[derive(Debug, Args)]
+pub(crate) struct DetailArgs {
+    #[command(flatten)]
+    pub(crate) at: ReadAt,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 /// A controller and one of its namespaces, as nvme-cli names them.
@@ -68,10 +82,20 @@ pub(crate) struct AtNamespaceArgs {
 pub(crate) enum NvmeCommand {
     /// Print what a controller reports about itself
     #[command(after_help = "Example:\n  farlane id-ctrl tcp://127.0.0.1:4430 -o json")]
-    IdCtrl(AtArgs),
+    IdCtrl(DetailArgs),
+    /// Print the controller's SMART / health information
+    #[command(after_help = "Examples:\n  farlane smart-log tcp://127.0.0.1:4430\n  \
+        farlane smart-log tcp://127.0.0.1:4430 -o json")]
+    SmartLog(SmartLogArgs),
     /// Print what a controller reports about a namespace
     #[command(after_help = "Example:\n  farlane id-ns tcp://127.0.0.1:4430 -n 1")]
-    IdNs(AtNamespaceArgs),
+    IdNs(IdNsArgs),
+    /// Print the names of a namespace
+    #[command(after_help = "Example:\n  farlane ns-descs tcp://127.0.0.1:4430 -n 1")]
+    NsDescs(NsDescsArgs),
+    /// Print the UUIDs of vendors whose commands a controller knows
+    #[command(after_help = "Example:\n  farlane id-uuid tcp://127.0.0.1:4430")]
+    IdUuid(ReadAtArgs),
     /// List the namespaces of a controller, or with --all those of the whole subsystem
     #[command(after_help = "Example:\n  farlane list-ns tcp://127.0.0.1:4430 --all")]
     ListNs(ListNsArgs),
@@ -100,16 +124,37 @@ pub(crate) enum NvmeCommand {
     Sanitize(SanitizeArgs),
     /// Print how a sanitize operation fares
     #[command(after_help = "Example:\n  farlane sanitize-log tcp://127.0.0.1:4430")]
-    SanitizeLog(AtArgs),
+    SanitizeLog(DetailArgs),
     /// Read a log page
     #[command(after_help = "Example:\n  farlane get-log tcp://127.0.0.1:4430 --log-id 2 --log-len 512")]
     GetLog(GetLogArgs),
     /// Print the Error Information log, the newest entry first
     #[command(after_help = "Example:\n  farlane error-log tcp://127.0.0.1:4430 -e 16")]
     ErrorLog(ErrorLogArgs),
+    /// Print which commands a controller supports, and what they change
+    #[command(after_help = "Example:\n  farlane effects-log tcp://127.0.0.1:4430 -H")]
+    EffectsLog(EffectsLogArgs),
+    /// Print how well a controller reaches groups of namespaces
+    #[command(after_help = "Example:\n  farlane ana-log nvme-tcp://127.0.0.1:4420/NQN")]
+    AnaLog(AnaLogArgs),
+    /// Print which log pages a controller has
+    #[command(after_help = "Example:\n  farlane supported-log-pages tcp://127.0.0.1:4430")]
+    SupportedLogPages(DetailArgs),
+    /// Print which attached namespaces have changed
+    #[command(after_help = "Example:\n  farlane changed-ns-list-log tcp://127.0.0.1:4430")]
+    ChangedNsListLog(ChangedNsArgs),
+    /// Print the wear of an Endurance Group
+    #[command(after_help = "Example:\n  farlane endurance-log tcp://127.0.0.1:4430 -g 1")]
+    EnduranceLog(EnduranceLogArgs),
+    /// Print what has happened to a device over its life
+    #[command(after_help = "Example:\n  farlane persistent-event-log tcp://127.0.0.1:4430 -o json")]
+    PersistentEventLog(PersistentEventLogArgs),
+    /// Write a snapshot of a controller's state to a file, for its vendor
+    #[command(after_help = "Example:\n  farlane telemetry-log tcp://127.0.0.1:4430 -O telemetry.bin")]
+    TelemetryLog(TelemetryLogArgs),
     /// Print which firmware is in which slot
     #[command(after_help = "Example:\n  farlane fw-log tcp://127.0.0.1:4430")]
-    FwLog(AtArgs),
+    FwLog(ReadAtArgs),
     /// Send a firmware image to a controller
     #[command(after_help = "Example:\n  farlane fw-download tcp://127.0.0.1:4430 --fw image.bin")]
     FwDownload(FwDownloadArgs),
@@ -121,7 +166,7 @@ pub(crate) enum NvmeCommand {
     DeviceSelfTest(SelfTestArgs),
     /// Print how self-tests fare and how they ended
     #[command(after_help = "Example:\n  farlane self-test-log tcp://127.0.0.1:4430")]
-    SelfTestLog(AtArgs),
+    SelfTestLog(SelfTestLogArgs),
     /// Read a feature's value
     #[command(after_help = "Example:\n  farlane get-feature tcp://127.0.0.1:4430 -f 6")]
     GetFeature(FeatureArgs),
@@ -153,9 +198,47 @@ pub(crate) enum NvmeCommand {
     /// Read blocks without transferring them, to learn whether the medium can
     #[command(after_help = "Example:\n  farlane verify-blocks tcp://127.0.0.1:4430 -s 0 -c 2047")]
     VerifyBlocks(BlocksArgs),
+    /// Compare blocks with a file, in the controller
+    #[command(after_help = "Example:\n  farlane compare tcp://127.0.0.1:4430 -s 0 -c 7 --data blocks")]
+    Compare(CompareBlocksArgs),
+    /// Copy ranges of blocks within a namespace, in the controller
+    #[command(
+        after_help = "Example:\n  farlane copy tcp://127.0.0.1:4430 --sdlba 4096 --slbs 0,2048 --blocks 7,7"
+    )]
+    Copy(CopyArgs),
+    /// Make blocks unreadable until they are written again
+    #[command(after_help = "Example:\n  farlane write-uncor tcp://127.0.0.1:4430 -s 0 -c 0")]
+    WriteUncor(BlocksArgs),
     /// Tell the controller about ranges of blocks: deallocate them
     #[command(after_help = "Example:\n  farlane dsm tcp://127.0.0.1:4430 --ad --slbs 0,4096 --blocks 2048,8")]
     Dsm(DsmArgs),
+    /// Reset a controller on PCI Express or behind vfio-user
+    #[command(after_help = "Example:\n  farlane reset tcp://127.0.0.1:4430")]
+    Reset(AtArgs),
+    /// Reset a subsystem with all of its controllers, whichever hosts use them
+    #[command(after_help = "Example:\n  farlane subsystem-reset nvme-tcp://127.0.0.1:4420/NQN")]
+    SubsystemReset(AtArgs),
+    /// Print the properties of a controller over a fabric
+    #[command(after_help = "Example:\n  farlane show-regs nvme-tcp://127.0.0.1:4420/NQN -H")]
+    ShowRegs(ShowRegsArgs),
+    /// Print a property of a controller over a fabric
+    #[command(after_help = "Example:\n  farlane get-property nvme-tcp://127.0.0.1:4420/NQN -O 0x1c -H")]
+    GetProperty(GetPropertyArgs),
+    /// Assign queues and interrupts to secondary controllers
+    #[command(after_help = "Example:\n  farlane virt-mgmt tcp://127.0.0.1:4430 -c 1 -r 0 -a 8 -n 2")]
+    VirtMgmt(VirtMgmtArgs),
+    /// Prohibit or allow a command or a feature
+    #[command(after_help = "Example:\n  farlane lockdown tcp://127.0.0.1:4430 --ofi 0x84 --prhbt 1")]
+    Lockdown(LockdownArgs),
+    /// Print the name by which this host connects to subsystems
+    #[command(name = "show-hostnqn", after_help = "Example:\n  farlane show-hostnqn")]
+    ShowHostNqn(HostArgs),
+    /// Print a new name for a host
+    #[command(name = "gen-hostnqn", after_help = "Example:\n  farlane gen-hostnqn > /etc/nvme/hostnqn")]
+    GenHostNqn(HostArgs),
+    /// List the subsystems that this user's daemons offer or use, with the paths to them
+    #[command(after_help = "Example:\n  farlane list-subsys -o json")]
+    ListSubsys(HostArgs),
     /// Send any admin command
     #[command(after_help = "Example:\n  \
         farlane admin-passthru tcp://127.0.0.1:4430 --opcode 0x06 --cdw10 1 --data-len 4096 --read")]
@@ -167,7 +250,7 @@ pub(crate) enum NvmeCommand {
 }
 
 /// A number in decimal, or with `0x` in hexadecimal.
-fn number(text: &str) -> Result<u64, String> {
+pub(super) fn number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
@@ -181,7 +264,7 @@ fn number32(text: &str) -> Result<u32, String> {
 }
 
 /// A number of at most 16 bits.
-fn number16(text: &str) -> Result<u16, String> {
+pub(super) fn number16(text: &str) -> Result<u16, String> {
     number(text)?.try_into().map_err(|_| "expected a number of at most 16 bits".to_owned())
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{AtNamespaceArgs, number};
+use super::{AtNamespaceArgs, ReadAt, number, number32};
 
 /// The key by which a host is registered, and whether it matters.
 #[derive(Clone, Copy, Debug, Args)]
@@ -67,8 +67,20 @@ pub(crate) struct ResvReleaseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResvReportArgs {
     #[command(flatten)]
-    pub(crate) place: AtNamespaceArgs,
-    /// Ask for host identifiers of 64 bits; fabrics have only those of 128
-    #[arg(long)]
+    pub(crate) at: ReadAt,
+    /// Use the namespace with this identifier
+    #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "1", value_parser = number32)]
+    pub(crate) namespace: u32,
+    /// Ask for host identifiers of 128 bits; this is the default
+    #[arg(short = 'e', long)]
+    pub(crate) eds: bool,
+    /// Ask for host identifiers of 64 bits, which fabrics do not have
+    #[arg(long, conflicts_with = "eds")]
     pub(crate) short: bool,
+    /// Command Dword 11, whose bit 0 asks for host identifiers of 128 bits
+    #[arg(short = 'c', long, value_name = "N", value_parser = number32, conflicts_with_all = ["eds", "short"])]
+    pub(crate) cdw11: Option<u32>,
+    /// Read this many double words
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub(crate) numd: u32,
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DisconnectArgs) -> Result<(), Error> {
         Found::Waiting(number) => remove(number, args.force)?,
     };
     wait_for_end(&device)?;
-    if args.output.json {
+    if args.printing.is_json() {
         return print_json(&json!({ "disconnected": device }));
     }
     print(&format!("{device} was removed\n"))

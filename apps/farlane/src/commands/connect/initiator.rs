@@ -196,7 +196,7 @@ pub(super) fn serve(
         return Err(refused(args, error));
     }
     let Some(name) = served.device().map(str::to_owned) else { return Err(Error::Interrupted) };
-    let text = announce(args.output.json, &name, &about)?;
+    let text = announce(args.printing.is_json(), &name, &about)?;
     service::ready(&text);
     reactor.serve();
     reactor.run(&mut driver).map_err(fail)?;

@@ -57,7 +57,7 @@ pub(super) fn serve(
     if found.is_taken_over {
         info!("/dev/{name} goes on where another process has left it");
     }
-    let text = announce(args.output.json, &name, &about)?;
+    let text = announce(args.printing.is_json(), &name, &about)?;
     service::ready(&text);
     reactor.serve();
     reactor.run(&mut driver).map_err(fail)?;

@@ -20,7 +20,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::Config;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Secrets, Spin, Target, TunnelOptions};
+use crate::args::{BlockExtent, DemoArgs, Extent, Secrets, Spin, Target, TunnelOptions};
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
 use crate::commands::print;
@@ -210,8 +210,14 @@ fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result
 }
 
 fn copy(session: &mut Session, namespace: Namespace, size: u64, show: bool) -> Result<Copy<'_>, Error> {
-    let extent =
-        Extent { namespace: namespace.id.0, offset: 0, length: Some(size), bs: 128 << 10, iodepth: 32 };
+    let extent = Extent {
+        namespace: namespace.id.0,
+        offset: 0,
+        length: Some(size),
+        bs: 128 << 10,
+        iodepth: 32,
+        blocks: BlockExtent::default(),
+    };
     Copy::new(session, namespace, &extent, show)
 }
 

@@ -4,10 +4,26 @@ use nvme::wire::identify::{IdentifyController, PowerState};
 use pcie::lspci::vendor_name;
 use serde_json::{Value, json};
 
-use crate::commands::fields::{Fields, celsius, digits, size};
+use crate::commands::fields::{Fields, celsius, size, uuid};
 
 /// Unit of MDTS in bytes: the smallest memory page that the driver takes (CAP.MPSMIN).
 const PAGE_BYTES: u128 = 4096;
+/// Unit of the sizes of capsules in bytes.
+const CAPSULE_UNIT: u128 = 16;
+const BOOT_PARTITIONS: [(u32, &str); 2] =
+    [(0, "protected by a replay protected memory"), (2, "protected by Set Features")];
+const SUBSYSTEM: [(u32, &str); 2] = [(0, "a storage device"), (1, "an enclosure")];
+const ENDPOINTS: [(u32, &str); 2] = [(0, "by SMBus"), (1, "by PCIe")];
+const ACCESS: [(u32, &str); 7] = [
+    (0, "optimized"),
+    (1, "not optimized"),
+    (2, "inaccessible"),
+    (3, "lost for good"),
+    (4, "changing"),
+    (6, "groups stay while attached"),
+    (7, "groups may be chosen at creation"),
+];
+const FABRICS_COMMANDS: [(u32, &str); 1] = [(0, "Disconnect")];
 const MULTI_PATH: [(u32, &str); 4] = [
     (0, "several ports"),
     (1, "several controllers"),
@@ -105,7 +121,9 @@ pub(super) fn fields(controller: &IdentifyController) -> Fields {
     capabilities(&mut fields, controller);
     administration(&mut fields, controller);
     thermal_and_memory(&mut fields, controller);
+    access(&mut fields, controller);
     nvm(&mut fields, controller);
+    fabrics(&mut fields, controller);
     power_states(&mut fields, controller);
     fields
 }
@@ -142,7 +160,7 @@ fn identity(fields: &mut Fields, it: &IdentifyController) {
     };
     fields.number("cntrltype", it.controller_type, kind);
     let guid = if it.fru_guid == [0; 16] { "FRU identifier: none" } else { "FRU identifier" };
-    fields.text("fguid", digits(&it.fru_guid), guid);
+    fields.text("fguid", uuid(&it.fru_guid), guid);
 }
 
 fn capabilities(fields: &mut Fields, it: &IdentifyController) {
@@ -168,9 +186,13 @@ fn capabilities(fields: &mut Fields, it: &IdentifyController) {
     fields.flags("oaes", it.optional_events, 8, "optional events", &EVENTS);
     fields.flags("ctratt", it.attributes, 8, "attributes", &ATTRIBUTES);
     fields.flags("rrls", it.read_recovery_levels, 4, "read recovery levels", &[]);
+    fields.flags("bpcap", it.boot_partitions, 2, "boot partitions", &BOOT_PARTITIONS);
     for (name, delay) in ["crdt1", "crdt2", "crdt3"].into_iter().zip(it.command_retry_delays) {
         fields.number(name, delay, "command retry delay in 100 ms");
     }
+    fields.flags("nvmsr", it.subsystem_report, 2, "part of", &SUBSYSTEM);
+    fields.hex("vwci", it.vital_data_writes, 2, "writes of vital product data that are left");
+    fields.flags("mec", it.management_endpoints, 2, "management endpoints", &ENDPOINTS);
 }
 
 fn administration(fields: &mut Fields, it: &IdentifyController) {
@@ -199,7 +221,41 @@ fn administration(fields: &mut Fields, it: &IdentifyController) {
     let keep_alive = if it.keep_alive == 0 { "Keep Alive: not supported" } else { "Keep Alive in 100 ms" };
     fields.number("kas", it.keep_alive, keep_alive);
     fields.flags("sanicap", it.sanitize, 8, "Sanitize", &SANITIZE);
+    fields.number("nsetidmax", it.nvm_sets, "highest NVM Set");
     fields.number("endgidmax", it.endurance_groups, "highest Endurance Group");
+    fields.number("pels", it.persistent_event_log_size, "64 KiB of persistent events at most");
+    fields.number("domainid", it.domain, "domain");
+    fields.number("megcap", it.endurance_group_capacity, "bytes of the largest Endurance Group");
+    fields.number("cqt", it.command_quiesce_time, "ms until commands of a lost controller have ended");
+}
+
+/// Asymmetric Namespace Access.
+fn access(fields: &mut Fields, it: &IdentifyController) {
+    fields.number("anatt", it.ana_transition_time, "seconds that a change of access takes at most");
+    fields.flags("anacap", it.ana_capabilities, 2, "access that it reports", &ACCESS);
+    fields.number("anagrpmax", it.ana_group_max, "highest ANA group");
+    fields.number("nanagrpid", it.ana_groups, "ANA groups at most");
+}
+
+/// What controllers over fabrics have.
+fn fabrics(fields: &mut Fields, it: &IdentifyController) {
+    for (name, units, what) in
+        [("ioccsz", it.command_capsule_size, "command"), ("iorcsz", it.response_capsule_size, "response")]
+    {
+        let bytes = size(u128::from(units) * CAPSULE_UNIT);
+        fields.number(name, units, format!("{what} capsules of at most {bytes}"));
+    }
+    let offset = u128::from(it.capsule_data_offset) * CAPSULE_UNIT;
+    fields.number("icdoff", it.capsule_data_offset, format!("data in a capsule begin after {offset} B"));
+    let model = if it.fabrics_attributes & 1 == 0 { "dynamic" } else { "static" };
+    fields.hex("fcatt", it.fabrics_attributes, 2, format!("fabrics: {model} controllers"));
+    fields.part(0, 0, "static controllers");
+    let descriptors = match it.data_descriptors_max {
+        0 => "SGL descriptors of a capsule: any number".to_owned(),
+        most => format!("SGL descriptors of a capsule: {most} at most"),
+    };
+    fields.number("msdbd", it.data_descriptors_max, descriptors);
+    fields.flags("ofcs", it.optional_fabrics_commands, 4, "optional fabrics commands", &FABRICS_COMMANDS);
 }
 
 fn thermal_and_memory(fields: &mut Fields, it: &IdentifyController) {
@@ -207,12 +263,24 @@ fn thermal_and_memory(fields: &mut Fields, it: &IdentifyController) {
     fields.number("wctemp", warning, format!("kelvin, above which it warns: {}", celsius(warning)));
     fields.number("cctemp", critical, format!("kelvin, above which it may fail: {}", celsius(critical)));
     fields.flags("hctma", it.thermal_management, 4, "thermal management", &THERMAL);
+    for (name, kelvin, what) in
+        [("mntmt", it.thermal_minimum, "lowest"), ("mxtmt", it.thermal_maximum, "highest")]
+    {
+        fields.number(name, kelvin, format!("kelvin, the {what} that may be set: {}", celsius(kelvin)));
+    }
     for (name, pages, what) in [
         ("hmpre", it.host_memory_preferred, "preferred"),
         ("hmmin", it.host_memory_minimum, "needed at least"),
     ] {
         fields.number(name, pages, format!("host memory buffer {what}: {}", size(u128::from(pages) * 4096)));
     }
+    let entry = size(u128::from(it.host_memory_entry_minimum) * 4096);
+    fields.number(
+        "hmminds",
+        it.host_memory_entry_minimum,
+        format!("host memory in parts of at least {entry}"),
+    );
+    fields.number("hmmaxd", it.host_memory_entries_max, "parts of host memory at most");
     for (name, bytes, what) in [
         ("tnvmcap", it.total_capacity, "capacity in all"),
         ("unvmcap", it.unallocated_capacity, "capacity not allocated"),
@@ -245,6 +313,12 @@ fn nvm(fields: &mut Fields, it: &IdentifyController) {
     );
     fields.number("nn", it.namespaces, "highest namespace identifier");
     fields.number("mnan", it.maximum_namespaces, told(it.maximum_namespaces, "namespaces at most"));
+    fields.number("maxdna", it.domain_attachments_max, "attachments in a domain at most; 0 is not told");
+    fields.number(
+        "maxcna",
+        it.controller_attachments_max,
+        "attachments to a controller at most; 0 is not told",
+    );
     fields.flags("oncs", it.optional_nvm_commands, 4, "optional NVM commands", &NVM_COMMANDS);
     fields.flags("fuses", it.fused_operations, 4, "fused operations", &FUSED);
     fields.flags("fna", it.format_attributes, 2, "Format NVM", &FORMAT);
@@ -260,7 +334,7 @@ fn nvm(fields: &mut Fields, it: &IdentifyController) {
     }
     fields.flags("icsvscc", it.io_vendor_specific, 2, "vendor specific I/O commands", &VENDOR_FORMAT);
     fields.flags("nwpc", it.write_protection, 2, "write protection", &WRITE_PROTECTION);
-    fields.flags("cdfs", it.copy_descriptor_formats, 4, "Copy descriptors", &COPY_FORMATS);
+    fields.flags("ocfs", it.copy_descriptor_formats, 4, "Copy descriptors", &COPY_FORMATS);
     fields.hex(
         "sgls",
         it.sgl_support,
@@ -308,17 +382,23 @@ fn power_state(state: &PowerState) -> String {
     format!("{power}, enters in {} µs, leaves in {} µs{idle}", state.entry_latency, state.exit_latency)
 }
 
+/// A power state under the names that nvme-cli gives its parts.
 fn power_state_json(state: &PowerState) -> Value {
     json!({
-        "mp": state.maximum_power,
-        "mxps": state.flags & 1,
-        "nops": state.flags >> 1 & 1,
-        "enlat": state.entry_latency,
-        "exlat": state.exit_latency,
-        "rrt": state.read_throughput,
-        "rrl": state.read_latency,
-        "rwt": state.write_throughput,
-        "rwl": state.write_latency,
+        "max_power": state.maximum_power,
+        "max_power_scale": state.flags & 1,
+        "non-operational_state": state.flags >> 1 & 1,
+        "entry_lat": state.entry_latency,
+        "exit_lat": state.exit_latency,
+        "read_tput": state.read_throughput,
+        "read_lat": state.read_latency,
+        "write_tput": state.write_throughput,
+        "write_lat": state.write_latency,
+        "idle_power": state.idle_power,
+        "idle_scale": state.idle_power_scale >> 6,
+        "active_power": state.active_power,
+        "active_power_work": state.active_power_scale & 0b111,
+        "active_scale": state.active_power_scale >> 6,
     })
 }
 
@@ -376,6 +456,29 @@ mod tests {
         assert_eq!((&json["sn"], &json["ieee"], &json["mdts"]), (&json!("S1"), &json!(0x01_0203), &json!(5)));
         assert_eq!(json["tnvmcap"], u128::MAX.to_string());
         assert_eq!(json["psds"].as_array().unwrap().len(), 1);
+        assert_eq!(json["fguid"], "00000000-0000-0000-0000-000000000000");
+        assert!(fields.detailed_table().contains("[1:1] 0x1  Format NVM\n"));
+    }
+
+    /// The names that nvme-cli 2.x gives fields of NVMe 2.0.
+    const NAMES: &str = "vid ssvid sn mn fr rab ieee cmic mdts cntlid ver rtd3r rtd3e oaes ctratt rrls bpcap \
+        cntrltype fguid crdt1 crdt2 crdt3 nvmsr vwci mec oacs acl aerl frmw lpa elpe npss avscc apsta wctemp \
+        cctemp mtfa hmpre hmmin tnvmcap unvmcap rpmbs edstt dsto fwug kas hctma mntmt mxtmt sanicap hmminds \
+        hmmaxd nsetidmax endgidmax anatt anacap anagrpmax nanagrpid pels domainid megcap cqt sqes cqes maxcmd \
+        nn oncs fuses fna vwc awun awupf icsvscc nwpc acwu ocfs sgls mnan maxdna maxcna subnqn ioccsz iorcsz \
+        icdoff fcatt msdbd ofcs psds";
+
+    #[test]
+    fn fields_have_nvme_clis_names() {
+        let controller = IdentifyController { power_states: 1, ..IdentifyController::default() };
+        let json = serde_json::to_value(fields(&controller)).unwrap();
+        for name in NAMES.split_whitespace() {
+            assert!(!json[name].is_null(), "{name}");
+        }
+        assert_eq!(json.as_object().unwrap().len(), NAMES.split_whitespace().count());
+        for name in ["max_power", "non-operational_state", "entry_lat", "read_tput", "active_power_work"] {
+            assert_eq!(json["psds"][1][name], 0, "{name}");
+        }
     }
 
     #[test]

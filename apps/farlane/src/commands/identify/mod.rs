@@ -4,11 +4,13 @@ mod controller;
 mod namespace;
 
 use nvme::wire::NamespaceId;
-use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace, NamespaceDescriptor, cns, namespace_list};
+use nvme::wire::identify::{
+    IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, cns, namespace_list,
+};
 use serde::Serialize;
 
 use super::fields::Fields;
-use crate::args::TargetArgs;
+use crate::args::AtArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -22,20 +24,20 @@ struct Json {
     namespaces: Vec<Fields>,
 }
 
-pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
-    let mut session = Session::attach(&args.target, Needs::default())?;
-    let identity = session.identity()?;
-    let controller = controller::fields(identity.controller);
+pub(crate) fn run(args: &AtArgs) -> Result<(), Error> {
+    let target = &args.at.target;
+    let mut session = Session::attach(target, Needs::default())?;
+    let controller = controller::fields(session.identity()?.controller);
     let namespaces = namespaces(&mut session)?;
     let name = session.name();
     session.close()?;
-    if args.output.json {
+    if args.at.printing.is_json() {
         return print_json(&Json {
             controller,
             namespaces: namespaces.into_iter().map(|(_, it)| it).collect(),
         });
     }
-    let mut text = format!("Controller {name} at {}\n{}", args.target.url, controller.table());
+    let mut text = format!("Controller {name} at {}\n{}", target.url, controller.table());
     if namespaces.is_empty() {
         text.push_str("\nNo namespace is attached to it.\n");
     }
@@ -51,7 +53,7 @@ fn namespaces(session: &mut Session) -> Result<Vec<(NamespaceId, Fields)>, Error
     let list = identify(session, "Identify (active namespaces)", cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
     let mut namespaces = Vec::new();
     for id in namespace_list(&list[..]) {
-        namespaces.push((id, namespace_fields(session, id.0)?));
+        namespaces.push((id, namespace_fields(session, id, cns::NAMESPACE)?.1));
     }
     Ok(namespaces)
 }
@@ -66,16 +68,23 @@ fn names(session: &mut Session, id: NamespaceId) -> Result<Vec<NamespaceDescript
     }
 }
 
-/// The fields of the controller.
-pub(crate) fn controller_fields(session: &Session) -> Result<Fields, Error> {
-    Ok(controller::fields(session.identity()?.controller))
+/// The Identify Controller structure, and its fields.
+pub(crate) fn controller_fields(session: &mut Session) -> Result<(Box<Page>, Fields), Error> {
+    let page = identify(session, "Identify (controller)", cns::CONTROLLER, NamespaceId::NONE)?;
+    let fields = controller::fields(&IdentifyController::parse(&page));
+    Ok((page, fields))
 }
 
-/// The fields of the namespace `id`.
-pub(crate) fn namespace_fields(session: &mut Session, id: u32) -> Result<Fields, Error> {
-    let id = NamespaceId(id);
-    let page = identify(session, "Identify (namespace)", cns::NAMESPACE, id)?;
-    Ok(namespace::fields(id, &IdentifyNamespace::parse(&page), &names(session, id)?))
+/// The Identify Namespace structure of the namespace `id`, and its fields. `structure` is that of
+/// namespaces in use, or that of all.
+pub(crate) fn namespace_fields(
+    session: &mut Session,
+    id: NamespaceId,
+    structure: u32,
+) -> Result<(Box<Page>, Fields), Error> {
+    let page = identify(session, "Identify (namespace)", structure, id)?;
+    let fields = namespace::fields(id, &IdentifyNamespace::parse(&page), &names(session, id)?);
+    Ok((page, fields))
 }
 
 /// Reads a page of Identify.

@@ -4,7 +4,7 @@ use nvme::wire::NamespaceId;
 use nvme::wire::identify::{IdentifyNamespace, LbaFormat, NamespaceDescriptor};
 use serde_json::{Value, json};
 
-use crate::commands::fields::{Fields, digits, size};
+use crate::commands::fields::{Fields, digits, size, uuid};
 
 const FEATURES: [(u32, &str); 5] = [
     (0, "thin provisioning"),
@@ -121,6 +121,14 @@ fn preferences(fields: &mut Fields, namespace: &IdentifyNamespace) {
             false => fields.number(name, blocks, format!("not told: the controller's {} holds", &name[1..])),
         }
     }
+    for (name, blocks, what) in [
+        ("nacwu", namespace.atomic_compare_and_write, "units of a fused Compare and Write, 0's based"),
+        ("nabsn", namespace.atomic_boundary, "blocks between atomic boundaries, 0's based; 0 for none"),
+        ("nabo", namespace.atomic_boundary_offset, "block of the first atomic boundary"),
+        ("nabspf", namespace.atomic_boundary_power_fail, "the same when power fails, 0's based; 0 for none"),
+    ] {
+        fields.number(name, blocks, what);
+    }
     match namespace.optimal_io_boundary {
         0 => fields.number("noiob", 0_u8, "no boundary to keep within"),
         blocks => {
@@ -140,6 +148,18 @@ fn preferences(fields: &mut Fields, namespace: &IdentifyNamespace) {
         let meaning = if given { format!("{what} {}", zeros_based(blocks)) } else { "not told".to_owned() };
         fields.number(name, blocks, meaning);
     }
+    let copied = |blocks: u64| size(u128::from(blocks) * block);
+    let (range, all) = (namespace.copy_range_blocks_max.into(), namespace.copy_blocks_max.into());
+    fields.number(
+        "mssrl",
+        namespace.copy_range_blocks_max,
+        format!("Copy: {} of a range at most", copied(range)),
+    );
+    fields.number("mcl", namespace.copy_blocks_max, format!("Copy: {} at most", copied(all)));
+    let ranges = u16::from(namespace.copy_ranges_max) + 1;
+    fields.number("msrc", namespace.copy_ranges_max, format!("Copy: {ranges} ranges at most"));
+    fields.number("nulbaf", namespace.unique_format_count, "formats with attributes of their own");
+    fields.number("anagrpid", namespace.ana_group, "ANA group; 0 for none");
     fields.number("nvmsetid", namespace.nvm_set, "NVM Set");
     fields.number("endgid", namespace.endurance_group, "Endurance Group");
 }
@@ -176,11 +196,6 @@ fn command_set(set: u8) -> &'static str {
         2 => "Zoned Namespace Command Set",
         _ => "an unknown command set",
     }
-}
-
-fn uuid(bytes: &[u8; 16]) -> String {
-    let text = digits(bytes);
-    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &text[part]).join("-")
 }
 
 fn formats(fields: &mut Fields, namespace: &IdentifyNamespace) {
@@ -266,6 +281,11 @@ mod tests {
         }
         let json = serde_json::to_value(&fields).unwrap();
         assert_eq!((&json["bytes"], &json["block_bytes"]), (&json!(64 << 20), &json!(512)));
+        for name in
+            ["mssrl", "mcl", "msrc", "nulbaf", "anagrpid", "nacwu", "nabsn", "nabo", "nabspf", "noiob"]
+        {
+            assert_eq!(json[name], 0, "{name}");
+        }
         assert_eq!(json["lbafs"][1], json!({ "ms": 8, "ds": 12, "rp": 0, "in_use": false }));
     }
 

@@ -1,14 +1,20 @@
 //! `farlane get-feature` and `set-feature`.
 
-use nvme::wire::feature::{FID, FeatureId, SAVE, SELECT};
+use nvme::wire::feature::{FID, FeatureId, SAVE, SELECT, capability};
 use nvme::wire::{AdminOpcode, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::{PAGE, Payload, done, dump, entry, read_file, with};
-use crate::args::{FeatureArgs, SetFeatureArgs};
-use crate::commands::{print, print_json_of_nvme_cli};
-use crate::error::Error;
+use super::{PAGE, Payload, done, dump, entry, feature_words, read_file, show_list, with};
+use crate::args::{FeatureArgs, Printed, SetFeatureArgs};
+use crate::error::{Error, NvmeError};
+
+/// Select of Get Features: what the feature can do.
+const CAPABILITIES: u32 = 3;
+/// Bytes of a Timestamp, of which the first six are the time.
+const TIMESTAMP: usize = 8;
+/// The first time that a Timestamp does not hold, in milliseconds since 1970.
+const TIME_END: u64 = 1 << 48;
 
 /// Bytes of the data that a feature has with its value, unless the user says how many.
 const fn length_of(feature: FeatureId) -> u32 {
@@ -26,53 +32,94 @@ const fn length_of(feature: FeatureId) -> u32 {
 
 pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
     let feature = FeatureId::from(args.feature_id);
-    let length = args.data_len.unwrap_or_else(|| if args.sel == 3 { 0 } else { length_of(feature) });
+    let select = u32::from(args.sel);
+    let is_capability = select == CAPABILITIES;
+    let length = args.data_len.unwrap_or_else(|| if is_capability { 0 } else { length_of(feature) });
+    if length == 0 && args.at.printing.form() == Printed::Binary {
+        let why = format!("{feature} is a number without data");
+        return Err(NvmeError::NoBytes { why }.into());
+    }
     let command = SubmissionQueueEntry {
-        cdw10: FID.put(args.feature_id.into()) | SELECT.put(args.sel.into()),
+        cdw10: FID.put(args.feature_id.into()) | SELECT.put(select),
         cdw11: args.cdw11,
+        cdw14: args.uuid_index.into(),
         ..entry(AdminOpcode::GetFeatures, args.namespace)
     };
     let (value, data) = with(&args.at.target, |session| {
         session.command("Get Features", QueueId::ADMIN, command, Payload::Wanted(length))
     })?;
-    if args.raw_binary {
-        return super::show_data(&args.at, true, "", &data);
-    }
-    if args.at.is_json() {
+    let words = match (args.detail.human_readable, is_capability) {
+        (false, _) => Vec::new(),
+        (true, true) => feature_words::of_capabilities(value),
+        (true, false) => feature_words::of(feature, value, &data),
+    };
+    let which = ["Current", "Default", "Saved", "Supported capabilities"];
+    let which = which.get(usize::from(args.sel)).unwrap_or(&"Reserved");
+    let json = || {
         let mut answer = json!({ "feature": args.feature_id, "name": feature.to_string(), "sel": args.sel,
             "value": value });
         if !data.is_empty() {
             answer["data"] = json!(data);
         }
-        return print_json_of_nvme_cli(&answer);
-    }
-    let which = ["Current", "Default", "Saved", "Supported capabilities"];
-    let which = which.get(usize::from(args.sel)).unwrap_or(&"Reserved");
-    print(&format!(
-        "get-feature:{:#04x} ({feature}), {which} value:{value:#010x}\n{}",
-        args.feature_id,
-        dump(&data)
-    ))
+        // This is how nvme-cli says the same.
+        let mut told: Map<String, Value> = words.iter().cloned().collect();
+        told.insert("name".to_owned(), json!(feature.to_string()));
+        told.insert((*which).to_owned(), json!(format!("{value:#010x}")));
+        answer[format!("feature: {:#04x}", args.feature_id)] = json!([told]);
+        answer
+    };
+    let text = || {
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let words: String =
+            words.iter().map(|(name, value)| format!("\t{name}: {}\n", plain(value))).collect();
+        let id = args.feature_id;
+        format!("get-feature:{id:#04x} ({feature}), {which} value:{value:#010x}\n{words}{}", dump(&data))
+    };
+    show_list(args.at.printing, &data, json, text)
 }
-
-/// Select of Get Features: what the feature can do.
-const CAPABILITIES: u32 = 3;
-/// Whether a value can be saved, in the answer to that.
-const SAVEABLE: u32 = 1 << 0;
 
 /// Whether the value belongs to a namespace, and stays with it.
 const fn stays(feature: FeatureId) -> bool {
     matches!(feature, FeatureId::ReservationPersistence | FeatureId::WriteProtection)
 }
 
+/// The value of CDW11, and the data that go with it.
+fn value_of(args: &SetFeatureArgs) -> Result<(u32, Vec<u8>), Error> {
+    let range = |what, value, expected: &str| Error::Range { what, value, expected: expected.to_owned() };
+    let mut data =
+        args.data.as_ref().map(|path| read_file(path, PAGE.into())).transpose()?.unwrap_or_default();
+    if let Some(length) = args.data_len {
+        if (length as usize) > data.len() {
+            let expected = format!("at most {}, the length of --data", data.len());
+            return Err(range("--data-len", length.into(), &expected));
+        }
+        data.truncate(length as usize);
+    }
+    if FeatureId::from(args.feature_id) == FeatureId::Timestamp && data.is_empty() {
+        if args.value >= TIME_END {
+            return Err(range(
+                "--value",
+                args.value,
+                "a time of at most 48 bits, in milliseconds since 1970",
+            ));
+        }
+        data = args.value.to_le_bytes()[..TIMESTAMP].to_vec();
+        return Ok((0, data));
+    }
+    let value = u32::try_from(args.value)
+        .map_err(|_| range("--value", args.value, "at most 32 bits, for any feature but Timestamp (0x0e)"))?;
+    Ok((value, data))
+}
+
 /// Sets a feature. The controller that the command uses ends with the command, and values that are
 /// not saved end with it.
 pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
-    let data = args.data.as_ref().map(|path| read_file(path, PAGE.into())).transpose()?.unwrap_or_default();
+    let (value, data) = value_of(args)?;
     let command = SubmissionQueueEntry {
         cdw10: FID.put(args.feature_id.into()) | SAVE.put(args.save.into()),
-        cdw11: args.value,
+        cdw11: value,
         cdw12: args.cdw12,
+        cdw14: args.uuid_index.into(),
         ..entry(AdminOpcode::SetFeatures, args.namespace)
     };
     let sent = if data.is_empty() { Payload::None } else { Payload::Sent(&data) };
@@ -89,7 +136,7 @@ pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
             false => session.command("Get Features", QueueId::ADMIN, capabilities, Payload::None),
         };
         // Controllers of others need not know what a feature can do.
-        Ok((result, answer.is_ok_and(|(able, _)| able & SAVEABLE != 0)))
+        Ok((result, answer.is_ok_and(|(able, _)| able & capability::SAVEABLE != 0)))
     })?;
     let mut text = format!(
         "set-feature:{:#04x} ({feature}), value:{:#010x}, save:{}\n",

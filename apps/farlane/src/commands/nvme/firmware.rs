@@ -3,10 +3,10 @@
 use nvme::wire::log::{FirmwareSlotLog, LogPage};
 use nvme::wire::{AdminOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Payload, done, entry, logs, read_file, show, with};
-use crate::args::{AtArgs, FwCommitArgs, FwDownloadArgs};
+use super::{Payload, Structure, done, entry, logs, read_file, with};
+use crate::args::{FwCommitArgs, FwDownloadArgs, ReadAtArgs};
 use crate::commands::fields::Fields;
 use crate::error::Error;
 
@@ -15,12 +15,12 @@ const IMAGE_MAX: u64 = 1 << 30;
 /// The most bytes that one command sends.
 const PIECE_MAX: u32 = 1 << 20;
 
-pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
+pub(super) fn log(args: &ReadAtArgs) -> Result<(), Error> {
     let length = u32::try_from(FirmwareSlotLog::LENGTH).expect("512 bytes");
     let page = (NamespaceId::ALL, LogPage::FirmwareSlot.into());
-    let data = with(&args.at.target, |session| logs::read(session, page, (0, length), |_| ()))?;
-    let Some(bytes) = data.first_chunk() else { return Ok(()) };
-    let log = FirmwareSlotLog::parse(bytes);
+    let target = &args.at.target;
+    let data = with(target, |session| logs::read(session, page, (0, length), |_| ()))?;
+    let log = FirmwareSlotLog::parse(data.first_chunk().expect("as many bytes as were asked for"));
     let mut fields = Fields::default();
     let (active, next) = (log.active & 0b111, log.active >> 4 & 0b111);
     let then = if next == 0 { String::new() } else { format!("; slot {next} at the next reset") };
@@ -31,7 +31,21 @@ pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
             fields.text(&format!("frs{slot}"), revision.trim(), "firmware revision in the slot");
         }
     }
-    show(&args.at, "Firmware slots", &fields)
+    let json = json!({ target.url.to_string(): json_of(&log, &data) });
+    let structure = Structure { title: "Firmware slots", fields: &fields, json: Some(json), bytes: &data };
+    structure.show(args.at.printing, false)
+}
+
+/// The log in `bytes` under the names that nvme-cli gives its parts.
+fn json_of(log: &FirmwareSlotLog, bytes: &[u8]) -> Value {
+    let mut json = json!({ "Active Firmware Slot (afi)": log.active });
+    let raw = bytes.as_chunks::<8>().0.iter().skip(1).map(|raw| u64::from_le_bytes(*raw));
+    for ((slot, revision), number) in
+        (1..).zip(log.revisions).zip(raw).filter(|(_, number)| number & 0xff != 0)
+    {
+        json[format!("Firmware Rev Slot {slot}")] = json!(format!("{number} ({revision})"));
+    }
+    json
 }
 
 pub(super) fn download(args: &FwDownloadArgs) -> Result<(), Error> {

@@ -1,17 +1,110 @@
-//! `farlane id-ctrl` and `id-ns`.
+//! `farlane id-ctrl`, `id-ns`, `ns-descs` and `id-uuid`.
 
-use crate::args::{AtArgs, AtNamespaceArgs};
+use nvme::wire::NamespaceId;
+use nvme::wire::identify::{cns, uuid_list};
+use serde_json::{Value, json};
+
+use super::{Structure, show_list, with};
+use crate::args::{DetailArgs, IdNsArgs, NsDescsArgs, ReadAtArgs};
+use crate::commands::fields::{digits, uuid};
 use crate::commands::identify;
 use crate::error::Error;
 
-pub(super) fn controller(args: &AtArgs) -> Result<(), Error> {
-    let (name, fields) =
-        super::with(&args.at.target, |session| Ok((session.name(), identify::controller_fields(session)?)))?;
-    super::show(&args.at, &format!("Controller {name} at {}", args.at.target.url), &fields)
+pub(super) fn controller(args: &DetailArgs) -> Result<(), Error> {
+    let target = &args.at.target;
+    let (name, (page, fields)) =
+        with(target, |session| Ok((session.name(), identify::controller_fields(session)?)))?;
+    let title = format!("Controller {name} at {}", target.url);
+    let structure = Structure { title: &title, fields: &fields, json: None, bytes: &page[..] };
+    structure.show(args.at.printing, args.detail.human_readable)
 }
 
-pub(super) fn namespace(args: &AtNamespaceArgs) -> Result<(), Error> {
-    let id = args.namespace;
-    let fields = super::with(&args.at.target, |session| identify::namespace_fields(session, id))?;
-    super::show(&args.at, &format!("Namespace {id}"), &fields)
+pub(super) fn namespace(args: &IdNsArgs) -> Result<(), Error> {
+    let id = NamespaceId(args.namespace);
+    let structure = if args.force { cns::ALLOCATED_NAMESPACE } else { cns::NAMESPACE };
+    let (page, fields) = with(&args.at.target, |session| identify::namespace_fields(session, id, structure))?;
+    let structure =
+        Structure { title: &format!("Namespace {id}"), fields: &fields, json: None, bytes: &page[..] };
+    structure.show(args.at.printing, args.detail.human_readable)
+}
+
+/// Bytes of the header of a Namespace Identification Descriptor.
+const DESCRIPTOR_HEADER: usize = 4;
+
+/// The descriptors in a list, with their places, under the names that nvme-cli gives their parts.
+fn descriptors_of(page: &[u8]) -> Vec<Value> {
+    let (mut list, mut at) = (Vec::new(), 0);
+    while let [kind, length, ..] = page.get(at..).unwrap_or_default() {
+        let start = at + DESCRIPTOR_HEADER;
+        let name = page.get(start..start + usize::from(*length)).filter(|name| !name.is_empty());
+        let Some(name) = name else { break };
+        let mut one = json!({ "loc": at, "nidt": kind, "nidl": length });
+        let known = match (kind, <[u8; 16]>::try_from(name)) {
+            (1, _) => Some(("eui64", digits(name))),
+            (2, _) => Some(("nguid", digits(name))),
+            (3, Ok(bytes)) => Some(("uuid", uuid(&bytes))),
+            (4, _) => Some(("csi", format!("{:#x}", name[0]))),
+            _ => None,
+        };
+        if let Some((title, text)) = known {
+            one["Type"] = json!(title);
+            one[title] = json!(text);
+            list.push(one);
+        }
+        at = start + name.len();
+    }
+    list
+}
+
+pub(super) fn descriptors(args: &NsDescsArgs) -> Result<(), Error> {
+    let id = NamespaceId(args.namespace);
+    let page = with(&args.at.target, |session| {
+        identify::identify(session, "Identify (descriptors)", cns::NAMESPACE_DESCRIPTORS, id)
+    })?;
+    let list = descriptors_of(&page[..]);
+    let line = |one: &Value| {
+        let title = one["Type"].as_str().unwrap_or_default();
+        format!("{title:5} : {}\n", one[title].as_str().unwrap_or_default())
+    };
+    let text = || format!("Namespace {id}\n{}", list.iter().map(line).collect::<String>());
+    show_list(args.at.printing, &page[..], || json!({ "ns-descs": list }), text)
+}
+
+pub(super) fn uuids(args: &ReadAtArgs) -> Result<(), Error> {
+    let page = with(&args.at.target, |session| {
+        identify::identify(session, "Identify (UUID list)", cns::UUID_LIST, NamespaceId::NONE)
+    })?;
+    let list: Vec<_> = uuid_list(&page[..]).collect();
+    let json = || {
+        let one = |(association, bytes): &(u8, [u8; 16])| json!({ "association": association, "uuid": uuid(bytes) });
+        json!({ "UUID-list": list.iter().map(one).collect::<Vec<_>>() })
+    };
+    let text = || match list.is_empty() {
+        true => "the list has no UUID\n".to_owned(),
+        false => (1..).zip(&list).map(|(at, (_, bytes))| format!("[{at:4}]: {}\n", uuid(bytes))).collect(),
+    };
+    show_list(args.at.printing, &page[..], json, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_namespace_are_told_with_their_places() {
+        let mut page = vec![0; 4096];
+        page[..5].copy_from_slice(&[4, 1, 0, 0, 0]);
+        // A type that nobody knows, then a UUID.
+        page[5..11].copy_from_slice(&[9, 2, 0, 0, 7, 7]);
+        page[11..15].copy_from_slice(&[3, 16, 0, 0]);
+        page[15] = 0xab;
+        let list = descriptors_of(&page);
+        assert_eq!(list[0], json!({ "loc": 0, "nidt": 4, "nidl": 1, "Type": "csi", "csi": "0x0" }));
+        assert_eq!((&list[1]["loc"], &list[1]["Type"]), (&json!(11), &json!("uuid")));
+        assert_eq!(list[1]["uuid"], "ab000000-0000-0000-0000-000000000000");
+        for length in 0..31 {
+            assert!(descriptors_of(&page[..length]).len() < 2);
+        }
+        assert!(descriptors_of(&[0xff; 4096]).is_empty());
+    }
 }

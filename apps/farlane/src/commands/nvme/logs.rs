@@ -5,14 +5,13 @@ use nvme::wire::log::{ErrorEntry, LogPage};
 use nvme::wire::{NamespaceId, Status, SubmissionQueueEntry};
 use serde_json::{Value, json};
 
-use super::{PAGE, show_data, with};
+use super::{PAGE, show_data, show_list, with};
 use crate::args::{ErrorLogArgs, GetLogArgs};
-use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::Session;
 
 /// The most bytes of a log page that are read.
-const LENGTH_MAX: u32 = 64 << 20;
+pub(super) const LENGTH_MAX: u32 = 64 << 20;
 
 /// Reads `length` bytes of a log page from `offset` on, a piece at a time. `change` changes each
 /// command before it is sent.
@@ -35,21 +34,25 @@ pub(super) fn read(
 
 pub(super) fn get(args: &GetLogArgs) -> Result<(), Error> {
     let length = args.log_len;
-    if length == 0 || !length.is_multiple_of(4) || length > LENGTH_MAX {
-        let expected = format!("a multiple of 4 up to {LENGTH_MAX}");
+    // An index of entries can't be continued by bytes.
+    let most = if args.ot { PAGE } else { LENGTH_MAX };
+    if length == 0 || !length.is_multiple_of(4) || length > most {
+        let expected = format!("a multiple of 4 up to {most}");
         return Err(Error::Range { what: "--log-len", value: length.into(), expected });
     }
-    if !args.lpo.is_multiple_of(4) {
+    if !args.ot && !args.lpo.is_multiple_of(4) {
         return Err(Error::Range { what: "--lpo", value: args.lpo, expected: "a multiple of 4".to_owned() });
     }
     let place = (NamespaceId(args.namespace), args.log_id);
     let data = with(&args.at.target, |session| {
         read(session, place, (args.lpo, length), |command| {
             command.cdw10 |= u32::from(args.lsp & 0x7f) << 8 | u32::from(args.rae) << 15;
+            command.cdw11 |= u32::from(args.lsi) << 16;
+            command.cdw14 = u32::from(args.uuid_index) | u32::from(args.ot) << 23 | u32::from(args.csi) << 24;
         })
     })?;
     let title = format!("{} of {} B", LogPage::from(args.log_id), data.len());
-    show_data(&args.at, args.raw_binary, &title, &data)
+    show_data(args.at.printing, &title, &data)
 }
 
 pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
@@ -58,13 +61,12 @@ pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
     let data = with(&args.at.target, |session| read(session, page, (0, size * args.log_entries), |_| ()))?;
     let entries = data.as_chunks::<{ ErrorEntry::LENGTH }>().0.iter().map(ErrorEntry::parse);
     let used: Vec<_> = entries.filter(|entry| entry.error_count > 0).collect();
-    if args.at.is_json() {
-        return print_json_of_nvme_cli(&json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() }));
-    }
-    if used.is_empty() {
-        return print("the log has no entry\n");
-    }
-    print(&used.iter().map(error_text).collect::<String>())
+    let json = || json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() });
+    let text = || match used.is_empty() {
+        true => "the log has no entry\n".to_owned(),
+        false => used.iter().map(error_text).collect(),
+    };
+    show_list(args.at.printing, &data, json, text)
 }
 
 fn error_json(entry: &ErrorEntry) -> Value {

@@ -1,12 +1,17 @@
 //! The commands that nvme-cli has too, on every URL.
 
+mod controller;
+mod events;
+mod feature_words;
 mod features;
 mod firmware;
+mod host;
 mod identify;
 mod io;
 mod logs;
 mod namespaces;
 mod passthru;
+mod reports;
 mod reservations;
 mod sanitize;
 mod self_test;
@@ -19,8 +24,8 @@ use nvme_pcie::host::QueueId;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::{print, print_json_of_nvme_cli};
-use crate::args::{At, NvmeCommand, Target};
+use super::{print, print_json_of_nvme_cli, smart_log};
+use crate::args::{At, NvmeCommand, Printed, StructurePrinting, Target};
 use crate::error::Error;
 use crate::session::{Needs, Payload, Session};
 
@@ -32,7 +37,10 @@ const PAGE: u32 = 4096;
 pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
     match command {
         NvmeCommand::IdCtrl(args) => identify::controller(args),
+        NvmeCommand::SmartLog(args) => smart_log::run(args),
         NvmeCommand::IdNs(args) => identify::namespace(args),
+        NvmeCommand::NsDescs(args) => identify::descriptors(args),
+        NvmeCommand::IdUuid(args) => identify::uuids(args),
         NvmeCommand::ListNs(args) => namespaces::list(args),
         NvmeCommand::ListCtrl(args) => namespaces::controllers(args),
         NvmeCommand::CreateNs(args) => namespaces::create(args),
@@ -44,6 +52,13 @@ pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
         NvmeCommand::SanitizeLog(args) => sanitize::log(args),
         NvmeCommand::GetLog(args) => logs::get(args),
         NvmeCommand::ErrorLog(args) => logs::errors(args),
+        NvmeCommand::EffectsLog(args) => reports::effects(args),
+        NvmeCommand::AnaLog(args) => reports::ana(args),
+        NvmeCommand::SupportedLogPages(args) => reports::supported(args),
+        NvmeCommand::ChangedNsListLog(args) => reports::changed(args),
+        NvmeCommand::EnduranceLog(args) => reports::endurance(args),
+        NvmeCommand::PersistentEventLog(args) => events::persistent(args),
+        NvmeCommand::TelemetryLog(args) => events::telemetry(args),
         NvmeCommand::FwLog(args) => firmware::log(args),
         NvmeCommand::FwDownload(args) => firmware::download(args),
         NvmeCommand::FwCommit(args) => firmware::commit(args),
@@ -59,6 +74,18 @@ pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
         NvmeCommand::WriteZeroes(args) => io::write_zeroes(args),
         NvmeCommand::VerifyBlocks(args) => io::verify(args),
         NvmeCommand::Dsm(args) => io::dataset_management(args),
+        NvmeCommand::Compare(args) => io::compare(args),
+        NvmeCommand::Copy(args) => io::copy(args),
+        NvmeCommand::WriteUncor(args) => io::write_uncorrectable(args),
+        NvmeCommand::Reset(args) => controller::reset(args),
+        NvmeCommand::SubsystemReset(args) => controller::subsystem_reset(args),
+        NvmeCommand::ShowRegs(args) => controller::registers(args),
+        NvmeCommand::GetProperty(args) => controller::property(args),
+        NvmeCommand::VirtMgmt(args) => controller::virtualization(args),
+        NvmeCommand::Lockdown(args) => controller::lockdown(args),
+        NvmeCommand::ShowHostNqn(args) => host::show_name(args),
+        NvmeCommand::GenHostNqn(args) => host::make_name(args),
+        NvmeCommand::ListSubsys(args) => host::subsystems(args),
         NvmeCommand::AdminPassthru(args) => passthru::run(args, QueueId::ADMIN),
         NvmeCommand::IoPassthru(args) => passthru::run(args, IO),
     }
@@ -80,23 +107,61 @@ fn entry(opcode: impl Into<u8>, id: u32) -> SubmissionQueueEntry {
 
 /// Prints that something was done: a text for people, or `value` for machines.
 fn done(at: &At, text: &str, value: &Value) -> Result<(), Error> {
-    if at.is_json() { print_json_of_nvme_cli(value) } else { print(text) }
+    if at.printing.is_json() { print_json_of_nvme_cli(value) } else { print(text) }
 }
 
-/// Prints fields, for people below a title.
-fn show(at: &At, title: &str, fields: &Fields) -> Result<(), Error> {
-    if at.is_json() { print_json_of_nvme_cli(fields) } else { print(&format!("{title}\n{}", fields.table())) }
+/// A structure that a controller returned: its bytes, and its fields.
+pub(super) struct Structure<'a> {
+    /// What stands above the fields, for people.
+    pub(super) title: &'a str,
+    pub(super) fields: &'a Fields,
+    /// What machines get, where that is more than an object of the fields.
+    pub(super) json: Option<Value>,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Structure<'_> {
+    /// Prints the structure, for people with all bits if `detailed`.
+    pub(super) fn show(self, printing: StructurePrinting, detailed: bool) -> Result<(), Error> {
+        match (printing.form(), self.json) {
+            (Printed::Binary, _) => print_bytes(self.bytes),
+            (Printed::Json, Some(json)) => print_json_of_nvme_cli(&json),
+            (Printed::Json, None) => print_json_of_nvme_cli(self.fields),
+            (Printed::Normal, _) => {
+                let table = if detailed { self.fields.detailed_table() } else { self.fields.table() };
+                print(&format!("{}\n{table}", self.title))
+            }
+        }
+    }
+}
+
+/// Prints a list: its bytes, `json`, or `text`.
+fn show_list(
+    printing: StructurePrinting,
+    bytes: &[u8],
+    json: impl FnOnce() -> Value,
+    text: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    match printing.form() {
+        Printed::Binary => print_bytes(bytes),
+        Printed::Json => print_json_of_nvme_cli(&json()),
+        Printed::Normal => print(&text()),
+    }
 }
 
 /// Prints data: as they are, as an array for machines, or as nvme-cli shows them to people.
-fn show_data(at: &At, is_raw: bool, title: &str, data: &[u8]) -> Result<(), Error> {
-    if is_raw {
-        return std::io::stdout().write_all(data).map_err(Error::Output);
+fn show_data(printing: StructurePrinting, title: &str, data: &[u8]) -> Result<(), Error> {
+    show_list(printing, data, || serde_json::json!({ "data": data }), || format!("{title}\n{}", dump(data)))
+}
+
+/// Prints bytes as they are.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        // Like head, a reader may have had enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Error::Output),
     }
-    if at.is_json() {
-        return print_json_of_nvme_cli(&serde_json::json!({ "data": data }));
-    }
-    print(&format!("{title}\n{}", dump(data)))
 }
 
 /// Bytes in hexadecimal, sixteen a line, with their letters.

@@ -5,10 +5,9 @@ use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
 use serde_json::json;
 
-use super::{PAGE, Payload, done, entry, with};
+use super::{PAGE, Payload, done, entry, show_list, with};
 use crate::args::{AtNamespaceArgs, AttachNsArgs, CreateNsArgs, FormatArgs, ListCtrlArgs, ListNsArgs};
 use crate::commands::identify::identify;
-use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -18,15 +17,19 @@ const DELETE: u32 = 1;
 const CONTROLLERS_MAX: usize = 2047;
 
 pub(super) fn list(args: &ListNsArgs) -> Result<(), Error> {
-    let structure = if args.all { cns::ALLOCATED_NAMESPACES } else { cns::ACTIVE_NAMESPACES };
-    let after = NamespaceId(args.after);
-    let page = with(&args.at.target, |session| identify(session, "Identify (namespaces)", structure, after))?;
-    let ids: Vec<_> = namespace_list(&page[..]).map(|id| id.0).collect();
-    if args.at.is_json() {
-        let list: Vec<_> = ids.iter().map(|id| json!({ "nsid": id })).collect();
-        return print_json_of_nvme_cli(&json!({ "nsid_list": list }));
-    }
-    print(&ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect::<String>())
+    let structure = match (args.all, args.csi) {
+        (false, None) => cns::ACTIVE_NAMESPACES,
+        (true, None) => cns::ALLOCATED_NAMESPACES,
+        (false, Some(_)) => cns::COMMAND_SET_ACTIVE_NAMESPACES,
+        (true, Some(_)) => cns::COMMAND_SET_ALLOCATED_NAMESPACES,
+    };
+    let asked = nvme::host::command::identify(structure, NamespaceId(args.after));
+    let asked = SubmissionQueueEntry { cdw11: u32::from(args.csi.unwrap_or_default()) << 24, ..asked };
+    let page = with(&args.at.target, |session| session.admin("Identify (namespaces)", asked, PAGE))?;
+    let ids: Vec<_> = namespace_list(&page).map(|id| id.0).collect();
+    let json = || json!({ "nsid_list": ids.iter().map(|id| json!({ "nsid": id })).collect::<Vec<_>>() });
+    let text = || ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect();
+    show_list(args.at.printing, &page, json, text)
 }
 
 pub(super) fn controllers(args: &ListCtrlArgs) -> Result<(), Error> {
@@ -41,11 +44,12 @@ pub(super) fn controllers(args: &ListCtrlArgs) -> Result<(), Error> {
     let mut numbers = page.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
     let count = usize::from(numbers.next().unwrap_or_default());
     let ids: Vec<_> = numbers.take(count.min(CONTROLLERS_MAX)).collect();
-    if args.at.is_json() {
+    let json = || {
         let list: Vec<_> = ids.iter().map(|id| json!({ "ctrl_id": id })).collect();
-        return print_json_of_nvme_cli(&json!({ "num_ctrl": ids.len(), "ctrl_list": list }));
-    }
-    print(&ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect::<String>())
+        json!({ "num_ctrl": ids.len(), "ctrl_list": list })
+    };
+    let text = || ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect();
+    show_list(args.at.printing, &page, json, text)
 }
 
 /// The number of the LBA format without metadata whose blocks have `bytes` bytes.

@@ -4,10 +4,9 @@ use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
 use serde_json::json;
 
-use super::{Payload, dump, read_file, show_data, with};
-use crate::args::PassthruArgs;
-use crate::commands::{print, print_json_of_nvme_cli};
-use crate::error::Error;
+use super::{Payload, dump, read_file, show_list, with};
+use crate::args::{PassthruArgs, Printed};
+use crate::error::{Error, NvmeError};
 
 /// The most bytes that a command may transfer here.
 const LENGTH_MAX: u32 = 1 << 20;
@@ -48,16 +47,16 @@ pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
         _ => Payload::None,
     };
     if args.dry_run {
-        return print(&dump(&command.emit()));
+        let bytes = command.emit();
+        return show_list(args.at.printing, &bytes, || json!({ "command": bytes.to_vec() }), || dump(&bytes));
+    }
+    if args.at.printing.form() == Printed::Binary && !args.read {
+        return Err(NvmeError::NoBytes { why: "the command reads no data without --read".to_owned() }.into());
     }
     let (result, data) =
         with(&args.at.target, |session| session.command("the command", queue, command, payload))?;
     let data = if args.read { data } else { Vec::new() };
-    if args.raw_binary {
-        return show_data(&args.at, true, "", &data);
-    }
-    if args.at.is_json() {
-        return print_json_of_nvme_cli(&json!({ "result": result, "data": data }));
-    }
-    print(&format!("NVMe command result:{result:08x}\n{}", dump(&data)))
+    let json = || json!({ "result": result, "data": data });
+    let text = || format!("NVMe command result:{result:08x}\n{}", dump(&data));
+    show_list(args.at.printing, &data, json, text)
 }

@@ -3,11 +3,13 @@
 use nvme::wire::{IoOpcode, SubmissionQueueEntry};
 use serde_json::{Value, json};
 
-use super::{IO, PAGE, Payload, done, entry, with};
+use super::{IO, Payload, done, entry, show_list, with};
 use crate::args::{At, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs};
-use crate::commands::{print, print_json_of_nvme_cli};
+use crate::commands::fields::digits;
 use crate::error::Error;
 
+/// Extended Data Structure (EDS), in CDW11 of Reservation Report.
+const EXTENDED: u32 = 1 << 0;
 /// Bytes of the header of a Reservation Status data structure.
 const HEADER: usize = 24;
 /// Bytes of the header of the extended data structure.
@@ -53,20 +55,18 @@ pub(super) fn release(args: &ResvReleaseArgs) -> Result<(), Error> {
 }
 
 pub(super) fn report(args: &ResvReportArgs) -> Result<(), Error> {
-    let extended = !args.short;
+    // Fabrics have no other identifiers than those of 128 bits, so --eds is the default.
+    let cdw11 = args.cdw11.unwrap_or(if args.short { 0 } else { EXTENDED });
     let command = SubmissionQueueEntry {
-        cdw10: PAGE / 4 - 1,
-        cdw11: extended.into(),
-        ..entry(IoOpcode::ReservationReport, args.place.namespace)
+        cdw10: args.numd - 1,
+        cdw11,
+        ..entry(IoOpcode::ReservationReport, args.namespace)
     };
-    let (_, data) = with(&args.place.at.target, |session| {
-        session.command("Reservation Report", IO, command, Payload::Wanted(PAGE))
+    let (_, data) = with(&args.at.target, |session| {
+        session.command("Reservation Report", IO, command, Payload::Wanted(args.numd * 4))
     })?;
-    let report = parse(&data, extended);
-    if args.place.at.is_json() {
-        return print_json_of_nvme_cli(&report);
-    }
-    print(&text(&report))
+    let report = parse(&data, cdw11 & EXTENDED != 0);
+    show_list(args.at.printing, &data, || report.clone(), || text(&report))
 }
 
 /// A Reservation Status data structure under nvme-cli's names.
@@ -79,8 +79,10 @@ fn parse(data: &[u8], extended: bool) -> Value {
     let count = usize::try_from(number(5, 2)).unwrap_or_default();
     let places = (0..count).map(|index| header + index * size).take_while(|at| at + size <= data.len());
     let registrant = |at: usize| {
-        let (host, key) = if extended { (at + 16..at + 32, at + 8) } else { (at + 8..at + 16, at + 16) };
-        let host: String = data[host].iter().rev().map(|byte| format!("{byte:02x}")).collect();
+        let (host, key) = match extended {
+            true => (json!(digits(&data[at + 16..at + 32])), at + 8),
+            false => (json!(number(at + 8, 8)), at + 16),
+        };
         json!({ "cntlid": number(at, 2), "rcsts": number(at + 2, 1), "hostid": host,
             "rkey": number(key, 8) })
     };
@@ -110,9 +112,31 @@ fn text(report: &Value) -> String {
         text += &format!(
             "  controller {} of host {}: key {:#x}{holds}\n",
             one["cntlid"],
-            one["hostid"].as_str().unwrap_or_default(),
+            one["hostid"].as_str().map_or_else(|| one["hostid"].to_string(), str::to_owned),
             one["rkey"].as_u64().unwrap_or_default()
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registrants_are_told_under_nvme_clis_names() {
+        let mut data = [0; 128];
+        // One registrant, which holds a write exclusive reservation.
+        (data[4], data[5], data[64], data[66], data[72]) = (1, 1, 3, 1, 0xab);
+        for (place, byte) in data[80..96].iter_mut().zip(0..) {
+            *place = byte;
+        }
+        let one = &parse(&data, true)["regctlext"][0];
+        assert_eq!(one["hostid"], "000102030405060708090a0b0c0d0e0f", "the digits of the UUID");
+        assert_eq!((&one["cntlid"], &one["rcsts"], &one["rkey"]), (&json!(3), &json!(1), &json!(0xab)));
+        let mut data = [0; 48];
+        (data[5], data[24], data[32], data[40]) = (1, 3, 7, 0xab);
+        let one = &parse(&data, false)["regctls"][0];
+        assert_eq!((&one["hostid"], &one["rkey"]), (&json!(7), &json!(0xab)));
+    }
 }

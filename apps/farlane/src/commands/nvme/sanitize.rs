@@ -1,11 +1,11 @@
 //! `farlane sanitize` and `sanitize-log`.
 
 use nvme::wire::log::{LogPage, SanitizeLog, sanitize_status};
-use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
-use serde_json::json;
+use nvme::wire::{AdminOpcode, Bits, NamespaceId, SubmissionQueueEntry};
+use serde_json::{Value, json};
 
-use super::{done, entry, logs, show, with};
-use crate::args::{AtArgs, SanitizeArgs};
+use super::{Structure, done, entry, logs, with};
+use crate::args::{DetailArgs, SanitizeArgs};
 use crate::commands::fields::Fields;
 use crate::error::Error;
 
@@ -27,12 +27,47 @@ pub(super) fn sanitize(args: &SanitizeArgs) -> Result<(), Error> {
     done(&args.at, text, &json!({ "sanact": args.sanact }))
 }
 
-pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
+pub(super) fn log(args: &DetailArgs) -> Result<(), Error> {
     let length = u32::try_from(SanitizeLog::LENGTH).expect("512 bytes");
     let page = (NamespaceId::ALL, LogPage::SanitizeStatus.into());
     let data = with(&args.at.target, |session| logs::read(session, page, (0, length), |_| ()))?;
-    let Some(bytes) = data.first_chunk() else { return Ok(()) };
-    let log = SanitizeLog::parse(bytes);
+    let log = SanitizeLog::parse(data.first_chunk().expect("as many bytes as were asked for"));
+    let json = json!({ args.at.target.url.to_string(): json_of(&log) });
+    let fields = fields(&log);
+    let structure = Structure { title: "Sanitize status", fields: &fields, json: Some(json), bytes: &data };
+    structure.show(args.at.printing, args.detail.human_readable)
+}
+
+/// The log under the names that nvme-cli gives its parts.
+fn json_of(log: &SanitizeLog) -> Value {
+    let (status, part) = (u32::from(log.status), |bits: Bits| bits.of(log.status.into()));
+    let operation = sanitize_status::OPERATION.of(status);
+    let words = match operation {
+        sanitize_status::NEVER => "NVM Subsystem has never been sanitized.",
+        sanitize_status::COMPLETED => "Most Recent Sanitize Command Completed Successfully.",
+        sanitize_status::IN_PROGRESS => "Sanitize in Progress.",
+        sanitize_status::FAILED => "Most Recent Sanitize Command Failed.",
+        4 => "Most Recent Sanitize Command (No-Deallocate) Completed Successfully.",
+        _ => "Unknown.",
+    };
+    json!({
+        "sprog": log.progress,
+        "sstat": {
+            "global_erased": part(sanitize_status::DATA_ERASED),
+            "no_cmplted_passes": part(sanitize_status::PASSES),
+            "status": format!("({operation}) {words}"),
+        },
+        "cdw10_info": log.command_dword_10,
+        "time_over_write": log.overwrite_time,
+        "time_block_erase": log.block_erase_time,
+        "time_crypto_erase": log.crypto_erase_time,
+        "time_over_write_no_dealloc": log.overwrite_no_deallocate_time,
+        "time_block_erase_no_dealloc": log.block_erase_no_deallocate_time,
+        "time_crypto_erase_no_dealloc": log.crypto_erase_no_deallocate_time,
+    })
+}
+
+fn fields(log: &SanitizeLog) -> Fields {
     let mut fields = Fields::default();
     let percent = f64::from(log.progress) / 65_536.0 * 100.0;
     let progress = match log.progress {
@@ -48,6 +83,9 @@ pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
         _ => "the latest operation succeeded, blocks were deallocated",
     };
     fields.hex("sstat", log.status, 4, status);
+    fields.part(8, 8, "nothing was written since the latest success");
+    fields.part(7, 3, "passes of an overwrite that are complete");
+    fields.part(2, 0, status);
     fields.hex("scdw10", log.command_dword_10, 8, "Command Dword 10 of the latest Sanitize");
     let mut time = |name: &str, seconds: u32, what: &str| {
         let meaning = if seconds == u32::MAX { "no estimate".to_owned() } else { format!("seconds {what}") };
@@ -59,5 +97,5 @@ pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
     time("etond", log.overwrite_no_deallocate_time, "to overwrite and keep blocks allocated");
     time("etbend", log.block_erase_no_deallocate_time, "to erase blocks and keep them allocated");
     time("etcend", log.crypto_erase_no_deallocate_time, "to change the key and keep blocks allocated");
-    show(&args.at, "Sanitize status", &fields)
+    fields
 }

@@ -2,18 +2,21 @@
 
 use engine::Nanos;
 use indicatif::ProgressBar;
-use nvme::wire::log::{LogPage, SelfTestLog, SelfTestResult};
+use nvme::wire::log::{LogPage, SELF_TEST_RESULTS, SelfTestLog, SelfTestResult};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{done, entry, logs, with};
-use crate::args::{At, AtArgs, SelfTestArgs};
-use crate::commands::{print, print_json_of_nvme_cli};
+use super::{done, entry, logs, show_list, with};
+use crate::args::{SelfTestArgs, SelfTestLogArgs};
 use crate::error::Error;
 use crate::session::Session;
 
 /// Self-test Code (STC): the short self-test.
 const SHORT: u8 = 1;
+/// Self-test Code (STC): abort the self-test under way.
+const ABORT: u8 = 0xf;
+/// How many results a log has.
+const RESULTS: usize = SELF_TEST_RESULTS;
 /// How often the log is read while a self-test is waited for.
 const LOOK: Nanos = Nanos::from_millis(50);
 
@@ -24,16 +27,17 @@ pub(super) fn start(args: &SelfTestArgs) -> Result<(), Error> {
         cdw10: u32::from(args.self_test_code & 0xf),
         ..entry(AdminOpcode::DeviceSelfTest, args.namespace)
     };
+    let waits = args.self_test_code == SHORT || args.wait && args.self_test_code != ABORT;
     let log = with(&args.at.target, |session| {
         session.admin("Device Self-test", command, 0)?;
-        if args.self_test_code == SHORT { wait(session).map(Some) } else { Ok(None) }
+        if waits { wait(session).map(Some) } else { Ok(None) }
     })?;
     if let Some(log) = log {
-        return show(&args.at, &log);
+        return done(&args.at, &text(&log, RESULTS), &json_of(&log, RESULTS));
     }
     let text = match args.self_test_code {
         2 => "Extended Device self-test started\n",
-        0xf => "Aborting device self-test operation\n",
+        ABORT => "Aborting device self-test operation\n",
         _ => "Device self-test taken\n",
     };
     done(&args.at, text, &json!({ "self_test_code": args.self_test_code }))
@@ -54,30 +58,54 @@ fn wait(session: &mut Session) -> Result<SelfTestLog, Error> {
 }
 
 fn read(session: &mut Session) -> Result<SelfTestLog, Error> {
-    let length = u32::try_from(SelfTestLog::LENGTH).expect("564 bytes");
-    let page = (NamespaceId::ALL, LogPage::DeviceSelfTest.into());
-    let data = logs::read(session, page, (0, length), |_| ())?;
+    let data = read_bytes(session)?;
     Ok(SelfTestLog::parse(data.first_chunk().expect("as many bytes as were asked for")))
 }
 
-pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
-    show(&args.at, &with(&args.at.target, read)?)
+fn read_bytes(session: &mut Session) -> Result<Vec<u8>, Error> {
+    let length = u32::try_from(SelfTestLog::LENGTH).expect("564 bytes");
+    let page = (NamespaceId::ALL, LogPage::DeviceSelfTest.into());
+    logs::read(session, page, (0, length), |_| ())
 }
 
-fn show(at: &At, log: &SelfTestLog) -> Result<(), Error> {
-    let used = |one: &&SelfTestResult| one.status & 0xf != SelfTestResult::UNUSED;
-    let results = log.results.iter().filter(used);
-    if at.is_json() {
-        let one = |one: &SelfTestResult| {
-            json!({ "Self test result": one.status & 0xf, "Self test code": one.status >> 4,
-                "Segment number": one.segment, "Power on hours": one.power_on_hours,
-                "Namespace Identifier": one.namespace, "Failing LBA": one.failing_lba })
-        };
-        return print_json_of_nvme_cli(&json!({
-            "Current Device Self-Test Operation": log.current_operation,
-            "Current Device Self-Test Completion": log.current_completion,
-            "List of Valid Reports": results.map(one).collect::<Vec<_>>() }));
-    }
+pub(super) fn log(args: &SelfTestLogArgs) -> Result<(), Error> {
+    let data = with(&args.at.target, read_bytes)?;
+    let log = SelfTestLog::parse(data.first_chunk().expect("as many bytes as were asked for"));
+    let most = usize::from(args.dst_entries);
+    show_list(args.at.printing, &data, || json_of(&log, most), || text(&log, most))
+}
+
+/// The entries that were used, at most `most`.
+fn results(log: &SelfTestLog, most: usize) -> impl Iterator<Item = &SelfTestResult> {
+    log.results.iter().filter(|one| one.status & 0xf != SelfTestResult::UNUSED).take(most)
+}
+
+/// The log under the names that nvme-cli gives its parts.
+fn json_of(log: &SelfTestLog, most: usize) -> Value {
+    let one = |one: &SelfTestResult| {
+        let mut json = json!({ "Self test result": one.status & 0xf, "Self test code": one.status >> 4,
+            "Segment number": one.segment, "Valid Diagnostic Information": one.valid,
+            "Power on hours": one.power_on_hours });
+        let valid = [
+            ("Namespace Identifier", json!(one.namespace)),
+            ("Failing LBA", json!(one.failing_lba)),
+            ("Status Code Type", json!(one.status_code_type)),
+            ("Status Code", json!(one.status_code)),
+        ];
+        for (bit, (name, value)) in valid.into_iter().enumerate() {
+            if one.valid >> bit & 1 == 1 {
+                json[name] = value;
+            }
+        }
+        json
+    };
+    json!({
+        "Current Device Self-Test Operation": log.current_operation,
+        "Current Device Self-Test Completion": log.current_completion,
+        "List of Valid Reports": results(log, most).map(one).collect::<Vec<_>>() })
+}
+
+fn text(log: &SelfTestLog, most: usize) -> String {
     let present = match log.current_operation {
         0 => "no self-test is under way\n".to_owned(),
         code => format!("a self-test ({}) is under way: {} %\n", kind(code), log.current_completion),
@@ -87,7 +115,7 @@ fn show(at: &At, log: &SelfTestLog) -> Result<(), Error> {
         let ended = if result == 0 { "passed".to_owned() } else { format!("ended with result {result:#x}") };
         format!("{} {ended}, after {} h under power\n", kind(code), one.power_on_hours)
     };
-    print(&(present + &results.map(line).collect::<String>()))
+    present + &results(log, most).map(line).collect::<String>()
 }
 
 const fn kind(code: u8) -> &'static str {

@@ -38,6 +38,8 @@ pub struct Completed {
     pub status: Status,
     /// Command-specific result, Dword 0 (DW0).
     pub dw0: u32,
+    /// Command-specific result, Dword 1 (DW1): of a fabric's Property Get. On PCI Express, 0.
+    pub dw1: u32,
     /// What the command has read, unless its data have a place in the controller's memory.
     pub data: Buffer,
     /// Whether the controller did not answer: this host has ended the command.

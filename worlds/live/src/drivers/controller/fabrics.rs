@@ -118,7 +118,7 @@ pub(super) struct Fabrics<D: FabricDriver> {
 
 /// This host's name and identifier for controllers: as nvme-cli keeps them, or made from the
 /// machine's identifier.
-fn host_names() -> (Nqn, HostId) {
+pub fn host_names() -> (Nqn, HostId) {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let machine = read("/etc/machine-id")
         .and_then(|text| host_id(&text))
@@ -281,7 +281,7 @@ impl<D: FabricDriver> Fabrics<D> {
             }
         }
         let (status, is_unheard) = (entry.status(), origin == Origin::Host);
-        Some(Completed { cookie, status, dw0: entry.dw0, data, is_unheard, submitted })
+        Some(Completed { cookie, status, dw0: entry.dw0, dw1: entry.dw1, data, is_unheard, submitted })
     }
 }
 

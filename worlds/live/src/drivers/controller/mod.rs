@@ -40,7 +40,7 @@ use nvme_pcie::host::{Data as Place, DataRegion, Submission};
 pub use address::{Address, Subsystem};
 pub use error::{AttachError, Failure, SubmitError};
 pub use event::{Completed, Event, News};
-pub use fabrics::{FabricDriver, FabricEvent};
+pub use fabrics::{FabricDriver, FabricEvent, host_names};
 pub use hierarchy::Hierarchy;
 pub use options::{Absence, Options, RootPort, SecretFiles};
 pub use subsystem::{Fabric, Provider, Settings, SubsystemUrl};

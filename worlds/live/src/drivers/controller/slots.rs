@@ -119,6 +119,7 @@ impl Slots {
             cookie,
             status: completed.status,
             dw0: completed.dw0,
+            dw1: 0,
             data,
             is_unheard: completed.origin == Origin::Host,
             submitted: completed.submitted,

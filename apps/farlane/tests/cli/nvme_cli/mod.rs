@@ -1,5 +1,9 @@
 //! The commands that nvme-cli has too, on a far SSD and on subsystems of a target.
 
+mod collector;
+mod page;
+mod verbs;
+
 use std::process::Command;
 
 use crate::support::running::wait_until;
@@ -118,9 +122,11 @@ fn what_loses_data_wants_a_word_more_and_then_loses_them() {
     assert_eq!(served.json("id-ns", &[])["nsze"], 2048);
     served.said("sanitize", &["-a", "2", "--force"]);
     wait_until("the sanitize operation ends", || {
-        served.json("sanitize-log", &[])["sstat"].as_u64().is_some_and(|status| status & 7 == 1)
+        let log = served.json("sanitize-log", &[]);
+        log[&served.url]["sstat"]["status"].as_str().is_some_and(|status| status.starts_with("(1)"))
     });
-    assert_eq!(served.json("sanitize-log", &[])["sprog"], 0xffff);
+    assert_eq!(served.json("sanitize-log", &[])[&served.url]["sprog"], 0xffff);
+    assert!(served.said("sanitize-log", &["-H"]).contains("[2:0] 0x1"));
     let unknown = served.refused("sanitize", &["-a", "burn"]);
     assert!(unknown.contains("start-crypto-erase"), "{unknown}");
 }
@@ -146,6 +152,12 @@ fn logs_and_features_are_read_and_set() {
         assert!(served.refused("get-log", &["-i", "2", "-l", "511"]).contains("511"));
         assert!(served.refused("get-log", &["-i", "0xee", "-l", "64"]).contains("Invalid Log Page"));
         assert!(served.said("fw-log", &[]).contains("frs1"));
+        let firmware = &served.json("fw-log", &[])[&served.url];
+        assert!(firmware["Active Firmware Slot (afi)"].is_u64(), "{firmware}");
+        assert!(
+            firmware["Firmware Rev Slot 1"].as_str().is_some_and(|one| one.contains("0.1.0")),
+            "{firmware}"
+        );
         let on = served.json("get-feature", &["-f", "6"])["value"].as_u64().unwrap();
         served.said("set-feature", &["-f", "6", "--value", &(1 - on).to_string()]);
         // What ends with the command's controller is no silent success.
@@ -156,9 +168,100 @@ fn logs_and_features_are_read_and_set() {
         if served.url.starts_with("tcp:") {
             assert_eq!(served.json("get-feature", &["-f", "6", "--sel", "1"])["value"], on);
         }
+        let cache = served.said("get-feature", &["-f", "6", "-H"]);
+        assert!(cache.contains("\tVolatile Write Cache Enable (WCE): "), "{cache}");
+        let bits = &served.json("get-feature", &["-f", "7", "-H"])["feature: 0x07"][0];
+        assert!(bits["Number of IO Submission Queues Allocated (NSQA)"].is_u64(), "{bits}");
+        assert!(bits["Current"].as_str().is_some_and(|value| value.starts_with("0x")), "{bits}");
         let time = served.json("get-feature", &["-f", "0x0e"]);
         assert_eq!((time["data"].as_array().map(Vec::len), &time["name"]), (Some(8), &"Timestamp".into()));
     }
+}
+
+/// Structures as the controller sends them, by the command that reads them, and their lengths.
+const STRUCTURES: [(&str, &[&str], usize); 11] = [
+    ("id-ctrl", &[], 4096),
+    ("id-ns", &["-n", "1"], 4096),
+    ("list-ns", &[], 4096),
+    ("list-ctrl", &[], 4096),
+    ("smart-log", &[], 512),
+    ("error-log", &["-e", "2"], 128),
+    ("fw-log", &[], 512),
+    ("sanitize-log", &[], 512),
+    ("self-test-log", &[], 564),
+    ("get-log", &["-i", "2", "-l", "512"], 512),
+    ("get-feature", &["-f", "0x0e"], 8),
+];
+
+#[test]
+fn structures_are_printed_in_every_form() {
+    for served in both(&["--ram", "8MiB"]) {
+        for (verb, more, length) in STRUCTURES {
+            let bytes = |form: &[&str]| farlane(&served.with(verb, &[more, form].concat())).stdout;
+            for form in [&["-o", "binary"][..], &["--output-format=binary"], &["-b"]] {
+                assert_eq!(bytes(form).len(), length, "{verb} {form:?}");
+            }
+            for form in [&["-o", "json"][..], &["--output-format", "json"], &["--json"]] {
+                let json: Value = serde_json::from_slice(&bytes(form)).unwrap();
+                assert!(json.is_object(), "{verb} {form:?}: {json}");
+            }
+            // The time goes on.
+            if verb != "get-feature" {
+                assert_eq!(bytes(&["-o", "normal"]), bytes(&[]), "{verb}");
+            }
+        }
+        let serial = served.json("id-ctrl", &[])["sn"].as_str().unwrap().to_owned();
+        let page = farlane(&served.with("id-ctrl", &["-o", "binary"])).stdout;
+        assert_eq!(String::from_utf8_lossy(&page[4..24]).trim(), serial);
+    }
+}
+
+#[test]
+fn a_form_that_a_command_has_not_is_refused_before_anything_is_done() {
+    let served = Served::far(&["--ram", "8MiB"]);
+    for (verb, more) in [
+        ("format", &["-n", "1", "--force"][..]),
+        ("flush", &[]),
+        ("identify", &[]),
+        ("device-self-test", &[]),
+        ("set-feature", &["-f", "6"]),
+        ("write-zeroes", &[]),
+    ] {
+        let refused = served.refused(verb, &[more, &["-o", "binary"]].concat());
+        assert!(refused.contains("prints no structure"), "{verb}: {refused}");
+    }
+    assert!(fail(&["list", "-o", "binary"]).contains("prints no structure"));
+    let number = served.refused("get-feature", &["-f", "6", "-b"]);
+    assert!(number.contains("no bytes to print") && number.contains("Volatile Write Cache"), "{number}");
+    let nothing = served.refused("admin-passthru", &["--opcode", "0x18", "-b"]);
+    assert!(nothing.contains("--read"), "{nothing}");
+    assert!(served.refused("smart-log", &["-o", "xml"]).contains("xml"));
+}
+
+#[test]
+fn bits_are_explained_to_those_who_ask() {
+    let served = Served::far(&["--ram", "8MiB"]);
+    for (verb, line) in [
+        ("smart-log", "[3:3] 0x0  all media are read-only"),
+        ("id-ctrl", "[1:1] 0x1  Format NVM"),
+        ("id-ns", "[0:0] 0x0  write protected"),
+    ] {
+        assert!(served.said(verb, &["-H"]).contains(line), "{verb}");
+        assert!(!served.said(verb, &[]).contains(line), "{verb}");
+    }
+    assert_eq!(served.json("smart-log", &[])["critical_warning"], 0);
+    assert_eq!(served.json("smart-log", &["-H"])["critical_warning"]["ro"], 0);
+}
+
+#[test]
+fn a_clock_is_set_by_all_48_bits_of_its_time() {
+    let served = Served::target(&["--ram", "8MiB"]);
+    let set = served.json("set-feature", &["-f", "0x0e", "--value", "0x19a000000000"]);
+    assert_eq!(set["value"], 0x19a0_0000_0000_u64);
+    let late = served.refused("set-feature", &["-f", "0x0e", "--value", "0x1000000000000"]);
+    assert!(late.contains("48 bits"), "{late}");
+    let wide = served.refused("set-feature", &["-f", "6", "--value", "0x100000000"]);
+    assert!(wide.contains("at most 32 bits"), "{wide}");
 }
 
 #[test]
@@ -203,6 +306,16 @@ fn reservations_keep_other_hosts_out() {
     assert!(without.contains("Reservation Conflict"), "{without}");
     let report = one.json("resv-report", &[]);
     assert_eq!((&report["regctl"], &report["regctlext"][0]["rkey"]), (&1.into(), &0xab.into()), "{report}");
+    assert_eq!(report["regctlext"][0]["hostid"], "00000000000040008000000000000001");
+    for extended in [&["--eds"][..], &["-e"], &["--cdw11", "1"]] {
+        assert_eq!(one.json("resv-report", extended), report);
+    }
+    for short in [&["--short"][..], &["--cdw11", "0"]] {
+        let refused = one.refused("resv-report", short);
+        assert!(refused.contains("Host Identifier Inconsistent Format"), "{refused}");
+    }
+    assert!(one.refused("resv-report", &["--eds", "--cdw11", "1"]).contains("--cdw11"));
+    assert_eq!(farlane(&one.with("resv-report", &["-b", "--numd", "32"])).stdout.len(), 128);
     assert!(one.said("resv-report", &[]).contains("key 0xab"));
     one.said("resv-acquire", &["--crkey", "0xab", "--rtype", "1"]);
     assert!(one.said("resv-report", &[]).contains("write exclusive; 1 registered"));

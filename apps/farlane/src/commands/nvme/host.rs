@@ -1,0 +1,139 @@
+//! `farlane show-hostnqn`, `gen-hostnqn` and `list-subsys`: what needs no controller.
+
+use live::drivers::controller::host_names;
+use live::sys::entropy;
+use nvme_fabrics::wire::HostId;
+use serde_json::{Value, json};
+
+use crate::args::HostArgs;
+use crate::commands::control::{self, Daemon};
+use crate::commands::{print, print_json_of_nvme_cli};
+use crate::error::Error;
+
+pub(super) fn show_name(args: &HostArgs) -> Result<(), Error> {
+    let (name, id) = host_names();
+    match args.printing.is_json() {
+        true => print_json_of_nvme_cli(&json!({ "hostnqn": name.as_str(), "hostid": id.to_string() })),
+        false => print(&format!("{}\n", name.as_str())),
+    }
+}
+
+/// Prints a name that no other host has: with a random UUID, of version 4.
+pub(super) fn make_name(args: &HostArgs) -> Result<(), Error> {
+    let mut id = [0; 16];
+    entropy::system().fill(&mut id);
+    id[6] = id[6] & 0x0f | 0x40;
+    id[8] = id[8] & 0x3f | 0x80;
+    let (id, prefix) = (HostId(id), "nqn.2014-08.org.nvmexpress:uuid:");
+    match args.printing.is_json() {
+        true => {
+            print_json_of_nvme_cli(&json!({ "hostnqn": format!("{prefix}{id}"), "hostid": id.to_string() }))
+        }
+        false => print(&format!("{prefix}{id}\n")),
+    }
+}
+
+/// A subsystem that a daemon of this user offers or uses: its name, and the ways to it.
+struct Subsystem {
+    name: String,
+    nqn: String,
+    /// Transport, address, and state.
+    paths: Vec<(String, String, &'static str)>,
+}
+
+/// The subsystems of this user's targets and block devices.
+pub(super) fn subsystems(args: &HostArgs) -> Result<(), Error> {
+    let found: Vec<_> = control::daemons().iter().flat_map(subsystems_of).collect();
+    if args.printing.is_json() {
+        let (host, id) = host_names();
+        let path = |(at, (transport, address, state)): (usize, &(String, String, &str))| json!({ "Name": format!("path{at}"), "Transport": transport, "Address": address, "State": state });
+        let one = |one: &Subsystem| {
+            let paths: Vec<_> = one.paths.iter().enumerate().map(path).collect();
+            json!({ "Name": one.name, "NQN": one.nqn, "Paths": paths })
+        };
+        let subsystems: Vec<_> = found.iter().map(one).collect();
+        let host = json!({ "HostNQN": host.as_str(), "HostID": id.to_string(), "Subsystems": subsystems });
+        return print_json_of_nvme_cli(&json!([host]));
+    }
+    if found.is_empty() {
+        return print("no daemon of this user offers or uses a subsystem\n");
+    }
+    let text = |one: &Subsystem| {
+        let path = |(transport, address, state): &(String, String, &str)| {
+            format!(" +- {transport} {address} {state}\n")
+        };
+        let paths: String = one.paths.iter().map(path).collect();
+        format!("{} - NQN={}\n\\\n{paths}", one.name, one.nqn)
+    };
+    print(&found.iter().map(text).collect::<String>())
+}
+
+fn subsystems_of(daemon: &Daemon) -> Vec<Subsystem> {
+    let status = &daemon.status;
+    let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = daemon.socket.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    match plain(&status["kind"]).as_str() {
+        "target" => {
+            let places = list(&status["listening"]).into_iter().zip(list(&status["fabrics"]));
+            let path = |(address, fabric): (Value, Value)| {
+                let transport = if plain(&fabric).contains("RDMA") { "rdma" } else { "tcp" };
+                (transport.to_owned(), address_of(&plain(&address)), "live")
+            };
+            let paths: Vec<_> = places.map(path).collect();
+            let nqns = list(&status["subsystems"]).into_iter().map(|one| plain(&one["nqn"]));
+            nqns.map(|nqn| Subsystem { name: name.clone(), nqn, paths: paths.clone() }).collect()
+        }
+        "connect" => {
+            let url = plain(&status["url"]);
+            let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
+            let Some((places, nqn)) = rest.split_once('/') else { return Vec::new() };
+            let Some(transport) = scheme.strip_prefix("nvme-") else { return Vec::new() };
+            let state = if plain(&status["far_end"]) == "away" { "connecting" } else { "live" };
+            let path = |place: &str| {
+                let (transport, place) = place.split_once('@').unwrap_or((transport, place));
+                (transport.to_owned(), address_of(place), state)
+            };
+            let nqn = nqn.split('?').next().unwrap_or_default().to_owned();
+            vec![Subsystem { name, nqn, paths: places.split(',').map(path).collect() }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// An address and a port as nvme-cli says them.
+fn address_of(place: &str) -> String {
+    match place.rsplit_once(':') {
+        Some((address, port)) => format!("traddr={},trsvcid={port}", address.trim_matches(['[', ']'])),
+        None => format!("traddr={place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn daemon(status: Value) -> Daemon {
+        Daemon { socket: "/run/farlane/x-7.sock".into(), status }
+    }
+
+    #[test]
+    fn targets_and_block_devices_have_subsystems() {
+        let target = json!({ "kind": "target", "listening": ["[::1]:4420", "192.0.2.1:4420"],
+            "fabrics": ["NVMe/TCP", "NVMe/RDMA"], "subsystems": [{ "nqn": "nqn.x:a" }, { "nqn": "nqn.x:b" }] });
+        let found = subsystems_of(&daemon(target));
+        assert_eq!(found.iter().map(|one| one.nqn.as_str()).collect::<Vec<_>>(), ["nqn.x:a", "nqn.x:b"]);
+        let (transport, address, state) = &found[1].paths[1];
+        assert_eq!(
+            (transport.as_str(), address.as_str(), *state),
+            ("rdma", "traddr=192.0.2.1,trsvcid=4420", "live")
+        );
+        assert_eq!(found[0].paths[0].1, "traddr=::1,trsvcid=4420");
+        let url = "nvme-tcp://192.0.2.7:4420,rdma@192.0.2.8/nqn.x:c?queues=4";
+        let found = subsystems_of(&daemon(json!({ "kind": "connect", "url": url, "far_end": "away" })));
+        assert_eq!((found.len(), found[0].nqn.as_str(), found[0].name.as_str()), (1, "nqn.x:c", "x-7"));
+        assert_eq!(found[0].paths[1], ("rdma".to_owned(), "traddr=192.0.2.8".to_owned(), "connecting"));
+        let far = json!({ "kind": "connect", "url": "tcp://192.0.2.7:4430" });
+        assert!(subsystems_of(&daemon(far)).is_empty() && subsystems_of(&daemon(json!(null))).is_empty());
+    }
+}

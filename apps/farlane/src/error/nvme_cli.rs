@@ -1,0 +1,36 @@
+//! What keeps a command that nvme-cli has, too, from doing what was asked for.
+
+use miette::Diagnostic;
+use thiserror::Error as ThisError;
+
+use crate::exit::Exit;
+
+/// A command that nvme-cli has, too, can't do what was asked for.
+#[derive(Debug, ThisError, Diagnostic)]
+pub(crate) enum NvmeError {
+    #[error("there are no bytes to print: {why}")]
+    #[diagnostic(help("-o normal and -o json print the answer"))]
+    NoBytes { why: String },
+
+    #[error("{what} needs more than {url}: {why}")]
+    #[diagnostic(help("{remedy}"))]
+    NotHere { what: &'static str, url: String, why: &'static str, remedy: &'static str },
+
+    #[error("the controller has no {what}")]
+    #[diagnostic(help("farlane id-ctrl URL -H shows what it has"))]
+    Lacking { what: &'static str },
+
+    #[error("the log changes faster than it can be read")]
+    #[diagnostic(help("read it again"))]
+    Restless,
+}
+
+impl NvmeError {
+    /// How the process ends with this error.
+    pub(crate) const fn exit(&self) -> Exit {
+        match self {
+            Self::NoBytes { .. } | Self::NotHere { .. } => Exit::Wrong,
+            Self::Lacking { .. } | Self::Restless => Exit::Failed,
+        }
+    }
+}
