@@ -148,7 +148,7 @@ fn run(address: SocketAddr) -> Run {
     let deep = bench(address, "randread", "4k", 32, &[]);
     let deeper = bench(address, "randread", "4k", 128, &[]);
     let half = format!("{:.0}", deeper["iops"].as_f64().unwrap() / 2.0);
-    let half = bench(address, "randread", "4k", 128, &["--rate", &half]);
+    let half = bench(address, "randread", "4k", 128, &["--rate_iops", &half]);
     let stream_mib_s = stream_mib_s();
     let large = bench(address, "randread", "128k", 8, &[]);
     Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, half, large, plain }

@@ -72,7 +72,7 @@ pub(crate) fn follow(session: &mut Session, namespace: Namespace) -> Result<Hops
     let give_up = session.now() + Nanos::from_secs(5);
     while chains.len() < TRACED && session.now() < give_up {
         let job = Job::plain(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50));
-        if workload::run(session, job, |_, _| ())?.interrupted {
+        if workload::run(session, job)?.interrupted {
             return Err(Error::Interrupted);
         }
         aligned = clock(session);

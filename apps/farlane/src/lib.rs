@@ -107,7 +107,7 @@ fn dispatch(command: Command, given: &clap::ArgMatches) -> Result<(), error::Err
         Command::Read(args) => commands::copy::read(&args),
         Command::Write(args) => commands::copy::write(&args),
         Command::Discover(args) => commands::discover::run(&args),
-        Command::Bench(args) => commands::bench::run(&args),
+        Command::Bench(args) => commands::bench::run(*args),
         Command::Key(action) => commands::key::run(&action),
         Command::Status(args) => commands::status::run(&args),
         Command::List(args) => commands::list::run(&args),

@@ -6,7 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Output, Target, parse_positive_size, parse_positive_time, parse_runtime, parse_size};
+use super::bench_load::LoadArgs;
+use super::fio::{
+    Amount, Each, Pattern, PatternParser, parse_lengths, parse_positive_amount, parse_ranges, parse_splits,
+    parse_verify,
+};
+use super::{Output, Target, parse_positive_time, parse_runtime};
 use crate::workload::Sizes;
 
 /// The names of a report's figures.
@@ -35,37 +40,31 @@ impl FromStr for Percentiles {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub(crate) enum Workload {
-    Read,
-    Write,
-    RandRead,
-    RandWrite,
-    /// Reads and writes, in order
-    Rw,
-    /// Reads and writes, at random offsets
-    RandRw,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Run this kind of load.
     ///
-    /// A load that writes overwrites the namespace
-    #[arg(long, value_enum, default_value_t = Workload::RandRead)]
-    pub(crate) rw: Workload,
+    /// A load that writes overwrites the namespace. A number behind a colon is bytes to pass over
+    /// between operations in order (below 0: backwards), or operations for each random offset
+    #[arg(long, visible_alias = "readwrite", value_name = "LOAD[:N]", default_value = "randread", value_parser = PatternParser)]
+    pub(crate) rw: Pattern,
     /// Read with this many of a hundred commands, if the load reads and writes
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) rwmixread: u8,
-    /// Transfer this many bytes with each operation.
+    /// Transfer this many bytes with each operation: reads, writes, trims.
     ///
     /// What is longer than the controller's largest transfer is carried out by several commands
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
-    pub(crate) bs: u64,
+    #[arg(long, visible_alias = "blocksize", value_name = "SIZE[,SIZE][,SIZE]", default_value = "4k",
+        value_parser = parse_lengths)]
+    pub(crate) bs: Each<u64>,
     /// Transfer as many bytes as one of these, each with its share of a hundred
-    #[arg(long, value_name = "SIZE/PERCENT[:SIZE/PERCENT]...", conflicts_with_all = ["bs", "verify"])]
-    pub(crate) bssplit: Option<Sizes>,
+    #[arg(long, value_name = "SIZE/PERCENT[:SIZE/PERCENT]...", conflicts_with_all = ["bs", "verify"],
+        value_parser = parse_splits)]
+    pub(crate) bssplit: Option<Each<Sizes>>,
+    /// Transfer a multiple of the first of these, up to the second one
+    #[arg(long, value_name = "SIZE-SIZE[,SIZE-SIZE]...", conflicts_with_all = ["bs", "bssplit", "verify"],
+        value_parser = parse_ranges)]
+    pub(crate) bsrange: Option<Each<Sizes>>,
     /// Let this many jobs do the same at the same time, each with offsets and --iodepth of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) numjobs: u32,
@@ -73,12 +72,6 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
 
-    /// Begin this many commands a second, evenly [default: as many as are answered]
-    ///
-    /// A command begins whether or not earlier commands have ended. Its latency counts from the
-    /// time at which the command was due
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) rate: Option<u32>,
     /// Run for this long
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_runtime)]
     pub(crate) runtime: Duration,
@@ -87,19 +80,22 @@ pub(crate) struct BenchArgs {
     ///
     /// Random offsets then cover the part of the namespace that the load uses, each once, before
     /// any comes again
-    #[arg(long = "io_size", visible_alias = "io-size", value_name = "SIZE", value_parser = parse_positive_size)]
-    pub(crate) io_size: Option<u64>,
+    #[arg(long = "io_size", visible_alias = "io-size", value_name = "SIZE", value_parser = parse_positive_amount)]
+    pub(crate) io_size: Option<Amount>,
     /// Each job ends once it has transferred as many bytes as it uses of the namespace.
     #[arg(skip)]
     pub(crate) ends_with_size: bool,
     /// Use the namespace with this identifier
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: u32,
-    /// Use this many bytes of the namespace [default: all]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
-    /// Mark every block that the run writes, and check the marks when the run reads the block
-    #[arg(long)]
+    /// Use this many bytes of the namespace, or this percentage of it [default: all]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Amount>,
+    /// Mark every block that the run writes, and check the marks when the run reads the block.
+    ///
+    /// fio's methods are accepted. The marks are the same for all of them
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        default_value = "0", hide_default_value = true, value_parser = parse_verify, action = clap::ArgAction::Set)]
     pub(crate) verify: bool,
     /// Derive the offsets from this seed
     #[arg(long, visible_alias = "randseed", default_value_t = 1)]
@@ -114,7 +110,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) output_format: Option<ReportNames>,
 
-    /// Run the jobs of this job file of fio, one after the other.
+    /// Run the jobs of this job file of fio.
     ///
     /// Options of the command line come before those of the file. docs/bench.md lists what is
     /// understood; anything else is refused
@@ -124,6 +120,8 @@ pub(crate) struct BenchArgs {
     /// Call the job so in fio's JSON
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) output: Output,
     // The last field: these options have a help heading, which all later options would get.

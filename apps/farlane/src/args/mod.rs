@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod bench_load;
 mod capture;
 mod changes;
 mod check_file;
@@ -15,6 +16,7 @@ mod doctor;
 mod emulate;
 mod explain;
 mod export;
+mod fio;
 mod floor_server;
 mod guest;
 mod headings;
@@ -71,7 +73,8 @@ use crate::error::Error;
 pub(crate) use backing::{
     Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram,
 };
-pub(crate) use bench::{BenchArgs, Percentiles, ReportNames, Workload};
+pub(crate) use bench::{BenchArgs, Percentiles, ReportNames};
+pub(crate) use bench_load::{RateProcess, Sequencer, ZoneMode};
 pub(crate) use capture::{CaptureDaemonArgs, Filters, PacketKind, Trigger};
 pub(crate) use changes::{
     AddedMedium, ControlArgs, DaemonStatusArgs, ExportAction, FarEndArgs, RemovedNamespace, ResizedNamespace,
@@ -87,6 +90,7 @@ pub(crate) use doctor::{DoctorArgs, Purpose};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use export::ExportArgs;
+pub(crate) use fio::{Amount, Each, Workload};
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use headings::AUTHENTICATION;
@@ -257,10 +261,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
-        farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000\n  \
+        farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate_iops 100000\n  \
         farlane bench tcp://127.0.0.1:4430 --bssplit 4k/70:64k/30 --percentile_list 50:99:99.99\n  \
         farlane bench tcp://127.0.0.1:4430 --job mixed.fio --output-format json")]
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
 
     /// Show a running farlane's link state and lookahead counters.
     ///

@@ -1,44 +1,46 @@
-//! A load on a namespace, in fio's words (what to do, how much at once, for how long), and its
-//! result: rate, latency and errors.
+//! Loads on a namespace, in fio's words (what to do, how much at once, for how long), and their
+//! results: rate, latency and errors. Several jobs run at the same time on one session.
 
 mod arrivals;
+mod book;
+mod check;
+mod commands;
+mod contents;
 mod job;
 mod marks;
+mod places;
 mod report;
 mod shuffle;
 mod sizes;
+mod spread;
+mod steady;
+mod stream;
 
 use std::collections::VecDeque;
 
-use distribution::Distribution;
 use engine::{Instant, Nanos, Rng};
-use live::drivers::controller::Completed;
-use nvme::host::Mismatch;
-use nvme::wire::IoOpcode;
-use nvme_pcie::host::{Data, QueueId, Submission};
+use nvme_pcie::host::Data;
 
-use crate::args::Workload;
 use crate::error::Error;
 use crate::session::Session;
 
-use arrivals::Arrivals;
-pub(crate) use job::Job;
-use marks::{first_difference, mark};
-pub(crate) use report::{Report, Sums, rate};
+pub(crate) use book::Book;
+pub(crate) use contents::Contents;
+pub(crate) use job::{Check, Choice, Durable, Job, Kind, Limits, Pace, Scope, Zones};
+pub(crate) use report::{Kinds, Report, Sums, rate, total};
 pub(crate) use sizes::Sizes;
+pub(crate) use spread::Spread;
+use steady::Watch;
+pub(crate) use steady::{Criterion, Steady};
+use stream::{Next, Operation, State, Stream};
 
-/// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
-const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
-/// How many chunks are tried before the load gives up finding a free one and waits for
-/// a completion.
-const PICKS_MAX: u32 = 8;
+/// The place of an operation's data begins with a page of memory.
+const PAGE: u64 = 4096;
 
 /// The operation under way in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Under {
-    /// Where it begins, in bytes, and how long it is.
-    offset: u64,
-    length: u32,
+    operation: Operation,
     /// The bytes whose commands were submitted.
     submitted: u32,
     /// Commands that have not ended.
@@ -46,479 +48,350 @@ struct Under {
     /// When its first command was submitted.
     begun: Instant,
     has_failed: bool,
-    /// The note that the chunk gets when the write succeeds; none for a read.
-    writes: Option<u32>,
-    /// When the command was due to begin; none to count its latency from when it did begin.
-    intended: Option<Instant>,
+    /// The note that the chunk gets when a write succeeds.
+    generation: u32,
 }
 
-/// Where a job goes on, and how it chooses.
-struct Cursor {
-    rng: Rng,
-    next: u64,
-    /// Bytes that the job still has to begin with; none if its time ends it.
-    left: Option<u64>,
+/// A place for an operation under way.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The job that has it.
+    stream: usize,
+    /// Where the data is in memory, and its protection information, where the host keeps it.
+    data: u64,
+    metadata: u64,
+    under: Option<Under>,
 }
 
 struct Runner<'a> {
     session: &'a mut Session,
-    job: Job,
-    /// The longest operation, which is the place of each slot in memory.
-    longest: u32,
+    jobs: &'a [Job],
+    books: &'a mut Vec<Book>,
+    streams: Vec<Stream>,
+    slots: Vec<Slot>,
     /// The longest command.
     limit: u32,
     /// Operations that have commands to be submitted.
     backlog: VecDeque<usize>,
     /// Commands under way.
     commands: u32,
-    /// Chunks of a verified load.
-    chunks: u64,
     /// Number of I/O queues, which take turns.
     queues: u16,
-    slots: Vec<Option<Under>>,
-    free: Vec<usize>,
-    base: u64,
-    cursors: Vec<Cursor>,
-    arrivals: Option<Arrivals>,
-    /// Generation of the last write to each chunk; 0 for none. Empty unless verifying.
-    notes: Vec<u32>,
-    /// Whether each chunk has a command under way. Reads count too: two reads of a chunk might hide
-    /// a write. Empty unless verifying.
-    busy: Vec<bool>,
-    generation: u32,
-    report: Report,
+    rng: Rng,
+    /// When the run began, from which delays count.
+    genesis: Instant,
+    has_flow: bool,
+    /// One for each job; none for one that does not end when it is steady.
+    watches: Vec<Option<Watch>>,
+    /// Whether a job has ended that ends all others, also those of later phases.
+    ends_all: bool,
 }
 
-/// Runs `job`, and tells `progress` now and then how long the load has been running, and what
-/// reads and writes have done. When the user interrupts, the report says what was measured
-/// until then.
-pub(crate) fn run(
-    session: &mut Session,
-    job: Job,
-    mut progress: impl FnMut(Nanos, &[Sums; 2]),
-) -> Result<Report, Error> {
-    let mut runner = Runner::new(session, job)?;
-    let start = runner.session.now();
-    let end = start + job.runtime;
-    runner.arrivals = job.rate.map(|rate| Arrivals { start, rate, begun: 0 });
-    runner.report.interrupted = match runner.until(start, end, &mut progress) {
-        Ok(()) => false,
-        Err(Error::Interrupted) => true,
-        Err(error) => return Err(error),
-    };
-    let now = runner.session.now();
-    // Once every job has begun with its last byte, no more commands are due.
-    let arrivals = runner.arrivals.filter(|_| runner.has_more());
-    runner.report.late = arrivals.map_or(0, |arrivals| arrivals.late(end.min(now)));
-    runner.report.elapsed = now - start;
-    let [reads, writes] = &runner.report.kinds;
-    let mut latency = reads.latency.clone();
-    latency.merge(&writes.latency);
-    let (commands, bytes) = (reads.operations + writes.operations, reads.bytes + writes.bytes);
-    (runner.report.latency, runner.report.commands, runner.report.bytes) = (latency, commands, bytes);
-    // An interrupted session has let go of its controller: nothing can be read back.
-    if job.verify && !runner.report.interrupted {
-        // The load's figures are worth telling even if the device has gone since.
-        runner.report.unverified = runner.read_back(&mut progress).err();
+/// What was measured until now.
+pub(crate) struct Progress<'a> {
+    /// The time since the phase began.
+    pub(crate) elapsed: Nanos,
+    now: Instant,
+    streams: &'a [Stream],
+}
+
+impl Progress<'_> {
+    /// What the job with this number has done, and in what time.
+    pub(crate) fn of(&self, job: usize) -> (Nanos, Kinds) {
+        let mut sum = Report::default();
+        for stream in self.streams.iter().filter(|stream| stream.job == job) {
+            let elapsed = stream.elapsed(self.now);
+            sum.merge(Report { kinds: stream.report.kinds.clone(), elapsed, ..Report::default() });
+        }
+        (sum.elapsed, sum.kinds)
     }
-    Ok(runner.report)
+
+    /// The number of operations and of bytes of all jobs.
+    pub(crate) fn moved(&self) -> (u64, u64) {
+        let sums = self.streams.iter().flat_map(|stream| &stream.report.kinds[..3]);
+        sums.fold((0, 0), |sum, kind| (sum.0 + kind.operations, sum.1 + kind.bytes))
+    }
+}
+
+/// The result of jobs that ran at the same time.
+pub(crate) struct Ended {
+    /// One for each job.
+    pub(crate) reports: Vec<Report>,
+    /// Whether a job has ended that ends all others, also those that have not begun.
+    pub(crate) ends_all: bool,
+}
+
+/// Runs `job` alone.
+pub(crate) fn run(session: &mut Session, job: Job) -> Result<Report, Error> {
+    let genesis = session.now();
+    let ended = run_together(session, &[job], &mut Vec::new(), genesis, |_| ())?;
+    Ok(ended.reports.into_iter().next().unwrap_or_default())
+}
+
+/// Runs `jobs` at the same time, and tells `progress` now and then what was measured. `books` are
+/// those of jobs before. When the user interrupts, the reports say what was measured until then.
+pub(crate) fn run_together(
+    session: &mut Session,
+    jobs: &[Job],
+    books: &mut Vec<Book>,
+    genesis: Instant,
+    mut progress: impl FnMut(&Progress<'_>),
+) -> Result<Ended, Error> {
+    let mut runner = Runner::new(session, jobs, books, genesis)?;
+    let (mut interrupted, mut unverified) = (false, None);
+    match runner.carry_out(&mut progress) {
+        Ok(()) => {}
+        Err(Error::Interrupted) => interrupted = true,
+        // The load's figures are worth telling even if the device has gone since.
+        Err(error) if runner.is_load_over() => unverified = Some(error),
+        Err(error) => return Err(error),
+    }
+    let now = runner.session.now();
+    let ends_all = runner.ends_all;
+    let mut reports: Vec<Report> = jobs.iter().map(|_| Report::default()).collect();
+    for mut stream in runner.streams {
+        stream.report.elapsed = stream.elapsed(now);
+        stream.report.interrupted = interrupted;
+        let is_checking = matches!(stream.state, State::Checking(_));
+        stream.report.unverified = if is_checking { unverified.take() } else { None };
+        reports[stream.job].merge(stream.report);
+    }
+    reports.iter_mut().for_each(Report::sum_up);
+    match unverified {
+        Some(error) => Err(error),
+        None => Ok(Ended { reports, ends_all }),
+    }
 }
 
 impl<'a> Runner<'a> {
-    fn new(session: &'a mut Session, job: Job) -> Result<Self, Error> {
-        check(session, &job)?;
-        let longest = job.sizes.longest();
-        let chunks = job.range / u64::from(longest);
-        let region = session.data_region();
-        let depth = usize::try_from(job.depth * job.jobs).expect("32 bits fit");
-        let limit = session.identity()?.transfer_bytes_max;
-        let limit = limit - limit % job.namespace.block_bytes;
-        let queues = session.identity()?.queues.max(1);
-        let mut rng = Rng::from_seed(job.seed);
-        // Without --verify, commands write noise, so that nothing on the way can compress it.
-        for slot in 0..depth {
-            let address = region.base + slot as u64 * u64::from(longest);
-            session.put(Data { address, length: longest }, |bytes| rng.fill(bytes));
+    fn new(
+        session: &'a mut Session,
+        jobs: &'a [Job],
+        books: &'a mut Vec<Book>,
+        genesis: Instant,
+    ) -> Result<Self, Error> {
+        for job in jobs {
+            check::check(session, job)?;
         }
-        let left = job.bytes;
-        let cursor = |job| Cursor {
-            rng: if job == 0 { rng.clone() } else { Rng::from_seed(rng.clone().next_u64() ^ job) },
-            next: 0,
-            left,
-        };
-        let cursors = (0..u64::from(job.jobs)).map(cursor).collect();
-        let noted = if job.verify { usize::try_from(chunks).expect("checked above") } else { 0 };
-        Ok(Self {
+        let namespace = jobs[0].namespace;
+        let limit = session.identity()?.transfer_bytes_max;
+        let limit = limit - limit % namespace.block_bytes;
+        let queues = session.identity()?.queues.max(1);
+        let mut runner = Self {
             session,
-            job,
-            longest,
+            jobs,
+            books,
+            streams: Vec::new(),
+            slots: Vec::new(),
             limit,
             backlog: VecDeque::new(),
             commands: 0,
-            chunks,
             queues,
-            slots: vec![None; depth],
-            free: (0..depth).rev().collect(),
-            base: region.base,
-            cursors,
-            arrivals: None,
-            notes: vec![0; noted],
-            busy: vec![false; noted],
-            generation: 0,
-            report: Report {
-                latency: Distribution::new(),
-                commands: 0,
-                bytes: 0,
-                kinds: Default::default(),
-                elapsed: Nanos::ZERO,
-                errors: 0,
-                first_error: None,
-                late: 0,
-                compared: 0,
-                corrupt: Vec::new(),
-                unverified: None,
-                interrupted: false,
-            },
+            rng: Rng::from_seed(jobs[0].seed),
+            genesis,
+            watches: jobs.iter().map(|job| job.limits.steady.map(Watch::new)).collect(),
+            has_flow: jobs.iter().any(|job| job.pace.flow.is_some()),
+            ends_all: false,
+        };
+        runner.lay_out();
+        Ok(runner)
+    }
+
+    /// Gives each job its slots, with what it writes unless it is verified, and its book.
+    fn lay_out(&mut self) {
+        let mut data = self.session.data_region().base;
+        for (index, job) in self.jobs.iter().enumerate() {
+            for number in 0..job.jobs {
+                let first = self.slots.len();
+                for _ in 0..job.depth {
+                    let longest = job.longest();
+                    self.slots.push(Slot { stream: self.streams.len(), data, metadata: 0, under: None });
+                    let rng = &mut self.rng;
+                    self.session.put(Data { address: data, length: longest }, |bytes| {
+                        job.contents.fill(bytes, rng);
+                    });
+                    data += u64::from(longest).next_multiple_of(PAGE);
+                }
+                let slots = (first..self.slots.len()).rev().collect();
+                let mut stream = Stream::new(job, index, number, slots);
+                stream.book = check::book(self.books, job, number);
+                self.streams.push(stream);
+            }
+        }
+        // Protection information is behind all data.
+        for slot in &mut self.slots {
+            let job = &self.jobs[self.streams[slot.stream].job];
+            slot.metadata = data;
+            data += u64::from(job.protected.bytes(job.longest() / job.namespace.block_bytes));
+        }
+        check::forget(self.books, self.jobs, &self.streams);
+    }
+
+    /// Runs all jobs to their end.
+    fn carry_out(&mut self, progress: &mut impl FnMut(&Progress<'_>)) -> Result<(), Error> {
+        let start = self.session.now();
+        let (mut told, mut now) = (start, start);
+        loop {
+            self.turn(now)?;
+            if self.streams.iter().all(|stream| stream.state == State::Done) {
+                return Ok(());
+            }
+            if now - told > Nanos::from_millis(100) {
+                progress(&Progress { elapsed: now - start, now, streams: &self.streams });
+                told = now;
+            }
+            let watched = self.watch(now);
+            let wanted = self.fill(now)?;
+            now = self.reap(Instant::earlier(wanted, watched))?;
+        }
+    }
+
+    /// Whether nothing is left but to read back what was written.
+    fn is_load_over(&self) -> bool {
+        self.streams.iter().all(|stream| matches!(stream.state, State::Done | State::Checking(_)))
+    }
+
+    /// Begins and ends jobs.
+    fn turn(&mut self, now: Instant) -> Result<(), Error> {
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for at in 0..self.streams.len() {
+                let (stream, jobs) = (&self.streams[at], self.jobs);
+                let job = &jobs[stream.job];
+                match stream.state {
+                    State::Waiting if stream.is_stopped() => self.streams[at].state = State::Done,
+                    State::Waiting if self.may_start(job) && now >= self.genesis + job.limits.delay => {
+                        self.streams[at].start(job, now);
+                    }
+                    State::Running if stream.is_over(now) && stream.under_way() == 0 => {
+                        match self.streams[at].last_flush(job) {
+                            Some(flush) => self.begin(now, at, flush)?,
+                            None => self.finish(now, at),
+                        }
+                    }
+                    State::Checking(None) if stream.under_way() == 0 => {
+                        match self.streams[at].report.corrupt.is_empty() && self.streams[at].repeats() {
+                            true => self.streams[at].again(job, now),
+                            false => self.streams[at].state = State::Done,
+                        }
+                    }
+                    _ => continue,
+                }
+                changed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends jobs whose figures are steady. Returns when the next figure is due.
+    fn watch(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for (job, watch) in self.watches.iter_mut().enumerate() {
+            let Some(watch) = watch else { continue };
+            let runs = |stream: &&Stream| stream.job == job && stream.state == State::Running;
+            if !self.streams.iter().any(|stream| runs(&stream)) {
+                continue;
+            }
+            watch.start(now);
+            if watch.next.is_some_and(|at| at <= now) {
+                let ours = || self.streams.iter().filter(|stream| stream.job == job);
+                let is_steady = watch.take(now, ours().flat_map(|stream| &stream.report.kinds[..3]));
+                for stream in self.streams.iter_mut().filter(|stream| stream.job == job) {
+                    stream.report.is_steady = Some(is_steady);
+                    if is_steady {
+                        stream.stop();
+                    }
+                }
+            }
+            next = Instant::earlier(next, watch.next);
+        }
+        next
+    }
+
+    /// Whether the jobs have ended that end before `job` begins.
+    fn may_start(&self, job: &Job) -> bool {
+        let has_ended = |stream: &Stream| stream.state == State::Done;
+        self.streams.iter().all(|stream| !job.limits.after.contains(&stream.job) || has_ended(stream))
+    }
+
+    /// Ends the load of a job: what it has written is read back, or it begins again.
+    fn finish(&mut self, now: Instant, at: usize) {
+        let repeats = self.streams[at].finish(now);
+        let (index, book) = (self.streams[at].job, self.streams[at].book);
+        let job = &self.jobs[index];
+        if !repeats && let Some(scope) = job.limits.ends {
+            self.ends_all |= scope == Scope::All;
+            let group = job.limits.group;
+            let jobs = self.jobs;
+            let in_scope =
+                |stream: &&mut Stream| scope != Scope::Group || jobs[stream.job].limits.group == group;
+            self.streams.iter_mut().filter(in_scope).for_each(Stream::stop);
+        }
+        let is_shared = self.streams.iter().enumerate().any(|(other, stream)| {
+            other != at && stream.book == book && matches!(stream.state, State::Waiting | State::Running)
+        });
+        let stream = &mut self.streams[at];
+        // The last one of those that share a book reads back what all have written.
+        match job.check.filter(|check| check.at_end && book.is_some()) {
+            Some(check) if check.backlog.is_some() || !is_shared => {
+                stream.start_check(check.backlog.is_some());
+            }
+            _ if repeats => stream.again(job, now),
+            _ => stream.state = State::Done,
+        }
+    }
+
+    /// Begins the operations that are due by `now`, as far as there is room. Returns when a job is
+    /// to do something next; none when all wait for operations to end.
+    fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
+        loop {
+            let (mut wanted, before) = (None, self.commands);
+            for at in 0..self.streams.len() {
+                wanted = Instant::earlier(wanted, self.fill_one(now, at)?);
+            }
+            // With weights, what one job begins lets another one begin.
+            if !self.has_flow || self.commands == before {
+                return Ok(wanted);
+            }
+        }
+    }
+
+    fn fill_one(&mut self, now: Instant, at: usize) -> Result<Option<Instant>, Error> {
+        let jobs = self.jobs;
+        let job = &jobs[self.streams[at].job];
+        while self.streams[at].has_room(job.refill) {
+            if job.pace.flow.is_some() && !self.may_flow(now, at) {
+                break;
+            }
+            let book = self.streams[at].book.map(|book| &self.books[book]);
+            match self.streams[at].next(job, now, book) {
+                Next::Begin(operation) => self.begin(now, at, operation)?,
+                Next::At(wanted) => return Ok(Some(wanted.min(self.streams[at].end))),
+                Next::Wait => break,
+            }
+        }
+        let stream = &self.streams[at];
+        Ok(match stream.state {
+            State::Waiting if self.may_start(job) => Some(self.genesis + job.limits.delay),
+            State::Running if !stream.is_over(now) => Some(stream.end),
+            // It has begun with its last chunk: whether it is over shows at once.
+            State::Checking(None) if stream.under_way() == 0 => Some(now),
+            _ => None,
         })
     }
 
-    /// Keeps commands under way from `start` to `end`, and waits until the last of them has ended.
-    fn until(
-        &mut self,
-        start: Instant,
-        end: Instant,
-        progress: &mut impl FnMut(Nanos, &[Sums; 2]),
-    ) -> Result<(), Error> {
-        let (mut told, mut now) = (start, start);
-        while now < end && self.has_more() {
-            if now - told > Nanos::from_millis(100) {
-                progress(now - start, &self.report.kinds);
-                told = now;
-            }
-            let wanted = self.fill(now)?;
-            now = self.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
-        }
-        while self.under_way() > 0 {
-            self.reap(None)?;
-        }
-        Ok(())
-    }
-
-    /// Whether any job has more to begin with.
-    fn has_more(&self) -> bool {
-        self.cursors.iter().any(|cursor| cursor.left != Some(0))
-    }
-
-    /// The number of the job that a slot belongs to.
-    fn job_of(&self, slot: usize) -> usize {
-        slot / usize::try_from(self.job.depth).expect("32 bits fit")
-    }
-
-    fn under_way(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    fn data(&self, slot: usize, length: u32) -> Data {
-        Data { address: self.base + slot as u64 * u64::from(self.longest), length }
-    }
-
-    /// Where the protection information of a slot's data is, behind all slots' data.
-    fn metadata(&self, slot: usize, length: u32) -> Data {
-        let room = self.job.protected.bytes(self.blocks(self.longest));
-        let data = self.slots.len() as u64 * u64::from(self.longest);
-        let address = self.base + data + slot as u64 * u64::from(room);
-        Data { address, length: self.job.protected.bytes(self.blocks(length)) }
-    }
-
-    const fn blocks(&self, bytes: u32) -> u32 {
-        bytes / self.job.namespace.block_bytes
-    }
-
-    /// The chunk of a verified load that begins at `offset`: its operations have one length.
-    fn chunk(&self, offset: u64) -> u64 {
-        offset / u64::from(self.longest)
-    }
-
-    /// Begins the commands that are due by `now`, as far as there is room. Returns when the next
-    /// command is due; none when there is no room.
-    fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
-        while let Some(at) =
-            self.free.iter().rposition(|slot| self.cursors[self.job_of(*slot)].left != Some(0))
-        {
-            let slot = self.free[at];
-            let intended = self.arrivals.map(|arrivals| arrivals.next());
-            if intended.is_some_and(|at| at > now) {
-                return Ok(intended);
-            }
-            let cursor = self.job_of(slot);
-            let Some(place) = self.pick(cursor) else { return Ok(None) };
-            let write = match self.job.workload {
-                Workload::Read | Workload::RandRead => false,
-                Workload::Write | Workload::RandWrite => true,
-                Workload::Rw | Workload::RandRw => {
-                    self.cursors[cursor].rng.below(100) >= u64::from(self.job.reads)
+    /// Whether a job has not done more, for its weight, than another one of its flow.
+    fn may_flow(&self, now: Instant, at: usize) -> bool {
+        let weight = |stream: &Stream| self.jobs[stream.job].pace.flow;
+        let Some((flow, ours)) = weight(&self.streams[at]) else { return true };
+        let (begun, state) = (u128::from(self.streams[at].begun), self.streams[at].state);
+        state != State::Running
+            || self.streams.iter().all(|stream| match weight(stream) {
+                Some((other, theirs)) if other == flow && stream.state == State::Running => {
+                    stream.is_over(now)
+                        || begun * u128::from(theirs) <= u128::from(stream.begun) * u128::from(ours)
                 }
-            };
-            self.free.remove(at);
-            if let Some(left) = &mut self.cursors[cursor].left {
-                *left = left.saturating_sub(u64::from(place.1));
-            }
-            if let Some(arrivals) = &mut self.arrivals {
-                arrivals.begun += 1;
-            }
-            self.begin(now, slot, place, (write, intended))?;
-        }
-        Ok(None)
+                _ => true,
+            })
     }
-
-    /// Where a job works next, and on how many bytes; none while the first [`PICKS_MAX`] places
-    /// that come up are all busy.
-    fn pick(&mut self, cursor: usize) -> Option<(u64, u32)> {
-        for _ in 0..PICKS_MAX {
-            let (range, index, cursor) = (self.job.range, cursor as u64, &mut self.cursors[cursor]);
-            let length = self.job.sizes.draw(&mut cursor.rng);
-            let bytes = u64::from(length);
-            let offset = match self.job.workload {
-                Workload::Read | Workload::Write | Workload::Rw => {
-                    let offset = if cursor.next + bytes > range { 0 } else { cursor.next };
-                    cursor.next = offset + bytes;
-                    offset
-                }
-                // Each place once, which takes operations of one length.
-                _ if cursor.left.is_some() && self.job.sizes.is_one() => {
-                    let count = range / bytes;
-                    let (round, place) = (cursor.next / count, cursor.next % count);
-                    cursor.next += 1;
-                    shuffle::place(place, count, self.job.seed ^ round ^ index << 32) * bytes
-                }
-                _ => cursor.rng.below(range / bytes) * bytes,
-            };
-            if !self.is_busy(self.chunk(offset)) {
-                return Some((offset, length));
-            }
-        }
-        None
-    }
-
-    fn is_busy(&self, chunk: u64) -> bool {
-        self.busy.get(index(chunk)).copied().unwrap_or(false)
-    }
-
-    /// Begins an operation in a free slot.
-    fn begin(
-        &mut self,
-        now: Instant,
-        slot: usize,
-        (offset, length): (u64, u32),
-        (write, intended): (bool, Option<Instant>),
-    ) -> Result<(), Error> {
-        let (data, chunk) = (self.data(slot, length), self.chunk(offset));
-        let lba = offset / u64::from(self.job.namespace.block_bytes);
-        let writes = write.then(|| {
-            // A note of 0 means that nothing was written.
-            self.generation = self.generation.wrapping_add(1).max(1);
-            self.generation
-        });
-        if let (Some(generation), true) = (writes, self.job.verify) {
-            let seed = self.job.seed;
-            self.session.put(data, |bytes| mark(bytes, seed, chunk, generation));
-        }
-        if write {
-            let metadata = self.metadata(slot, length);
-            self.job.protected.generate(self.session, lba, data, metadata);
-        }
-        if let Some(busy) = self.busy.get_mut(index(chunk)) {
-            *busy = true;
-        }
-        self.slots[slot] = Some(Under {
-            offset,
-            length,
-            submitted: 0,
-            outstanding: 0,
-            begun: now,
-            has_failed: false,
-            writes,
-            intended,
-        });
-        self.backlog.push_back(slot);
-        self.advance(now)
-    }
-
-    /// Submits commands of operations that have some left, as far as there is room.
-    fn advance(&mut self, now: Instant) -> Result<(), Error> {
-        while self.commands < self.job.commands
-            && let Some(slot) = self.backlog.front().copied()
-        {
-            let Some(under) = self.slots[slot].filter(|under| under.submitted < under.length) else {
-                self.backlog.pop_front();
-                continue;
-            };
-            let at = under.submitted;
-            let length = (under.length - at).min(self.limit);
-            let lba = (under.offset + u64::from(at)) / u64::from(self.job.namespace.block_bytes);
-            let place = Data { address: self.data(slot, 0).address + u64::from(at), length };
-            let ahead = self.job.protected.bytes(self.blocks(at));
-            let metadata = self.metadata(slot, 0).address + u64::from(ahead);
-            let (queue, cookie) = (self.queue(slot), slot as u64);
-            let (command, opcode) = match under.writes {
-                Some(_) => ("a write", IoOpcode::Write),
-                None => ("a read", IoOpcode::Read),
-            };
-            let (id, blocks) = (self.job.namespace.id, self.blocks(length));
-            let submission = Submission::on_blocks(opcode, queue, id, lba, blocks, place, cookie);
-            let submission = self.job.protected.submission(submission, metadata);
-            self.session.submit_at(now, command, submission)?;
-            self.commands += 1;
-            self.slots[slot] =
-                Some(Under { submitted: at + length, outstanding: under.outstanding + 1, ..under });
-        }
-        Ok(())
-    }
-
-    /// The I/O queue of a slot's commands: slots take turns on the queues.
-    fn queue(&self, slot: usize) -> QueueId {
-        let turn = slot % usize::from(self.queues);
-        QueueId(1 + u16::try_from(turn).expect("a turn is less than the queues"))
-    }
-
-    /// Waits for a command to end, until `deadline`, then takes every other command that has ended.
-    /// Returns the time at which that was: reading the clock again would delay what is next.
-    fn reap(&mut self, deadline: Option<Instant>) -> Result<Instant, Error> {
-        let mut completed = self.session.next_completed(deadline)?;
-        let now = self.session.now();
-        while let Some(ended) = completed {
-            self.on_completed(now, &ended);
-            completed = self.session.poll_completed()?;
-        }
-        self.advance(now)?;
-        Ok(now)
-    }
-
-    /// Records a command that was seen to end at `now`: its latency is the time that the
-    /// load waited.
-    fn on_completed(&mut self, now: Instant, ended: &Completed) {
-        let slot = usize::try_from(ended.cookie).expect("slots are few");
-        let Some(mut under) = self.slots[slot] else { return };
-        self.commands -= 1;
-        under.outstanding -= 1;
-        if !ended.status.is_success() {
-            under.has_failed = true;
-            self.report.first_error.get_or_insert_with(|| ended.status.to_string());
-        }
-        if under.outstanding > 0 || under.submitted < under.length && !under.has_failed {
-            self.slots[slot] = Some(under);
-            return;
-        }
-        self.slots[slot] = None;
-        let Under { offset, length, writes, intended, begun, has_failed, .. } = under;
-        let chunk = self.chunk(offset);
-        self.free.push(slot);
-        if let Some(busy) = self.busy.get_mut(index(chunk)) {
-            *busy = false;
-        }
-        if has_failed {
-            self.report.errors += 1;
-            // The write may have taken effect or not: nothing may be said of the chunk any more.
-            if writes.is_some() {
-                self.note(chunk, 0);
-            }
-            return;
-        }
-        let sums = &mut self.report.kinds[usize::from(writes.is_some())];
-        sums.operations += 1;
-        sums.bytes += u64::from(length);
-        // An operation of one command has begun when the command was submitted.
-        let begun = if length <= self.limit { ended.submitted } else { begun };
-        sums.latency.record(now - intended.unwrap_or(begun));
-        match writes {
-            Some(generation) => self.note(chunk, generation),
-            None => self.compare(slot, chunk),
-        }
-    }
-
-    fn note(&mut self, chunk: u64, generation: u32) {
-        if let Some(note) = self.notes.get_mut(index(chunk)) {
-            *note = generation;
-        }
-    }
-
-    fn compare(&mut self, slot: usize, chunk: u64) {
-        let Some(&generation) = self.notes.get(index(chunk)).filter(|generation| **generation != 0) else {
-            return;
-        };
-        self.report.compared += 1;
-        let data = self.data(slot, self.longest);
-        let bytes = self.session.bytes(data);
-        if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {
-            let offset = chunk * u64::from(self.longest) + at as u64;
-            self.report.corrupt.push(format!("byte {offset} of namespace {}", self.job.namespace.id.0));
-            return;
-        }
-        let lba = chunk * u64::from(self.blocks(self.longest));
-        let metadata = self.metadata(slot, self.longest);
-        if let Err(Mismatch { block, what }) = self.job.protected.check(self.session, lba, data, metadata) {
-            let (lba, id) = (lba + u64::from(block), self.job.namespace.id.0);
-            self.report.corrupt.push(format!("block {lba} of namespace {id}, where {what}"));
-        }
-    }
-
-    /// Reads every chunk that was written once more, and compares it with what was written.
-    fn read_back(&mut self, progress: &mut impl FnMut(Nanos, &[Sums; 2])) -> Result<(), Error> {
-        let kinds = self.report.kinds.clone();
-        let written: Vec<u64> = (0..self.chunks).filter(|chunk| self.notes[index(*chunk)] != 0).collect();
-        let mut written = written.into_iter();
-        let mut left = true;
-        while left || self.under_way() > 0 {
-            while let (true, Some(&slot)) = (left, self.free.last()) {
-                match written.next() {
-                    Some(chunk) => {
-                        self.free.pop();
-                        let (now, place) =
-                            (self.session.now(), (chunk * u64::from(self.longest), self.longest));
-                        self.begin(now, slot, place, (false, None))?;
-                    }
-                    None => left = false,
-                }
-            }
-            if self.under_way() > 0 {
-                self.reap(None)?;
-            }
-            progress(self.job.runtime, &kinds);
-        }
-        // The figures are those of the load, not of its verification.
-        self.report.kinds = kinds;
-        Ok(())
-    }
-}
-
-fn index(chunk: u64) -> usize {
-    usize::try_from(chunk).unwrap_or(usize::MAX)
-}
-
-fn check(session: &Session, job: &Job) -> Result<(), Error> {
-    let limit = session.identity()?.transfer_bytes_max;
-    let block = job.namespace.block_bytes;
-    let bytes = u64::from(job.sizes.longest());
-    if let Some(wrong) = job.sizes.each().find(|bytes| *bytes == 0 || !bytes.is_multiple_of(block)) {
-        let expected = format!("a multiple of the block size {block}");
-        return Err(Error::Range { what: "--bs", value: wrong.into(), expected });
-    }
-    if limit < block {
-        let expected = format!("at least the block size {block}");
-        return Err(Error::Range {
-            what: "the controller's largest transfer",
-            value: limit.into(),
-            expected,
-        });
-    }
-    let size = job.namespace.blocks * u64::from(block);
-    if job.range < bytes || job.range > size {
-        let expected = format!("at least --bs and at most the namespace's {size} bytes");
-        return Err(Error::Range { what: "--size", value: job.range, expected });
-    }
-    if job.verify && job.range / bytes > VERIFIED_CHUNKS_MAX {
-        let expected = format!("at most {} bytes with --verify", VERIFIED_CHUNKS_MAX.saturating_mul(bytes));
-        return Err(Error::Range { what: "--size", value: job.range, expected });
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The result of a load.
 
 use distribution::Distribution;
-use engine::Nanos;
+use engine::{Instant, Nanos};
 
 use crate::error::Error;
 
@@ -13,16 +13,29 @@ pub(crate) struct Sums {
     pub(crate) bytes: u64,
 }
 
+impl Sums {
+    fn merge(&mut self, other: &Self) {
+        self.latency.merge(&other.latency);
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What operations did: reads, writes, trims and Flushes.
+pub(crate) type Kinds = [Sums; 4];
+
 /// The result of a load.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Report {
+    /// All but Flushes.
     pub(crate) latency: Distribution,
-    /// Operations that ended well. Each was a command, or several where it was longer than the
-    /// controller's largest transfer.
+    /// Operations that ended well, without Flushes. Each was a command, or several where it was
+    /// longer than the controller's largest transfer.
     pub(crate) commands: u64,
     pub(crate) bytes: u64,
-    /// The reads, then the writes.
-    pub(crate) kinds: [Sums; 2],
+    pub(crate) kinds: Kinds,
+    /// When the job began; none if it has not.
+    pub(crate) began: Option<Instant>,
     pub(crate) elapsed: Nanos,
     pub(crate) errors: u64,
     /// Status of the first command that failed, as text for people.
@@ -35,6 +48,8 @@ pub(crate) struct Report {
     pub(crate) corrupt: Vec<String>,
     /// Why not everything that was written could be read back; none when it could.
     pub(crate) unverified: Option<Error>,
+    /// Whether the job's figures became steady; none unless that was asked for.
+    pub(crate) is_steady: Option<bool>,
     /// Whether the user ended the load early. The figures are those until then, without the
     /// commands that were under way.
     pub(crate) interrupted: bool,
@@ -49,6 +64,35 @@ impl Report {
     pub(crate) fn mib_s(&self) -> f64 {
         rate(self.bytes, self.elapsed) / f64::from(1 << 20)
     }
+
+    /// Adds the result of a job that did the same at the same time.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (ours, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            ours.merge(theirs);
+        }
+        self.began = Instant::earlier(self.began, other.began);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or(other.first_error);
+        self.late += other.late;
+        self.compared += other.compared;
+        self.corrupt.extend(other.corrupt);
+        self.unverified = self.unverified.take().or(other.unverified);
+        self.is_steady = self.is_steady.or(other.is_steady);
+        self.interrupted |= other.interrupted;
+    }
+
+    /// Sums up what the kinds of operation did.
+    pub(super) fn sum_up(&mut self) {
+        (self.latency, self.commands, self.bytes) = total(&self.kinds);
+    }
+}
+
+/// The latency, number and bytes of reads, writes and trims together.
+pub(crate) fn total(kinds: &Kinds) -> (Distribution, u64, u64) {
+    let mut all = Sums::default();
+    kinds[..3].iter().for_each(|kind| all.merge(kind));
+    (all.latency, all.operations, all.bytes)
 }
 
 /// The rate per second of `count` in `elapsed`.

@@ -15,6 +15,8 @@ const SIZES_MAX: usize = 16;
 pub(crate) struct Sizes {
     entries: [(u32, u32); SIZES_MAX],
     count: usize,
+    /// Whether the lengths are all multiples of the first entry's, up to the second one's.
+    is_range: bool,
 }
 
 impl Sizes {
@@ -22,7 +24,14 @@ impl Sizes {
     pub(crate) const fn one(bytes: u32) -> Self {
         let mut entries = [(0, 0); SIZES_MAX];
         entries[0] = (bytes, 100);
-        Self { entries, count: 1 }
+        Self { entries, count: 1, is_range: false }
+    }
+
+    /// Commands have multiples of `shortest` bytes, up to `longest`, each as often.
+    pub(crate) const fn range(shortest: u32, longest: u32) -> Self {
+        let mut entries = [(0, 0); SIZES_MAX];
+        (entries[0], entries[1]) = ((shortest, 50), (longest, 50));
+        Self { entries, count: if shortest == longest { 1 } else { 2 }, is_range: shortest != longest }
     }
 
     /// The lengths.
@@ -35,6 +44,11 @@ impl Sizes {
         self.each().max().unwrap_or_default()
     }
 
+    /// The shortest length.
+    pub(crate) fn shortest(&self) -> u32 {
+        self.each().min().unwrap_or_default()
+    }
+
     /// Whether there is one length only.
     pub(crate) const fn is_one(&self) -> bool {
         self.count == 1
@@ -44,6 +58,11 @@ impl Sizes {
     pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
         if self.is_one() {
             return self.entries[0].0;
+        }
+        if self.is_range {
+            let (shortest, longest) = (self.entries[0].0, self.entries[1].0);
+            let drawn = rng.below(u64::from(longest / shortest.max(1))) + 1;
+            return shortest.saturating_mul(u32::try_from(drawn).unwrap_or(1));
         }
         let mut drawn = rng.below(100);
         for (bytes, share) in &self.entries[..self.count] {
@@ -58,6 +77,12 @@ impl Sizes {
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_range {
+            return write!(f, "{}-{}", self.entries[0].0, self.entries[1].0);
+        }
+        if self.is_one() {
+            return write!(f, "{}", self.entries[0].0);
+        }
         for (index, (bytes, share)) in self.entries[..self.count].iter().enumerate() {
             let colon = if index == 0 { "" } else { ":" };
             write!(f, "{colon}{bytes}/{share}")?;
@@ -71,12 +96,6 @@ impl FromStr for Sizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(',') {
-            return Err(
-                "reads and writes have the same lengths here: expected SIZE/PERCENT[:SIZE/PERCENT]..."
-                    .to_owned(),
-            );
-        }
         let parts: Vec<_> = text.split(':').collect();
         if parts.len() > SIZES_MAX {
             return Err(format!("{} lengths; expected at most {SIZES_MAX}", parts.len()));
@@ -102,7 +121,7 @@ impl FromStr for Sizes {
             // What does not divide goes to the first ones.
             entries[*index].1 = left / count + u32::from(turn < left % count);
         }
-        Ok(Self { entries, count: parts.len() })
+        Ok(Self { entries, count: parts.len(), is_range: false })
     }
 }
 
@@ -124,6 +143,18 @@ mod tests {
         assert_eq!(sizes.to_string().parse(), Ok(sizes));
         assert_eq!((sizes.longest(), sizes.is_one()), (1 << 20, false));
         assert!(Sizes::one(512).is_one());
+    }
+
+    #[test]
+    fn a_range_has_each_multiple_of_its_shortest_length() {
+        let (sizes, mut rng) = (Sizes::range(4096, 16_384), Rng::from_seed(7));
+        let drawn: std::collections::BTreeSet<_> = (0..100).map(|_| sizes.draw(&mut rng)).collect();
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [4096, 8192, 12_288, 16_384]);
+        assert_eq!(
+            (sizes.shortest(), sizes.longest(), sizes.to_string()),
+            (4096, 16_384, "4096-16384".into())
+        );
+        assert!(Sizes::range(4096, 4096).is_one());
     }
 
     #[test]

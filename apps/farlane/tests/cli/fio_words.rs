@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Export, fail, json, succeed};
+use crate::support::{Export, fail, farlane, json, succeed};
 
 /// What fio 3.39 of Debian prints for a load of reads and writes (`--output-format=json`), without
 /// the use of disks.
@@ -122,24 +122,218 @@ fn job_file(folder: &Path, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// The one text that is printed with fio's names.
+fn fio(arguments: &[&str]) -> Value {
+    let mut told = texts(&[arguments, &["--output-format", "json"]].concat());
+    assert_eq!(told.len(), 1, "{told:?}");
+    told.remove(0)
+}
+
 #[test]
-fn jobs_of_a_file_run_one_after_the_other() {
+fn jobs_of_a_file_run_one_after_the_other_or_together() {
     let (far, folder) = (far(), tempfile::tempdir().unwrap());
     let file = job_file(
         folder.path(),
         "[global]\nioengine=io_uring\ntime_based\nruntime=300ms\nbs=16k\n\
-         [fill]\nrw=write\niodepth=4\n[mixed]\nstonewall\nrw=randrw\nrwmixread=100\nnumjobs=2\n",
+         [fill]\nrw=write\niodepth=4\n[mixed]\nstonewall\nrw=randrw\nrwmixread=100\nnumjobs=2\n\
+         [beside]\nrw=randwrite\nbs=4k\n",
     );
-    let told = texts(&["bench", &far.url(), "--job", &file, "--output-format", "json"]);
-    let names: Vec<_> = told.iter().map(|one| one["jobs"][0]["jobname"].as_str().unwrap()).collect();
-    assert_eq!(names, ["fill", "mixed"]);
-    let count = |job: usize, direction: &str| told[job]["jobs"][0][direction]["total_ios"].as_u64().unwrap();
+    let told = fio(&["bench", &far.url(), "--job", &file]);
+    let jobs = told["jobs"].as_array().unwrap();
+    let names: Vec<_> = jobs.iter().map(|one| one["jobname"].as_str().unwrap()).collect();
+    assert_eq!(names, ["fill", "mixed", "beside"]);
+    let count = |job: usize, direction: &str| jobs[job][direction]["total_ios"].as_u64().unwrap();
     assert!(count(0, "write") > 0 && count(0, "read") == 0);
-    assert!(count(1, "read") > 0 && count(1, "write") == 0);
-    assert_eq!(told[1]["jobs"][0]["job options"]["numjobs"], "2");
+    assert!(count(1, "read") > 0 && count(1, "write") == 0 && count(2, "write") > 0);
+    assert_eq!(jobs[1]["job options"]["numjobs"], "2");
+    assert_eq!([&jobs[0]["groupid"], &jobs[1]["groupid"], &jobs[2]["groupid"]], [0, 1, 1]);
+    // The two began together, after the first one.
+    let began = |job: usize| jobs[job]["job_start"].as_u64().unwrap();
+    assert!(began(1).abs_diff(began(2)) < 250 && began(1) >= began(0) + 250, "{told:#}");
+    // The names of both jobs, and of what they have in common, are those of fio.
+    let mut found = Vec::new();
+    let theirs: Value = serde_json::from_str(FIO).unwrap();
+    for job in jobs {
+        strangers(job, &theirs["jobs"][0], "/jobs", &mut found);
+    }
+    found.retain(|name| !name.contains("percentile"));
+    assert_eq!(found, Vec::<String>::new());
     // The command line comes first.
-    let told = texts(&["bench", &far.url(), "--job", &file, "--rw", "randread", "--output-format", "json"]);
-    assert_eq!(told[0]["jobs"][0]["write"]["total_ios"], 0);
+    let told = fio(&["bench", &far.url(), "--job", &file, "--rw", "randread"]);
+    assert_eq!(told["jobs"][0]["write"]["total_ios"], 0);
+    // Our own names, and the text, have a part for each job.
+    let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
+    assert_eq!((report["jobs"].as_array().unwrap().len(), &report["jobs"][1]["name"]), (3, &"mixed".into()));
+    assert!(report["jobs"].as_array().unwrap().iter().all(|job| job["commands"].as_u64().unwrap() > 0));
+    let said = succeed(&["bench", &far.url(), "--job", &file]);
+    for part in ["fill: write, 16384 B", "mixed: randrw, 16384 B", "beside: randwrite, 4096 B"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+/// Each example is of fio's, made small.
+#[test]
+fn jobs_wait_end_each_other_and_share_by_weight() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let run =
+        |text: &str| fio(&["bench", &far.url(), "--job", &job_file(folder.path(), text)])["jobs"].clone();
+    let number = |value: &Value| value.as_f64().unwrap();
+    // flow.fio: one write for each eight reads.
+    let jobs =
+        run("[global]\ntime_based\nruntime=500ms\niodepth=16\nsize=16m\nbs=8k\n[job2]\nrw=write\nflow=1\n\
+         [job1]\nrw=randread\nflow=8\n");
+    let share = number(&jobs[1]["read"]["total_ios"]) / number(&jobs[0]["write"]["total_ios"]);
+    assert!((7.0..9.0).contains(&share), "{share}");
+    // waitfor.fio: readers begin when writers have ended.
+    let jobs = run(
+        "[global]\nsize=4m\nbs=64k\n[writers]\nrw=write\nnumjobs=2\nthinktime=5ms\n[readers]\nwait_for=writers\n\
+         rw=randread\n[delayed]\nrw=read\nstartdelay=300ms\nio_size=64k\n",
+    );
+    let began = |job: usize| jobs[job]["job_start"].as_u64().unwrap();
+    assert!(began(1) >= began(0) + jobs[0]["job_runtime"].as_u64().unwrap() / 2, "{jobs:#}");
+    assert!(began(2) >= began(0) + 250, "{jobs:#}");
+    assert_eq!(number(&jobs[0]["write"]["io_bytes"]), 8.0 * 1024.0 * 1024.0);
+    // exitwhat.fio: the job of 10 operations ends the one without end, and all that follow.
+    let jobs = run("[global]\nexitall\n[short]\nrw=read\nnumber_ios=10\nthinktime=2000\nexit_what=all\n\
+         [endless]\nrw=randread\ntime_based\nruntime=1h\n[never]\nstonewall\nrw=read\n");
+    assert_eq!((jobs.as_array().unwrap().len(), number(&jobs[0]["read"]["total_ios"])), (2, 10.0));
+}
+
+#[test]
+fn rates_pauses_and_loops_are_as_asked() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let run =
+        |text: &str| fio(&["bench", &far.url(), "--job", &job_file(folder.path(), text)])["jobs"].clone();
+    let ios = |job: &Value, direction: &str| job[direction]["total_ios"].as_f64().unwrap();
+    let jobs = run(
+        "[global]\ntime_based\nruntime=1s\n[bytes]\nrw=randrw\nrate=400k,200k\n[operations]\nrw=read\nrate_iops=150\n\
+         numjobs=2\n[pause]\nrw=read\nthinktime=20ms\nthinktime_blocks=2\n",
+    );
+    let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 0.15;
+    assert!(near(ios(&jobs[0], "read"), 100.0) && near(ios(&jobs[0], "write"), 50.0), "{jobs:#}");
+    assert!(near(ios(&jobs[1], "read"), 300.0), "{jobs:#}");
+    assert!((60.0..=102.0).contains(&ios(&jobs[2], "read")), "{jobs:#}");
+    let jobs = run("[a]\nrw=randwrite\nsize=1m\nbs=4k\nloops=3\nfsync=16\nend_fsync\niodepth=4\n");
+    assert_eq!(ios(&jobs[0], "write"), 768.0);
+    assert_eq!(jobs[0]["sync"]["total_ios"], 51, "{jobs:#}");
+    // The rate of the command line is in bytes, as fio's.
+    let report = json(&["bench", &far.url(), "--rate", "400k", "--runtime", "1s", "--json"]);
+    assert!(near(report["commands"].as_f64().unwrap(), 100.0), "{report}");
+}
+
+/// fio's example steadystate.fio: a job ends when its figures are steady.
+#[test]
+fn a_job_ends_when_it_is_steady() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let file = job_file(
+        folder.path(),
+        "[ss]\nrw=randread\nrate_iops=200\ntime_based\nruntime=60s\nss=iops:50%\nss_dur=600ms\nss_interval=200ms\n",
+    );
+    let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
+    assert!(report["steady"] == true && report["runtime_s"].as_f64().unwrap() < 30.0, "{report}");
+    let words = ["--steadystate_duration", "10s", "--runtime", "300ms", "--json"];
+    let report = json(&[&["bench", &far.url(), "--job", &file][..], &words].concat());
+    assert_eq!(report.get("steady").and_then(Value::as_bool), Some(false), "{report}");
+}
+
+#[test]
+fn trims_deallocate_and_are_counted() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let url = far.url();
+    succeed(&["bench", &url, "--rw", "write", "--io_size", "1m", "--size", "1m"]);
+    let file = job_file(
+        folder.path(),
+        "[global]\nbs=64k\n[trim]\nrw=trim\nsize=25%\noffset=0\nio_size=512k\n[both]\nstonewall\nrw=trimwrite\n\
+         offset=50%\nsize=1m\n[ranges]\nstonewall\nrw=randtrim\nnum_range=8\noffset=75%\nsize=4m\n",
+    );
+    let jobs = fio(&["bench", &url, "--job", &file])["jobs"].clone();
+    let sums = |job: usize, direction: &str| {
+        let one = &jobs[job][direction];
+        (one["total_ios"].as_u64().unwrap(), one["io_bytes"].as_u64().unwrap())
+    };
+    assert_eq!((sums(0, "trim"), sums(0, "write")), ((8, 512 << 10), (0, 0)));
+    assert_eq!((sums(1, "trim"), sums(1, "write")), ((16, 1 << 20), (16, 1 << 20)));
+    assert_eq!(sums(2, "trim"), (8, 4 << 20));
+    // What was trimmed reads as zeros on this medium; what was only written does not.
+    let read = |offset: &str| {
+        let path = folder.path().join("read");
+        let out = path.to_str().unwrap();
+        succeed(&["read", &url, "--offset", offset, "--length", "64k", "--output", out]);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        bytes.iter().all(|byte| *byte == 0)
+    };
+    assert_eq!([read("0"), read("448k"), read("512k"), read("32m")], [true, true, false, false]);
+}
+
+#[test]
+fn jobs_that_check_what_they_write_do_not_disturb_each_other() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let file = job_file(
+        folder.path(),
+        "[global]\nsize=4m\niodepth=8\n[plain]\nrw=randwrite\nbs=8k\ntime_based\nruntime=400ms\n\
+         [checked]\nrw=randrw\nbs=4k\nverify=crc32c\nverify_backlog=64\ntime_based\nruntime=400ms\n\
+         [other]\nrw=write\nbs=16k\nverify=md5\nloops=2\n",
+    );
+    let output = farlane(&["bench", &far.url(), "--job", &file, "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [
+        "[plain] uses bytes 0 to 4194304",
+        "[checked] uses bytes 4194304 to 8388608",
+        "[other] uses bytes 8388608",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for job in 1..3 {
+        assert_eq!(report["jobs"][job]["verified"], true, "{report:#}");
+    }
+    assert_eq!(report["jobs"][2]["compared"], 512, "each of 256 chunks after each of two loops");
+    // Parts that the file itself gives, and that overlap, are refused.
+    let file = job_file(
+        folder.path(),
+        "[global]\nsize=4m\noffset=1m\n[a]\nrw=write\nbs=8k\n[b]\nrw=write\nbs=4k\nverify=md5\n",
+    );
+    let said = fail(&["bench", &far.url(), "--job", &file]);
+    assert!(said.contains("[a] and [b]"), "{said}");
+}
+
+/// fio's example surface-scan.fio: one job writes, and a later one checks.
+#[test]
+fn a_job_checks_what_an_earlier_one_has_written() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let text = "[global]\nthread\nbs=64k\ndirect=1\nioengine=sync\nverify=meta\nverify_pattern=0xaa555aa5\n\
+                verify_interval=512\nsize=8m\n[write-phase]\nrw=write\nfill_device=1\ndo_verify=0\n[verify-phase]\n\
+                stonewall\nrw=read\ndo_verify=1\n";
+    let file = job_file(folder.path(), text);
+    let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
+    assert_eq!((&report["jobs"][0]["compared"], &report["jobs"][0]["verified"]), (&0.into(), &Value::Null));
+    let second = &report["jobs"][1];
+    assert_eq!((&second["compared"], &second["verified"]), (&128.into(), &true.into()), "{report:#}");
+    // A job between them that writes over it is no corruption: what it wrote is not known.
+    let between = text
+        .replace("[verify-phase]", "[between]\nstonewall\nverify=0\nrw=randwrite\nsize=4m\n[verify-phase]");
+    let file = job_file(folder.path(), &between);
+    let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
+    assert_eq!(report["jobs"][2]["verified"], true, "{report:#}");
+}
+
+#[test]
+fn words_without_effect_are_named_once() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let file = job_file(
+        folder.path(),
+        "[global]\nioengine=libaio\ndirect=1\nthread\n[a]\nrw=read\nsize=64k\n[b]\nioengine=psync\nrw=read\nsize=64k\n",
+    );
+    let output = farlane(&["bench", &far.url(), "--job", &file]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("without effect") && said.contains("ioengine, direct, thread"), "{said}");
+    assert_eq!(said.matches("ioengine").count(), 1, "{said}");
+    let words =
+        ["--ioengine=io_uring", "--direct=1", "--group_reporting", "--time_based", "--runtime", "100ms"];
+    let output = farlane(&[&["bench", &far.url()][..], &words].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("--ioengine, --direct, --group_reporting"), "{said}");
 }
 
 /// fio's example basic-verify.fio, whose job has no runtime: it writes the whole size.
@@ -161,9 +355,9 @@ fn a_job_without_a_runtime_covers_its_size_once() {
     let report = json(&[&["bench", &far.url()][..], &words].concat());
     assert_eq!(report["bytes"], 2 << 20, "{report}");
     // All that is wrong is said at once.
-    let file = job_file(folder.path(), "[one]\nrw=write\nzonemode=zbd\n[two]\nstonewall\nsteadystate=1\n");
+    let file = job_file(folder.path(), "[one]\nrw=write\nzonemode=zbd\n[two]\nstonewall\nsprandom=1\n");
     let said = fail(&["bench", &far.url(), "--job", &file]);
-    assert!(said.contains("zonemode") && said.contains("steadystate"), "{said}");
+    assert!(said.contains("zonemode") && said.contains("sprandom"), "{said}");
 }
 
 #[test]

@@ -65,8 +65,11 @@ fn what_commands_print_is_what_the_schemas_say() {
     }
     used.prints(
         "bench",
-        &["bench", &url, "--runtime", "100ms", "--rw", "randrw", "--verify", "--rate", "1000"],
+        &["bench", &url, "--runtime", "100ms", "--rw", "randrw", "--verify", "--rate_iops", "1000"],
     );
+    fs::write(path("jobs.fio"), "[a]\nrw=write\nsize=64k\nverify=md5\n[b]\nrw=read\nsize=64k\nstonewall\n")
+        .unwrap();
+    used.prints("bench-jobs", &["bench", &url, "--job", &path("jobs.fio")]);
     used.prints("discover", &["discover", &discovery]);
     used.prints("lspci", &["lspci", &url]);
     fs::write(path("in"), [7; 8192]).unwrap();

@@ -118,7 +118,7 @@ fn captured(folder: &Path, name: &str, load: &[&str]) -> PathBuf {
     let path = folder.join(name);
     let (url, file) = (far.url(), path.to_str().unwrap());
     // At this rate the file keeps up on any machine.
-    succeed(&[&["bench", &url, "--runtime", "300ms", "--rate", "500", "--trace", file], load].concat());
+    succeed(&[&["bench", &url, "--runtime", "300ms", "--rate_iops", "500", "--trace", file], load].concat());
     path
 }
 

@@ -81,7 +81,7 @@ bench tcp://far:1 --runtime 0
 bench tcp://far:1 --rw randread --verify
 bench tcp://far:1 --spread 0
 bench tcp://far:1 --bssplit 4k/50
-bench tcp://far:1 --bssplit 4k/50:8k/50,512
+bench tcp://far:1 --bssplit 4k/50:8k/50,512/50
 bench tcp://far:1 --bssplit 4k/50:8k/50 --verify
 bench tcp://far:1 --percentile_list 50:101
 bench tcp://far:1 --iodepth 512 --numjobs 64

@@ -3,62 +3,80 @@
 //! The names and their meanings are those of fio 3.39. What a host outside the kernel does not have
 //! (context switches, page faults, disk utilization) is left out.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distribution::Distribution;
 use engine::Nanos;
 use serde_json::{Map, Value, json};
 
+use super::Planned;
 use crate::args::{BenchArgs, Percentiles};
-use crate::workload::{Sums, rate};
+use crate::workload::{Kinds, Sums, rate};
 
 /// The percentiles that fio tells unless it is told which.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// What is known of a load at some time.
+/// What is known of a job at some time.
 pub(super) struct Known<'a> {
+    pub(super) planned: &'a Planned,
+    /// When it began, since the epoch.
+    pub(super) began: Duration,
     pub(super) elapsed: Nanos,
-    pub(super) kinds: &'a [Sums; 2],
+    pub(super) kinds: Kinds,
     pub(super) errors: u64,
+    /// Whether the job became steady; none unless that was asked for.
+    pub(super) is_steady: Option<bool>,
 }
 
 /// The whole report.
-pub(super) fn report(args: &BenchArgs, known: &Known<'_>) -> Value {
+pub(super) fn report(jobs: &[Known<'_>]) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let [reads, writes] = known.kinds;
-    let length = known.elapsed;
-    let start = now.saturating_sub(length.into());
-    let nothing = Sums::default();
     json!({
         "fio version": format!("farlane-{}", env!("CARGO_PKG_VERSION")),
         "timestamp": now.as_secs(),
         "timestamp_ms": millis(now),
-        "jobs": [{
-            "jobname": args.name.as_deref().unwrap_or("bench"),
-            "groupid": 0,
-            "job_start": millis(start),
-            "error": if known.errors > 0 { EIO } else { 0 },
-            "eta": 0,
-            "elapsed": length.get().div_ceil(1_000_000_000),
-            "job options": options(args),
-            "read": direction(args, reads, length),
-            "write": direction(args, writes, length),
-            "trim": direction(args, &nothing, length),
-            "sync": { "total_ios": 0, "lat_ns": times(&nothing.latency) },
-            "job_runtime": (length.get() / 1_000_000) * u64::from(args.numjobs),
-            "latency_depth": args.iodepth,
-            "latency_target": 0,
-            "latency_percentile": 100.0,
-            "latency_window": 0,
-        }],
+        "jobs": jobs.iter().map(one).collect::<Vec<_>>(),
     })
+}
+
+/// The report of one job.
+fn one(known: &Known<'_>) -> Value {
+    let args = &known.planned.args;
+    let [reads, writes, trims, flushes] = &known.kinds;
+    let length = known.elapsed;
+    let mut report = json!({
+        "jobname": known.planned.name(),
+        "groupid": known.planned.group,
+        "job_start": millis(known.began),
+        "error": if known.errors > 0 { EIO } else { 0 },
+        "eta": 0,
+        "elapsed": length.get().div_ceil(1_000_000_000),
+        "job options": options(args),
+        "read": direction(args, reads, length),
+        "write": direction(args, writes, length),
+        "trim": direction(args, trims, length),
+        "sync": { "total_ios": flushes.operations, "lat_ns": times(&flushes.latency) },
+        "job_runtime": (length.get() / 1_000_000) * u64::from(args.numjobs),
+        "latency_depth": args.iodepth,
+        "latency_target": 0,
+        "latency_percentile": 100.0,
+        "latency_window": 0,
+    });
+    if let (Some(is_steady), Some(criterion)) = (known.is_steady, args.load.steadystate) {
+        report["steadystate"] = json!({
+            "ss": criterion.to_string(),
+            "duration": args.load.steadystate_duration.as_secs(),
+            "attained": u32::from(is_steady),
+        });
+    }
+    report
 }
 
 /// The error number of a command that the device has failed.
 const EIO: u32 = 5;
 
-fn millis(time: std::time::Duration) -> u64 {
+fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -66,17 +84,21 @@ fn millis(time: std::time::Duration) -> u64 {
 fn options(args: &BenchArgs) -> Value {
     let mut options = Map::new();
     let mut put = |name: &str, value: String| options.insert(name.to_owned(), value.into());
-    put("rw", super::name_of(args.rw));
-    match &args.bssplit {
-        Some(sizes) => put("bssplit", sizes.to_string()),
-        None => put("bs", args.bs.to_string()),
+    put("rw", args.rw.workload.name());
+    match (&args.bssplit, &args.bsrange) {
+        (Some(sizes), _) => put("bssplit", sizes.to_string()),
+        (None, Some(sizes)) => put("bsrange", sizes.to_string()),
+        (None, None) => put("bs", args.bs.to_string()),
     };
     put("iodepth", args.iodepth.to_string());
     put("numjobs", args.numjobs.to_string());
     put("rwmixread", args.rwmixread.to_string());
     put("runtime", args.runtime.as_secs_f64().to_string());
     put("randseed", args.seed.to_string());
-    if let Some(rate) = args.rate {
+    if let Some(rate) = args.load.rate {
+        put("rate", rate.to_string());
+    }
+    if let Some(rate) = args.load.rate_iops {
         put("rate_iops", rate.to_string());
     }
     Value::Object(options)

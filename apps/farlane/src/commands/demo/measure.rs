@@ -107,7 +107,7 @@ fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     let mut written = 0;
     while written < size {
         let job = Job::plain(namespace, Workload::Write, 128 << 10, 8, Nanos::from_millis(50));
-        written += workload::run(session, job, |_, _| ())?.bytes;
+        written += workload::run(session, job)?.bytes;
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ fn session_round(
     slices.config_read.push(config_read);
     between()?;
     let mut run = |workload, bytes, depth| -> Result<workload::Report, Error> {
-        let report = workload::run(session, Job::plain(namespace, workload, bytes, depth, slice), |_, _| ())?;
+        let report = workload::run(session, Job::plain(namespace, workload, bytes, depth, slice))?;
         between()?;
         match report.first_error {
             None => Ok(report),

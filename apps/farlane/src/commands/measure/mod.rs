@@ -211,7 +211,7 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
         What::Command { is_write, bytes, depth } => {
             let workload = if is_write { Workload::RandWrite } else { Workload::RandRead };
             let job = Job::plain(subject.namespace, workload, bytes, depth, turn);
-            let report = workload::run(&mut subject.session, job, |_, _| ())?;
+            let report = workload::run(&mut subject.session, job)?;
             if report.interrupted {
                 return Err(Error::Interrupted);
             }
