@@ -43,7 +43,7 @@ struct Subsystem {
 
 /// The subsystems of this user's targets and block devices.
 pub(super) fn subsystems(args: &HostArgs) -> Result<(), Error> {
-    let found: Vec<_> = control::daemons().iter().flat_map(subsystems_of).collect();
+    let found: Vec<_> = control::daemons()?.iter().flat_map(subsystems_of).collect();
     if args.printing.is_json() {
         let (host, id) = host_names();
         let path = |(at, (transport, address, state)): (usize, &(String, String, &str))| json!({ "Name": format!("path{at}"), "Transport": transport, "Address": address, "State": state });

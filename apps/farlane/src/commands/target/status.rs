@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::core::Core;
 use super::hosts_told::each_host;
-use crate::commands::status::{space_errors, space_text};
-use crate::commands::{activity, status};
+use crate::commands::activity;
+use crate::commands::status::{space_errors, space_text, ssd};
 
 /// What one core tells, but for hosts.
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
@@ -38,7 +38,7 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
         json!({
             "nqn": one.name.as_str(),
             "hosts": hosts,
-            "ssd": target.subsystem(one.key).map(|core| status::ssd(core.config())),
+            "ssd": core.map(|core| ssd(core.config())),
             "namespaces": namespaces,
             "space_errors": core.map(|core| core.counters().space_errors),
             "activity": core.map(|core| activity::of_namespaces(core.tallies())),
