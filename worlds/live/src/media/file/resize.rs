@@ -2,8 +2,10 @@
 
 use std::io::{Seek, SeekFrom};
 
+use tracing::warn;
+
 use super::FileMedium;
-use super::open::{OpenCause, OpenError, check_size, no_space_or};
+use super::open::{OpenCause, OpenError, check_size, no_space_or, thin};
 
 impl FileMedium {
     /// Serves `size` bytes from now on, or without `size` as many bytes as the file or device has
@@ -28,6 +30,9 @@ impl FileMedium {
         }
         if size != found && self.regular && !self.readonly {
             file.set_len(size).map_err(|error| no_space_or("set its size", size, error))?;
+            if let Some(note) = thin(file, size) {
+                warn!("{}: {note}", self.path.display());
+            }
         }
         self.size = size;
         Ok(size)
