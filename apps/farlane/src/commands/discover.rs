@@ -120,6 +120,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let attached = url.resolve().and_then(|address| session::attach(&address, &options, timeout));
     let mut controller = attached.map_err(|error| match error {
         AttachError::Interrupted => Error::Interrupted,
+        error @ AttachError::HostRefused { .. } => Error::Fabrics(error),
         error => Error::NoDiscovery(error),
     })?;
     let log = read(&mut controller)?;

@@ -355,7 +355,8 @@ fn discovery_is_keyed_or_closed_if_the_user_says_so() {
         assert_eq!(bench.status()["discovery_access"], "keyed");
         let url = format!("nvme-tcp://{}", bench.target.address);
         let said = fail(&["discover", &url]);
-        assert!(said.contains("Connect Invalid Host"), "{said}");
+        assert!(said.contains("Connect Invalid Host") && said.contains("this host came as nqn."), "{said}");
+        assert!(said.contains("--dhchap-secret-file FILE") && said.contains("?hostnqn=NQN"), "{said}");
         bench.target.wait_for("the discovery service demands a key");
         bench.serves();
         let (_, (status, dw0)) = connected(&bench.target.address, &connect(DISCOVERY, 0, 0xffff))
