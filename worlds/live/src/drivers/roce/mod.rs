@@ -82,8 +82,8 @@ pub struct Roce {
 
 impl Roce {
     /// A device at `config.address`, which is an address of this machine in `zone` (0 for an
-    /// address that needs none), whose datagrams are carried with `precedence`. Port, identification and CRC function of the settings are
-    /// the socket's.
+    /// address that needs none), whose datagrams are carried with `precedence`. Port,
+    /// identification and CRC function of the settings are the socket's.
     ///
     /// # Errors
     /// When the address is unspecified: the CRC covers it, so a device has one. When the system
