@@ -11,10 +11,20 @@ function colour(name) {
 
 const FONT = '11px ui-sans-serif, system-ui, sans-serif';
 
+const measure = document.createElement('canvas').getContext('2d');
+
+/** The width of an axis that has room for its words, and `least` pixels at least. */
+export function room(least) {
+  return (_, words) => {
+    measure.font = FONT;
+    return Math.ceil(Math.max(least, ...(words ?? []).map((text) => measure.measureText(text).width + 12)));
+  };
+}
+
 /** The first half of an axis: its look. */
 export function axis(words, more = {}) {
   return {
-    stroke: colour('--muted'), font: FONT, gap: 4, size: 46,
+    stroke: colour('--muted'), font: FONT, gap: 4, size: room(46),
     grid: { stroke: colour('--grid'), width: 1 }, ticks: { stroke: colour('--grid'), width: 1, size: 4 },
     values: (_, splits) => splits.map((value) => (value === null ? '' : words(value))), ...more,
   };

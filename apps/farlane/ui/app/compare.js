@@ -19,7 +19,7 @@ function Difference({ share, strong }) {
 
 function Rows({ rows, names, chosen, onChoose }) {
   let command = null;
-  return html`<table class="compare"><thead><tr><th scope="col">step</th><th scope="col" class="number">${names[0]}</th><th scope="col" class="number">${names[1]}</th>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Medians"><table class="compare"><thead><tr><th scope="col">step</th><th scope="col" class="number">${names[0]}</th><th scope="col" class="number">${names[1]}</th>
     <th scope="col" class="number">difference</th><th scope="col" class="bar" aria-hidden="true"></th><th scope="col" class="number wide" title="how often one of the second capture takes longer than one of the first">longer</th><th scope="col"><span class="hidden">more than chance</span></th></tr></thead>
     <tbody>${rows.map((row) => {
       const begins = row.command !== command;
@@ -33,7 +33,7 @@ function Rows({ rows, names, chosen, onChoose }) {
           <td class="bar"><${Difference} share=${row.difference} strong=${row.significant} /></td>
           <td class="wide">${row.first_ns.count && row.second_ns.count ? percent(row.second_longer, 0) : '–'}</td>
           <td>${row.significant ? html`<abbr title=${`chance makes such a difference once in ${row.chance > 0 ? count(Math.round(1 / row.chance)) : 'very many'} times`}>★</abbr>` : ''}</td></tr>`;
-    })}</tbody></table>`;
+    })}</tbody></table></div>`;
 }
 
 export function Compare({ captures, values, set, theme }) {

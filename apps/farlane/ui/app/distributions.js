@@ -62,7 +62,7 @@ export function Histogram({ answer, names, log: wanted, theme, of, onBin }) {
   });
   const tails = () => ({
     legend: { show: false }, cursor, hooks, scales: scales(log, { distr: 3, range: (_, least) => decades(Math.min(0.01, least ?? 0.01), 0.9, [0.01, 1]) }),
-    axes: [x({ size: 28 }), axis((value) => percent(value, value < 0.001 ? 3 : value < 0.01 ? 1 : 0), powersOfTen())],
+    axes: [x({ size: 28 }), axis((value) => percent(value, Math.max(0, -2 - Math.floor(Math.log10(value) + 1e-9))), powersOfTen())],
     series: [{}, ...names.map((name, at) => line(name, COLOURS[at], { paths: steps() }))],
   });
   const shape = `${of} ${log} ${names.join()}`;

@@ -5,7 +5,7 @@ import { html, useEffect, useRef, useState } from './library.js';
 import { ask } from './api.js';
 import { Card, Note } from './parts.js';
 import { often, rate } from './words.js';
-import { Chart, axis, line } from './chart.js';
+import { Chart, axis, line, room } from './chart.js';
 
 /** How often the daemons are asked, in milliseconds, and how many answers are kept. */
 const PAUSE = 1000;
@@ -58,7 +58,7 @@ export function Live({ theme }) {
   const options = (words, first, second) => () => ({
     legend: { show: false }, cursor: { drag: { x: false, y: false }, sync: { key: 'live' } },
     scales: { x: { time: false, range: (_, low) => [Math.min(low ?? -60, -60), 0] }, y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.1] } },
-    axes: [axis((value) => `${value < 0 ? '−' : ''}${Math.abs(value)}\u202fs`, { size: 26 }), axis(words, { size: 62 })],
+    axes: [axis((value) => `${value < 0 ? '−' : ''}${Math.abs(value)}\u202fs`, { size: 26 }), axis(words, { size: room(62) })],
     series: [{}, line(first, '--line-1', { filled: true }), line(second, '--line-2', { filled: true })],
   });
   const legend = html`<span class="legend"><span><i style="background:var(--line-1)"></i>reads</span> <span><i style="background:var(--line-2)"></i>writes</span></span>`;

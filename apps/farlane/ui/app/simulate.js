@@ -63,21 +63,19 @@ function Value({ path, original, value, onChange }) {
 
 const QUANTILES = [['p50_ns', 'median'], ['mean_ns', 'mean'], ['p99_ns', 'p99'], ['p999_ns', 'p99.9'], ['max_ns', 'max']];
 
-/** Which of these narrow pages leave out. */
-const CLASSES = { mean_ns: 'wide', p999_ns: 'wide', max_ns: 'most' };
 
 /** The tasks of two predictions side by side, the first as a mark. */
 function Tasks({ now, before }) {
   const most = Math.max(1, ...[...now.tasks, ...(before?.tasks ?? [])].map((task) => task.p99_ns));
-  return html`<table class="plain tasks"><thead><tr><th scope="col">task</th>${QUANTILES.map(([key, name]) => html`<th scope="col" class=${CLASSES[key] ?? ''}>${name}</th>`)}<th scope="col" class="wide">rate</th><th scope="col">change</th></tr></thead>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Tasks"><table class="plain tasks"><thead><tr><th scope="col">task</th>${QUANTILES.map(([key, name]) => html`<th scope="col">${name}</th>`)}<th scope="col">rate</th><th scope="col">change</th></tr></thead>
     <tbody>${now.tasks.map((task, at) => {
       const was = before?.tasks[at];
       const moved = was && was.p50_ns > 0 ? task.p50_ns / was.p50_ns - 1 : null;
       return html`<tr key=${task.task}><th scope="row">${task.task}<small>${count(task.count)} times${task.failed ? `, ${count(task.failed)} failed` : ''}</small>
         <span class="range" title=${`median ${time(task.p50_ns)}, p99 ${time(task.p99_ns)}`}><i style=${{ left: 0, width: `${(task.p50_ns / most) * 100}%` }}></i><u style=${{ left: `${(task.p50_ns / most) * 100}%`, width: `${((task.p99_ns - task.p50_ns) / most) * 100}%` }}></u>${was && html`<s style=${{ left: `${(was.p50_ns / most) * 100}%` }} title=${`before: median ${time(was.p50_ns)}`}></s>`}</span></th>
-        ${QUANTILES.map(([key]) => html`<td class=${CLASSES[key] ?? ''}>${time(task[key])}</td>`)}<td class="wide">${task.bytes ? large(task.bits_per_second, 'bit/s') : '–'}</td>
+        ${QUANTILES.map(([key]) => html`<td>${time(task[key])}</td>`)}<td>${task.bytes ? large(task.bits_per_second, 'bit/s') : '–'}</td>
         <td class=${moved > 0.005 ? 'longer' : moved < -0.005 ? 'shorter' : ''}>${moved === null ? '–' : change(moved)}</td></tr>`;
-    })}</tbody></table>`;
+    })}</tbody></table></div>`;
 }
 
 /** A place without the rate in its name, which a change may have changed. */

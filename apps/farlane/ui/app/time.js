@@ -5,7 +5,7 @@ import { html, useEffect, useMemo, useRef, useState } from './library.js';
 import { useAnswer } from './api.js';
 import { Answered, Card, Select, useColumns, useKeys } from './parts.js';
 import { count, large, mark, often, rate, time } from './words.js';
-import { Chart, axis, decades, line, powersOfTen } from './chart.js';
+import { Chart, axis, decades, line, powersOfTen, room } from './chart.js';
 
 /** The least stretch that is shown, in nanoseconds. */
 const SPAN_MIN = 100;
@@ -90,7 +90,7 @@ export function Time({ capture, number, values, set, go, theme }) {
     legend: { show: false },
     cursor: { sync: { key: 'time' }, drag: { x: true, y: false, setScale: false }, points: { show: false } },
     scales: { x: { time: false, range: () => [view.current.from, view.current.to] }, y: more.y ?? { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
-    axes: [axis(mark, { size: 26, space: 70 }), axis(words, { size: 62, ...(more.y ? powersOfTen() : {}) })],
+    axes: [axis(mark, { size: 26, space: 70 }), axis(words, { size: room(62), ...(more.y ? powersOfTen() : {}) })],
     series: [{}, ...lines],
     hooks: {
       setSelect: [(plot) => {

@@ -1,5 +1,5 @@
 // Uses the page as a person does, in Chromium: each view, in both themes, at the widths of a phone and
-// of a desk.
+// of a desk, and checks that no text is cut at the widths of a phone and of a small screen.
 //
 //   node browser.mjs URL FOLDER
 //
@@ -54,6 +54,51 @@ function faults() {
     if (contrast < 4.5) found.push(`contrast ${contrast.toFixed(2)}: ${element.outerHTML.slice(0, 120)}`);
   }
   return found;
+}
+
+/** What text of the page is cut, by its own element or by one around it that does not scroll. */
+function cut() {
+  const found = [];
+  const shown = (element) => element.getClientRects().length > 0 && getComputedStyle(element).visibility !== 'hidden' && !element.closest('.hidden, .skip');
+  const note = (element, text) => found.push(`cut: "${text.trim().slice(0, 60)}" in ${element.outerHTML.slice(0, 80)}`);
+  for (const input of document.querySelectorAll('input[type=text]')) {
+    if (shown(input) && input.scrollWidth > input.clientWidth) note(input, input.value);
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    const element = node.parentElement;
+    if (!node.data.trim() || !shown(element) || element.closest('script, option, select')) continue;
+    if (element.clientWidth > 0 && element.scrollWidth > element.clientWidth) note(element, node.data);
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const text = range.getBoundingClientRect();
+    for (let at = element; at !== document.body; at = at.parentElement) {
+      const { overflowX } = getComputedStyle(at);
+      if (overflowX === 'auto' || overflowX === 'scroll') break;
+      const box = at.getBoundingClientRect();
+      if (overflowX !== 'visible' && (text.right > box.right + 1 || text.left < box.left - 1)) note(element, node.data);
+    }
+  }
+  // The words of a chart's axis begin right of the canvas's edge, unless they have no room.
+  for (const canvas of document.querySelectorAll('.uplot canvas')) {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, 1, canvas.height);
+    if (data.some((value) => value !== 0)) note(canvas, 'the words of an axis');
+  }
+  return found;
+}
+
+/** Nothing is cut, at the width of a phone and of a small screen. */
+async function uncut(page, what) {
+  const before = page.viewportSize();
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ ...before, width });
+    await page.waitForTimeout(200);
+    assert.deepEqual((await page.evaluate(cut)).slice(0, 5), [], `${what}, ${width} pixels`);
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `${what}, ${width} pixels: the page is ${over} pixels too wide`);
+  }
+  await page.setViewportSize(before);
+  passed += 2;
 }
 
 async function whole(page, what) {
@@ -230,6 +275,33 @@ async function simulate(page) {
   passed += 6;
 }
 
+/** Each scenario's labels and places are whole. */
+async function scenarios(page) {
+  const choice = page.getByRole('combobox', { name: 'scenario' });
+  const names = await choice.locator('option').allTextContents();
+  for (const label of names) {
+    await choice.selectOption({ label });
+    await page.waitForFunction(() => document.querySelector('.results[aria-busy=false] .tasks tbody tr'));
+    await page.waitForTimeout(200);
+    await uncut(page, `simulate ${label}`);
+  }
+}
+
+/** Each column of a list of commands is reached by scrolling. */
+async function columns(page) {
+  const viewport = page.locator('.viewport');
+  await viewport.evaluate((node) => { node.scrollLeft = node.scrollWidth; });
+  const seen = await viewport.evaluate((node) => {
+    const all = [...node.querySelectorAll('.titles > div')];
+    const last = Math.max(...all.map((cell) => cell.getBoundingClientRect().right));
+    return [all.filter((cell) => cell.getClientRects().length > 0).length, last - node.getBoundingClientRect().right];
+  });
+  assert.equal(seen[0], 12, 'no column is left out');
+  assert.ok(seen[1] <= 12, `the last column is ${seen[1]} pixels out of reach`);
+  await viewport.evaluate((node) => { node.scrollLeft = 0; });
+  passed += 2;
+}
+
 async function live(page) {
   await page.getByRole('heading', { name: /Far ends|No daemon/ }).waitFor();
   await page.getByRole('button', { name: 'pause' }).click();
@@ -298,6 +370,11 @@ try {
         await page.waitForTimeout(400);
         await page.waitForFunction(() => !document.querySelector('.waiting, [aria-busy=true]'));
         await whole(page, `${view}, ${where}`);
+        if (colorScheme === 'light') {
+          await uncut(page, view);
+          if (view === 'simulate') await scenarios(page);
+          if (view === 'commands') await columns(page);
+        }
         await page.screenshot({ path: `${folder}/${view}-${size}-${colorScheme}.png`, fullPage: view !== 'commands' });
       }
       await keys(page);
