@@ -6,13 +6,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use live::drivers::controller::{Options, Url};
 
-use super::{Control, MetricsArgs, Printing, Secrets, Spin, TunnelOptions, parse_positive_time};
+use super::{Control, FabricPlace, MetricsArgs, Printing, Secrets, Spin, TunnelOptions, parse_positive_time};
 use crate::error::Error;
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane connect tcp://192.0.2.7:4430
   farlane connect tcp://192.0.2.7:4430 --background && mount /dev/ublkb0 /mnt
   farlane connect 'nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk?queues=4' --timeout 30s
+  farlane connect -t tcp -a 192.0.2.7 -n nqn.2014-08.org.example:disk
   farlane connect tcp://192.0.2.7:4430 --over nvme-tcp
   farlane connect --list
   farlane disconnect /dev/ublkb0";
@@ -46,8 +47,13 @@ pub(crate) struct ConnectArgs {
     /// The device: a far end, a vfio-user: socket, or an nvme-tcp:// or nvme-rdma:// subsystem.
     ///
     /// farlane bench --help shows the forms
-    #[arg(value_name = "URL", required_unless_present = "list")]
+    #[arg(value_name = "URL", required_unless_present_any = ["list", "traddr"])]
     pub(crate) url: Option<Url>,
+    #[command(flatten)]
+    pub(crate) place: FabricPlace,
+    /// Use the subsystem with this name there
+    #[arg(short = 'n', long, value_name = "NQN", requires = "traddr")]
+    pub(crate) nqn: Option<String>,
     /// Use the namespace with this identifier [default: the only one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: Option<u32>,
@@ -74,7 +80,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long)]
     pub(crate) background: bool,
     /// List the block devices that this user's processes serve, and those that wait for a process
-    #[arg(long, conflicts_with = "url")]
+    #[arg(long, conflicts_with_all = ["url", "traddr"])]
     pub(crate) list: bool,
     /// Over nvme-tcp: go on where the kernel's initiator can't authenticate.
     ///
@@ -97,6 +103,15 @@ pub(crate) struct ConnectArgs {
 }
 
 impl ConnectArgs {
+    /// The device, named by a URL or in nvme-cli's words; `None` for a list of what is connected.
+    ///
+    /// # Errors
+    /// When the words name no subsystem.
+    pub(crate) fn device(&self) -> Result<Option<Url>, Error> {
+        let named = self.place.url(self.nqn.as_deref().unwrap_or_default())?;
+        Ok(named.or_else(|| self.url.clone()))
+    }
+
     /// How the device at `url` is used.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::nvme::{number, number16};
-use super::{Output, Target, parse_size};
+use super::printing::{Printing, ReportPrinting};
+use super::{Target, parse_size};
 use crate::error::Error;
 
 /// The part of a namespace that a command copies.
@@ -82,11 +83,22 @@ pub(crate) struct ReadArgs {
         visible_alias = "data",
         visible_short_alias = 'd',
         value_name = "PATH",
-        default_value = "-"
+        default_value = "-",
+        value_parser = file
     )]
     pub(crate) output_file: PathBuf,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: ReportPrinting,
+}
+
+/// A file for data. The forms for which nvme-cli has `-o` are hardly meant as one.
+fn file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "json" | "normal" | "binary" => Err(format!(
+            "-o names a file here; expected ./{text} for a file of that name, or --output-format {text} for the report"
+        )),
+        path => Ok(path.into()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -106,12 +118,18 @@ pub(crate) struct WriteArgs {
     )]
     pub(crate) input: PathBuf,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) printing: Printing,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_is_no_file() {
+        assert!(file("json").unwrap_err().contains("--output-format json"));
+        assert_eq!(file("./json"), Ok("./json".into()));
+    }
 
     #[test]
     fn blocks_are_bytes_of_their_size() {

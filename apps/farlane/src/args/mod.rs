@@ -16,6 +16,7 @@ mod doctor;
 mod emulate;
 mod explain;
 mod export;
+mod fabric_words;
 mod fio;
 mod floor_server;
 mod guest;
@@ -90,6 +91,7 @@ pub(crate) use doctor::{DoctorArgs, Purpose};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use export::ExportArgs;
+pub(crate) use fabric_words::FabricPlace;
 pub(crate) use fio::{Amount, Each, Workload};
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
@@ -252,10 +254,9 @@ pub(crate) enum Command {
     /// List the subsystems that an NVMe/TCP discovery controller reports.
     ///
     /// With --mdns, the command lists the discovery controllers on the network instead
-    #[command(
-        after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  farlane discover --mdns\n  \
-        farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk"
-    )]
+    #[command(after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  \
+        farlane discover -t tcp -a 192.0.2.7 -s 8009\n  farlane discover --mdns\n  \
+        farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk")]
     Discover(DiscoverArgs),
     /// Run a load on a namespace, and report rate and latency in fio's terms
     #[command(after_help = "Examples:\n  \
@@ -365,7 +366,7 @@ impl Command {
             Self::Target(args) => args.action.is_none(),
             Self::Record(args) => args.action.is_none(),
             Self::Nic(args) => matches!(args.action, None | Some(NicAction::Serve(_))),
-            Self::Connect(args) => args.url.is_some(),
+            Self::Connect(args) => args.url.is_some() || args.place.is_given(),
             Self::Attach(_) | Self::Device(_) | Self::Emulate(_) => true,
             _ => false,
         }

@@ -49,6 +49,25 @@ impl Printing {
     }
 }
 
+/// How a command reports whose `-o` is for a file.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ReportPrinting {
+    /// Print the report in this form
+    #[arg(long, value_name = "FORM", default_value = "normal", value_parser = forms(false),
+          overrides_with = "json")]
+    output_format: Printed,
+    /// Print JSON for machines instead of text for people
+    #[arg(long, overrides_with = "output_format")]
+    json: bool,
+}
+
+impl ReportPrinting {
+    /// Whether the report is for machines.
+    pub(crate) fn is_json(self) -> bool {
+        self.json || self.output_format == Printed::Json
+    }
+}
+
 /// How a command prints one of NVMe's structures.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct StructurePrinting {

@@ -106,14 +106,14 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
             let (bytes, is_digested) = (copy.done, copy.lost == 0);
             let sha256 = Some(copy.finish()).filter(|_| is_digested);
             let copied = Copied { bytes, sha256, goes_on_at: Some(extent.offset + bytes) };
-            report("read", session, started, &copied, args.output.json, to_stdout)?;
+            report("read", session, started, &copied, args.printing.is_json(), to_stdout)?;
             return Err(Error::Interrupted);
         }
         copied => copied?,
     }
     let copied = Copied { bytes: length, sha256: Some(copy.finish()), goes_on_at: None };
     // When standard output carries the data, the report goes elsewhere.
-    report("read", session, started, &copied, args.output.json, to_stdout)
+    report("read", session, started, &copied, args.printing.is_json(), to_stdout)
 }
 
 pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
@@ -141,13 +141,13 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
             let copied =
                 Copied { bytes: copy.done, sha256: None, goes_on_at: Some(extent.offset + copy.done) };
             copy.finish();
-            report("written", session, started, &copied, args.output.json, false)?;
+            report("written", session, started, &copied, args.printing.is_json(), false)?;
             return Err(Error::Interrupted);
         }
         written => written?,
     };
     let copied = Copied { bytes: written, sha256: Some(copy.finish()), goes_on_at: None };
-    report("written", session, started, &copied, args.output.json, false)
+    report("written", session, started, &copied, args.printing.is_json(), false)
 }
 
 /// Opens what is to be written. Its length is known only for a regular file.

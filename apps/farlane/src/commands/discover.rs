@@ -17,7 +17,7 @@ use nvme_fabrics::wire::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{AUTHENTICATION, Printed, StructurePrinting, parse_time};
+use crate::args::{AUTHENTICATION, FabricPlace, Printed, StructurePrinting, parse_time};
 use crate::commands::nvme::print_bytes;
 use crate::commands::{print, print_json};
 use crate::error::{Error, NvmeError};
@@ -26,10 +26,12 @@ use crate::session::{self, Needs};
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
     /// The discovery controller, nvme-tcp://HOST[:PORT] or nvme-rdma://HOST[:PORT]
-    #[arg(value_name = "URL", required_unless_present = "mdns", conflicts_with = "mdns")]
+    #[arg(value_name = "URL", required_unless_present_any = ["mdns", "traddr"], conflicts_with = "mdns")]
     pub(crate) url: Option<SubsystemUrl>,
+    #[command(flatten)]
+    pub(crate) place: FabricPlace,
     /// Look for discovery controllers by multicast DNS (_nvme-disc._tcp), and list them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "traddr")]
     pub(crate) mdns: bool,
     /// Look for discovery controllers for this long
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time, requires = "mdns")]
@@ -113,7 +115,8 @@ impl Record {
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let timeout = Nanos::from(args.timeout);
-    let Some(url) = &args.url else { return search(args) };
+    let named = args.place.url("")?;
+    let Some(url) = named.as_ref().or(args.url.as_ref()) else { return search(args) };
     let mut options = session::options(Needs::default(), Nanos::ZERO, timeout);
     options.secrets.tls.clone_from(&args.tls_key_file);
     options.secrets.host.clone_from(&args.dhchap_secret_file);

@@ -20,6 +20,16 @@ pub(crate) enum NvmeError {
     #[diagnostic(help("farlane id-ctrl URL -H shows what it has"))]
     Lacking { what: &'static str },
 
+    #[error("{url}: {why}")]
+    #[diagnostic(help(
+        "--traddr wants the address alone, --trsvcid the port, --nqn the name of the subsystem"
+    ))]
+    NoPlace { url: String, why: String },
+
+    #[error("{url} is a device, and no recording")]
+    #[diagnostic(help("farlane verify-blocks {url} reads blocks without transferring them"))]
+    NoRecording { url: String },
+
     #[error("the log changes faster than it can be read")]
     #[diagnostic(help("read it again"))]
     Restless,
@@ -29,7 +39,9 @@ impl NvmeError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoBytes { .. } | Self::NotHere { .. } => Exit::Wrong,
+            Self::NoBytes { .. } | Self::NotHere { .. } | Self::NoPlace { .. } | Self::NoRecording { .. } => {
+                Exit::Wrong
+            }
             Self::Lacking { .. } | Self::Restless => Exit::Failed,
         }
     }

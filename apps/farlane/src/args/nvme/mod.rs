@@ -236,6 +236,9 @@ pub(crate) enum NvmeCommand {
     /// Print a new name for a host
     #[command(name = "gen-hostnqn", after_help = "Example:\n  farlane gen-hostnqn > /etc/nvme/hostnqn")]
     GenHostNqn(HostArgs),
+    /// Print farlane's version
+    #[command(after_help = "Example:\n  farlane version")]
+    Version(HostArgs),
     /// List the subsystems that this user's daemons offer or use, with the paths to them
     #[command(after_help = "Example:\n  farlane list-subsys -o json")]
     ListSubsys(HostArgs),

@@ -43,7 +43,7 @@ struct About {
 }
 
 pub(crate) fn run(args: &ConnectArgs) -> Result<(), Error> {
-    let Some(url) = &args.url else { return list::run(args.printing.is_json()) };
+    let Some(url) = &args.device()? else { return list::run(args.printing.is_json()) };
     if args.background && !background::is_there() {
         return background::start();
     }

@@ -1,5 +1,5 @@
-//! `farlane reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and `lockdown`: what
-//! concerns a controller as a whole.
+//! `farlane reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and `lockdown`:
+//! what concerns a controller as a whole.
 
 use live::drivers::controller::Url;
 use nvme::wire::{AdminOpcode, StatusCode, SubmissionQueueEntry};

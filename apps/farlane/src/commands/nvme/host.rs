@@ -1,4 +1,4 @@
-//! `farlane show-hostnqn`, `gen-hostnqn` and `list-subsys`: what needs no controller.
+//! `farlane show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: what needs no controller.
 
 use live::drivers::controller::host_names;
 use live::sys::entropy;
@@ -30,6 +30,15 @@ pub(super) fn make_name(args: &HostArgs) -> Result<(), Error> {
             print_json_of_nvme_cli(&json!({ "hostnqn": format!("{prefix}{id}"), "hostid": id.to_string() }))
         }
         false => print(&format!("{prefix}{id}\n")),
+    }
+}
+
+/// Prints the program's version, as nvme-cli does its own.
+pub(super) fn version(args: &HostArgs) -> Result<(), Error> {
+    let version = env!("CARGO_PKG_VERSION");
+    match args.printing.is_json() {
+        true => print_json_of_nvme_cli(&json!({ "farlane": version })),
+        false => print(&format!("farlane version {version}\n")),
     }
 }
 

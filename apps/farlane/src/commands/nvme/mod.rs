@@ -85,6 +85,7 @@ pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
         NvmeCommand::Lockdown(args) => controller::lockdown(args),
         NvmeCommand::ShowHostNqn(args) => host::show_name(args),
         NvmeCommand::GenHostNqn(args) => host::make_name(args),
+        NvmeCommand::Version(args) => host::version(args),
         NvmeCommand::ListSubsys(args) => host::subsystems(args),
         NvmeCommand::AdminPassthru(args) => passthru::run(args, QueueId::ADMIN),
         NvmeCommand::IoPassthru(args) => passthru::run(args, IO),

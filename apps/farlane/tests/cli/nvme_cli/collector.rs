@@ -1,6 +1,6 @@
-//! What Prometheus's node exporter learns of NVMe devices comes from `nvme list` and `nvme
-//! smart-log`, both with `--output-format json`. A collector that asks farlane instead, by the same
-//! calls, finds the same names.
+//! What Prometheus's node exporter learns of NVMe devices comes from `nvme version`, `nvme list`
+//! and `nvme smart-log`, the last two with `--output-format json`. A collector that asks farlane
+//! instead, by the same calls, finds the same names.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::NQN;
 use super::verbs::found;
-use crate::support::{Export, FARLANE};
+use crate::support::{Export, FARLANE, succeed};
 
 /// Counters of the health log. Collectors convert each, as it may be a number or its digits.
 const COUNTERS: [&str; 11] = [
@@ -40,6 +40,7 @@ fn a_collector_of_metrics_finds_what_it_finds_in_nvme_cli() {
         command.env("XDG_RUNTIME_DIR", folder.path());
         Export::of(command)
     };
+    assert_eq!(succeed(&["version"]), format!("farlane version {}\n", env!("CARGO_PKG_VERSION")));
     let far = start(&["export", "--ram", "8MiB"]);
     let target = start(&["target", "--nqn", NQN, "--ram", "4MiB,block=4096"]);
     let list = found(folder.path(), &["list", "--output-format", "json"]);

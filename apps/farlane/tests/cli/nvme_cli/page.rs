@@ -12,7 +12,8 @@ const VERBS: &str = "list list-subsys id-ctrl id-ns list-ns list-ctrl ns-descs i
     device-self-test self-test-log get-property format fw-commit fw-download admin-passthru io-passthru \
     resv-acquire resv-register resv-release resv-report dsm copy flush compare read write write-zeroes \
     write-uncor verify sanitize sanitize-log reset subsystem-reset show-regs discover connect-all connect \
-    disconnect gen-hostnqn show-hostnqn gen-dhchap-key gen-tls-key virt-mgmt lockdown";
+    disconnect gen-hostnqn show-hostnqn gen-dhchap-key gen-tls-key virt-mgmt lockdown \
+    version";
 
 /// The rows of the page's table: nvme-cli's commands, and ours.
 fn rows(page: &str) -> Vec<(Vec<String>, Vec<String>)> {

@@ -29,6 +29,14 @@ fn blocks_are_read_written_compared_and_copied_in_nvme_clis_words() {
         assert!(wrong.contains("--data-size 512") && wrong.contains("4096"), "{wrong}");
         assert!(served.refused("read", &["-s", "8", "--offset", "0"]).contains("--offset"));
 
+        let report = served.with("write", &[&blocks[..], &["-d", &data, "-o", "json"]].concat());
+        assert_eq!(json(&report)["bytes"], 4096);
+        let report = served.with("read", &[&blocks[..], &["-d", &out, "--output-format", "json"]].concat());
+        assert_eq!(json(&report)["bytes"], 4096);
+        let file = served.refused("read", &["-o", "json"]);
+        assert!(file.contains("--output-format json"), "{file}");
+        assert!(served.refused("verify", &[]).contains("farlane verify-blocks"));
+
         let same = served.said("compare", &[&blocks[..], &["--data", &data]].concat());
         assert_eq!(same, "compare: Success\n");
         let differs = served.refused("compare", &[&blocks[..], &["--data", &other]].concat());
@@ -163,6 +171,32 @@ fn a_hosts_name_is_shown_and_made() {
     for one in &made {
         let id = one.trim().strip_prefix("nqn.2014-08.org.nvmexpress:uuid:").unwrap();
         assert_eq!((id.len(), &id[14..15]), (36, "4"), "{one}");
+    }
+}
+
+#[test]
+fn a_target_is_discovered_in_nvme_clis_words() {
+    let served = Served::target(&["--ram", "8MiB"]);
+    let place = served.url.strip_prefix("nvme-tcp://").and_then(|rest| rest.split('/').next()).unwrap();
+    let (address, port) = place.rsplit_once(':').unwrap();
+    let words = ["discover", "-t", "tcp", "-a", address, "-s", port];
+    let log = json(&[&words[..], &["-o", "json"]].concat());
+    let found = log["records"].as_array().unwrap().iter().any(|one| one["subnqn"] == NQN);
+    assert!(found && log["genctr"].is_u64(), "{log}");
+    assert_eq!(log, json(&["discover", &format!("nvme-tcp://{place}"), "--json"]));
+    let bytes = farlane(&[&words[..], &["--output-format", "binary"]].concat()).stdout;
+    assert_eq!(bytes.len(), 1024 * (1 + log["records"].as_array().unwrap().len()));
+    assert_eq!(bytes[..8], log["genctr"].as_u64().unwrap().to_le_bytes());
+    for (words, said) in [
+        (&["discover", "-a", address][..], "--transport"),
+        (&["discover", "-t", "fc", "-a", address], "tcp, rdma"),
+        (&["discover", "-t", "tcp", "-a", "a/b"], "a/b"),
+        (&["discover", "--mdns", "-o", "binary"], "no bytes to print"),
+        (&["connect", "-t", "tcp", "-a", address], "which subsystem"),
+        (&["connect", "-n", NQN], "--traddr"),
+    ] {
+        let refused = fail(words);
+        assert!(refused.contains(said), "{words:?}: {refused}");
     }
 }
 
