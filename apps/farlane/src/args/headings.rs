@@ -6,7 +6,7 @@
 
 /// How bytes travel between the two ends of a tunnel.
 pub(super) const TRANSPORT: &str = "Transport";
-/// Who an end is, and whom it admits.
+/// The key of an end, and the keys that it admits.
 pub(super) const TRUST: &str = "Trust";
 /// The secrets of hosts and controllers of NVMe over Fabrics.
 pub(crate) const AUTHENTICATION: &str = "Authentication (NVMe over Fabrics)";

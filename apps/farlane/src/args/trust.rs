@@ -239,7 +239,7 @@ impl Trust {
         self.allow_file.iter().for_each(|path| needs.read_beside(path));
     }
 
-    /// Checks that the options say who is admitted, if one of `addresses` is off loopback.
+    /// Checks that the options say which hosts are admitted, if one of `addresses` is off loopback.
     ///
     /// # Errors
     /// When every host would be admitted there.

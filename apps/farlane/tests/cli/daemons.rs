@@ -163,7 +163,7 @@ fn where_no_daemon_runs_the_answer_says_where_it_looked_and_what_starts_one() {
     assert!(!user.folder().exists());
 }
 
-/// A user for whom nobody has made a folder, as after `su`.
+/// A user without a folder for sockets, as after `su`.
 struct Bare {
     folder: tempfile::TempDir,
     program: PathBuf,

@@ -341,7 +341,7 @@ fn garbage_in_the_form_of_tls_harms_nobody() {
     assert_verified(load(&keys.url(&far.address), &keys.path("host"), &["--runtime", "1s"]));
 }
 
-/// A user without keys, who runs commands.
+/// Runs a command as a user without keys.
 fn of_user(folder: &Path, arguments: &[&str]) -> std::process::Output {
     let mut command = std::process::Command::new(&*FARLANE);
     command.args(arguments).env("XDG_CONFIG_HOME", folder).output().unwrap()

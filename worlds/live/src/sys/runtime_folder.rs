@@ -1,6 +1,6 @@
 //! The folder in which a user's processes have their sockets.
 //!
-//! Servers and clients find it by the same rule, so that they meet without being told where. Only
+//! Servers and clients find it by the same rule, so that they meet without a setting. Only
 //! this user may put names into it: a client that asks at a socket there asks a process of its own
 //! user.
 
@@ -51,7 +51,7 @@ struct User {
 
 /// The folder called `name` for sockets of this process's user. It need not exist.
 ///
-/// It is below the first of these that is the user's own and that nobody else may write:
+/// It is below the first of these that is the user's own and that no other user may write:
 /// `$XDG_RUNTIME_DIR`, for root `/run`, and `/run/user/UID`. Without such a folder, it is
 /// `NAME-UID` in the system's folder for temporary files.
 pub fn place(name: &str) -> PathBuf {
@@ -78,8 +78,8 @@ pub fn make(path: &Path) -> Result<(), Unusable> {
     }
 }
 
-/// Checks that the folder at `path` is this user's own and that nobody else may put names into it,
-/// or take its own name. A folder that does not exist yet has no names.
+/// Checks that the folder at `path` is this user's own, and that no other user may rename it or put
+/// names into it. A folder that does not exist yet has no names.
 ///
 /// # Errors
 /// When it is no folder, a symbolic link, another user's, or others may write it; when the folder
