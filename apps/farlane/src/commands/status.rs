@@ -114,7 +114,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "commands": controller.map(|of| of.statistics().commands),
         "space_errors": controller.map(|of| of.core().counters().space_errors),
         "ssd": controller.map(|of| ssd(of.core().config())),
-        "namespaces": controller.map(|of| of.core().namespaces().map(|one| namespace(of.core(), &one)).collect::<Vec<_>>()),
+        "namespaces": controller.map(|of| namespaces(of.core())),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
@@ -125,14 +125,24 @@ pub(crate) fn ssd(config: &nvme::subsystem::Config) -> Value {
     json!({ "serial": config.serial_number, "model": config.model_number, "firmware": config.firmware_revision })
 }
 
-fn namespace(core: &Subsystem, one: &NamespaceConfig) -> Value {
-    json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(),
-        "space_errors": space_errors(core, one.id) })
+fn namespaces(core: &Subsystem) -> Vec<Value> {
+    let errors = space_errors(core);
+    let namespace = |one: NamespaceConfig| {
+        json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(),
+            "space_errors": count_of(one.id, &errors) })
+    };
+    core.namespaces().map(namespace).collect()
 }
 
-/// How many commands of a namespace found no space on its medium.
-pub(crate) fn space_errors(core: &Subsystem, id: NamespaceId) -> u64 {
-    core.tallies().find(|(one, _)| *one == id).map_or(0, |(_, tally)| without_space(tally))
+/// How many commands found no space on the medium of a namespace, of all those that had any.
+pub(crate) fn space_errors(core: &Subsystem) -> Vec<(NamespaceId, u64)> {
+    let counts = core.tallies().map(|(id, tally)| (id, without_space(tally)));
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+/// The count of one namespace among those of [`space_errors`].
+pub(crate) fn count_of(id: NamespaceId, errors: &[(NamespaceId, u64)]) -> u64 {
+    errors.iter().find(|(one, _)| *one == id).map_or(0, |(_, count)| *count)
 }
 
 /// How many commands of a namespace with this tally found no space on its medium.

@@ -9,26 +9,27 @@ use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus, StrangersStatus};
 use live::drivers::fabrics::target::TargetDriver;
 use live::reactor::Hirer;
+use nvme::subsystem::NamespaceConfig;
 use nvme_fabrics::target::{DiscoveryAccess, Subsystem};
 use serde_json::{Map, Value, json};
 
 use super::core::Core;
 use super::hosts_told::each_host;
 use crate::commands::activity;
-use crate::commands::status::{space_errors, space_text, ssd};
+use crate::commands::status::{count_of, space_errors, space_text, ssd};
 
 /// What one core tells, but for hosts.
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
     let target = driver.target();
     let subsystem = |one: &Subsystem| {
         let core = target.subsystem(one.key);
-        let namespaces = core.into_iter().flat_map(|core| {
-            core.namespaces().map(|one| {
-                json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(), "readonly": one.read_only,
-                    "space_errors": space_errors(core, one.id) })
-            })
-        });
-        let namespaces: Vec<_> = namespaces.collect();
+        let errors = core.map(space_errors).unwrap_or_default();
+        let namespaces = core.into_iter().flat_map(|core| core.namespaces());
+        let namespace = |one: NamespaceConfig| {
+            json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(), "readonly": one.read_only,
+                "space_errors": count_of(one.id, &errors) })
+        };
+        let namespaces: Vec<_> = namespaces.map(namespace).collect();
         let hosts = match &one.hosts {
             nvme_fabrics::target::Hosts::Any => Value::Null,
             nvme_fabrics::target::Hosts::Listed(hosts) => {
