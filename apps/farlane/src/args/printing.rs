@@ -23,7 +23,7 @@ fn forms(has_binary: bool) -> impl TypedValueParser<Value = Printed> {
     let parser = PossibleValuesParser::new(Printed::value_variants().iter().map(offered));
     parser.try_map(move |text| match Printed::from_str(&text, false)? {
         Printed::Binary if !has_binary => {
-            Err("this command prints no structure, of which there would be bytes; expected normal or json"
+            Err("this command prints no structure, so that there are no bytes; expected normal or json"
                 .to_owned())
         }
         form => Ok(form),

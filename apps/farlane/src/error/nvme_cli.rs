@@ -12,7 +12,7 @@ pub(crate) enum NvmeError {
     #[diagnostic(help("-o normal and -o json print the answer"))]
     NoBytes { why: String },
 
-    #[error("{what} needs more than {url}: {why}")]
+    #[error("{what} is not possible at {url}: {why}")]
     #[diagnostic(help("{remedy}"))]
     NotHere { what: &'static str, url: String, why: &'static str, remedy: &'static str },
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{done, logs, print_bytes, show_list, with};
 use crate::args::{PersistentEventLogArgs, TelemetryLogArgs};
+use crate::commands::counted;
 use crate::error::{Error, NvmeError};
 use crate::session::Session;
 
@@ -116,7 +117,7 @@ fn json_of(header: &PersistentEventLogHeader, log: &[u8]) -> Value {
 }
 
 fn text_of(header: &PersistentEventLogHeader, log: &[u8]) -> String {
-    let mut text = format!("{} events of {}\n", header.events, header.serial_number);
+    let mut text = format!("{} of {}\n", counted((header.events as usize, "event")), header.serial_number);
     for (event, data) in persistent_events(log) {
         let kind = PersistentEventKind::from(event.kind);
         let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();

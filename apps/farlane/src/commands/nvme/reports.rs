@@ -8,6 +8,7 @@ use serde_json::{Map, json};
 
 use super::{PAGE, Structure, logs, show_list, with};
 use crate::args::{AnaLogArgs, ChangedNsArgs, DetailArgs, EffectsLogArgs, EnduranceLogArgs};
+use crate::commands::counted;
 use crate::commands::fields::{Fields, size};
 use crate::error::{Error, NvmeError};
 use crate::session::Session;
@@ -121,7 +122,7 @@ pub(super) fn ana(args: &AnaLogArgs) -> Result<(), Error> {
     };
     let text = || {
         let lines: String = groups.iter().map(line).collect();
-        format!("{} groups, change {}\n{lines}", header.groups, header.change_count)
+        format!("{}, change {}\n{lines}", counted((groups.len(), "group")), header.change_count)
     };
     show_list(args.at.printing, &data, json, text)
 }

@@ -118,6 +118,7 @@ fn groups_and_their_states_are_told() {
     let group = &log["ANA DESC LIST "][0];
     assert_eq!((&group["state"], &group["nnsids"]), (&"optimized".into(), &2.into()), "{log}");
     assert_eq!(group["NSIDS"][1]["nsid"], 2);
+    assert!(served.said("ana-log", &[]).contains("optimized, change 0, namespaces 1, 2\n"));
     let alone = served.json("ana-log", &["--groups"]);
     assert_eq!(alone["ANA DESC LIST "][0]["NSIDS"], json!([]));
 }
@@ -142,7 +143,12 @@ fn a_reset_is_real_where_it_lasts_and_explained_elsewhere() {
     let [far, target] = both(&["--ram", "8MiB"]);
     assert!(far.said("reset", &[]).contains("was reset"));
     let fabric = target.refused("reset", &[]);
-    assert!(fabric.contains("ends with it") && fabric.contains("nvme reset"), "{fabric}");
+    assert!(
+        fabric.contains("is not possible")
+            && fabric.contains("ends with it")
+            && fabric.contains("nvme reset"),
+        "{fabric}"
+    );
     assert!(target.said("subsystem-reset", &[]).contains("was reset"));
     assert_eq!(target.json("id-ns", &[])["nsze"], 16384, "and it serves as before");
     for verb in ["subsystem-reset", "show-regs"] {
