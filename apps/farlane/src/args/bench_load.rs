@@ -52,7 +52,7 @@ pub(crate) struct LoadArgs {
     /// Choose this percentage of offsets of a random load at random, and the others in order
     #[arg(long = "percentage_random", value_name = "PERCENT[,PERCENT][,PERCENT]", value_parser = parse_percents)]
     pub(crate) percentage_random: Option<Each<u8>>,
-    /// Spread random offsets so: random, zipf:THETA, pareto:H, normal:PERCENT, zoned:ACCESS/SPAN:...,
+    /// Spread random offsets so: random, zipf:THETA, pareto:H, normal:PERCENT, zoned:ACCESS/SPAN,
     /// sequence:BLOCK,...
     #[arg(
         long = "random_distribution",
@@ -136,7 +136,7 @@ pub(crate) struct LoadArgs {
     #[arg(long = "number_ios", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) number_ios: Option<u64>,
 
-    /// End each job when its figures are steady: iops, bw or lat, with _slope or without, and a limit.
+    /// End each job when its figures are steady: iops, bw, lat, or their slope (iops_slope).
     ///
     /// Figures are steady when none is further from their mean than the limit, or when their slope
     /// is less

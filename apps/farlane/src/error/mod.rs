@@ -403,9 +403,7 @@ pub(crate) enum Error {
     Control { path: PathBuf, error: io::Error },
 
     #[error("control sockets are not kept in {0}")]
-    #[diagnostic(help(
-        "remove it, or set XDG_RUNTIME_DIR to a folder that this user alone may write; --control PATH names a socket"
-    ))]
+    #[diagnostic(help("remove it, or set XDG_RUNTIME_DIR to a folder of this user, or give --control PATH"))]
     Folder(#[from] live::sys::runtime_folder::Unusable),
 
     #[error("{}", remedies::which(kind, sockets, folder))]

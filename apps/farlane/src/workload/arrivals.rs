@@ -92,7 +92,7 @@ mod tests {
         }
         let mean = gaps.iter().sum::<u64>() / 10_000;
         assert!((970_000..1_030_000).contains(&mean), "{mean}");
-        // More than a third, and less than two thirds, of exponential gaps are shorter than the mean.
+        // Of exponential gaps, 63 % are shorter than the mean.
         let short = gaps.iter().filter(|gap| **gap < 1_000_000).count();
         assert!((6_000..6_600).contains(&short), "{short}");
     }

@@ -80,7 +80,7 @@ fn places(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// Checks that the job's operations are those of a book: all of one length, each at a multiple of it.
+/// Checks that the job's operations have one length, and places that are multiples of it.
 fn verified(job: &Job) -> Result<(), Error> {
     let chunk = u64::from(job.chunk());
     let one = |kind: &Kind| {

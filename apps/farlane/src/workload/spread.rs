@@ -126,8 +126,8 @@ impl Draw {
         matches!(self.spread, Spread::Uniform { is_mapped: true })
     }
 
-    /// Draws one of `count` places, at least 1. Only places of one length, `is_whole`, can come once
-    /// each.
+    /// Draws one of `count` places, at least 1. Only places of one length (`is_whole`) can come
+    /// once each.
     pub(super) fn next(&mut self, count: u64, is_whole: bool, rng: &mut Rng) -> u64 {
         let turn = self.turn;
         self.turn += 1;

@@ -20,7 +20,7 @@ pub(super) enum State {
     /// It has not begun.
     Waiting,
     Running,
-    /// It reads back what was written, from this chunk on; none when it has begun with the last one.
+    /// It reads back what was written, from this chunk on; none when the last read has begun.
     Checking(Option<u64>),
     Done,
 }

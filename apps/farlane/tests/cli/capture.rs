@@ -60,7 +60,7 @@ impl Daemon {
 
 fn load(url: &str, runtime: &str, further: &[&str]) -> Running {
     let load = ["bench", url, "--rw", "randrw", "--size", "8MiB", "--verify", "--runtime", runtime, "--json"];
-    let usual = [["--iodepth", "4"], ["--rate", "500"]];
+    let usual = [["--iodepth", "4"], ["--rate_iops", "500"]];
     let rest =
         usual.into_iter().filter(|[option, _]| !further.contains(option)).flatten().collect::<Vec<_>>();
     Running::start(&[&load[..], &rest, further].concat())
@@ -185,7 +185,7 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     asleep.signal("STOP");
     idle.signal("STOP");
     let url = daemon.daemon.url();
-    let bench = ["bench", &url, "--iodepth", "8", "--runtime", "4s", "--rate", "4000", "--json"];
+    let bench = ["bench", &url, "--iodepth", "8", "--runtime", "4s", "--rate_iops", "4000", "--json"];
     let load = Running::start(&bench);
     killed.signal("KILL");
     reader.signal("KILL");
@@ -295,7 +295,7 @@ fn wireshark_reads_a_targets_capture_and_finds_good_checksums_and_nothing_malfor
         daemon.wait_for(2);
         let url = format!("nvme-tcp://{}/{NQN}", daemon.daemon.address);
         // A transfer of 128 KiB is several segments, some of them longer than an Ethernet frame.
-        assert_verified(load(&url, "300ms", &["--bs", "128k", "--rate", "100"]));
+        assert_verified(load(&url, "300ms", &["--bs", "128k", "--rate_iops", "100"]));
         of_queue.signal("INT");
         assert!(of_queue.json().0["packets"].as_u64().unwrap() > 0);
         let (report, stats) = end(&daemon, capture, &all);

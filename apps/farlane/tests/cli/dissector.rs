@@ -54,7 +54,8 @@ fn shown(file: &Path) -> Vec<Value> {
 
 /// Loads a far SSD, with each packet captured into `file`.
 fn load(url: &str, file: &Path) {
-    let load = ["--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--runtime", "200ms", "--rate", "500"];
+    let load =
+        ["--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--runtime", "200ms", "--rate_iops", "500"];
     succeed(&[&["bench", url, "--trace", file.to_str().unwrap()][..], &load].concat());
 }
 

@@ -53,8 +53,11 @@ fn a_later_job_of_a_file_tells_what_it_measured_until_it_was_interrupted() {
     let output = load.output(LONGEST);
     let said = String::from_utf8(output.stdout).unwrap();
     let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    let known = (output.status.code(), &report["rw"], &report["interrupted"]);
+    let [first, second] = [0, 1].map(|job| &report["jobs"][job]);
+    let known = (output.status.code(), &second["rw"], &second["interrupted"]);
     assert_eq!(known, (Some(130), &"randwrite".into(), &true.into()), "{said}");
+    // The report of the job that had ended is not lost.
+    assert_eq!((&first["rw"], &first["interrupted"]), (&"randread".into(), &false.into()), "{said}");
 }
 
 #[test]

@@ -618,7 +618,7 @@ fn captured_at_a_target(folder: &Path, scheme: &str, ports: &[&str]) -> PathBuf 
         status["captures"].as_array().unwrap().len() == 1
     });
     let url = format!("{scheme}://{}/{NQN}", target.address);
-    let load = ["--rw", "randrw", "--bs", "4k", "--rate", "500", "--runtime", "300ms", "--json"];
+    let load = ["--rw", "randrw", "--bs", "4k", "--rate_iops", "500", "--runtime", "300ms", "--json"];
     assert_eq!(printed(&[&["bench", &url][..], &load].concat())["errors"], 0);
     capture.signal("INT");
     capture.json();

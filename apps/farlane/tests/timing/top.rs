@@ -23,7 +23,7 @@ impl Stage {
         command.env("XDG_RUNTIME_DIR", folder.path());
         let far = Export::of(command);
         let mut load = Command::new(&*FARLANE);
-        load.args(["bench", &far.url(), "--rw", "randrw", "--rate", "1000", "--runtime", "120s"]);
+        load.args(["bench", &far.url(), "--rw", "randrw", "--rate_iops", "1000", "--runtime", "120s"]);
         let load = load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         far.wait_for("link up");
         Self { folder, load, far }

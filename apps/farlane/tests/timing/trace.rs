@@ -53,7 +53,7 @@ fn captured(folder: &Path, load: &[&str]) -> (PathBuf, Value) {
     let far = Export::start(&["--ram", "16MiB"]);
     let path = folder.join("load.pcapng");
     // At this rate the file keeps up on any machine: a capture with lost packets has other counts.
-    let rate: &[&str] = if load.contains(&"--rate") { &[] } else { &["--rate", "500"] };
+    let rate: &[&str] = if load.contains(&"--rate_iops") { &[] } else { &["--rate_iops", "500"] };
     let url = far.url();
     let bench = [&["bench", &url, "--json", "--trace", text(&path)][..], rate, load].concat();
     // A busy machine takes longer to run as many commands.
@@ -190,7 +190,7 @@ fn a_hosts_capture_of_a_fabric_has_each_command_with_its_steps() {
         let provider = if scheme == "nvme-rdma" { "?provider=iwarp" } else { "" };
         let url = format!("{scheme}://{}/{NQN}{provider}", target.address);
         let path = folder.path().join(format!("{scheme}.pcapng"));
-        let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--rate", "200"];
+        let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--rate_iops", "200"];
         let further = ["--size", "4MiB", "--runtime", "300ms", "--json", "--trace", text(&path)];
         let report = json(&[&load[..], &further].concat());
         assert_eq!(report["errors"], 0, "{report}");
@@ -226,7 +226,8 @@ fn enumeration_alone_is_captured_too() {
 #[test]
 fn a_mixed_load_reads_as_often_as_it_was_told() {
     let folder = tempfile::tempdir().unwrap();
-    let mixed = ["--rw", "randrw", "--bs", "4k", "--rwmixread", "80", "--rate", "2000", "--randseed", "7"];
+    let mixed =
+        ["--rw", "randrw", "--bs", "4k", "--rwmixread", "80", "--rate_iops", "1600,400", "--randseed", "7"];
     let (path, _) = captured(folder.path(), &mixed);
     let stats = json(&["trace", "stats", text(&path), "--json"]);
     let [reads, writes] =

@@ -34,7 +34,8 @@ fn captured(folder: &Path) -> Option<(PathBuf, [u64; 3])> {
     let loads = [("randread", "16k"), ("randwrite", "16k"), ("randwrite", "4k")].map(|(workload, size)| {
         // One at a time: late commands of a busy machine would share a segment, of which a capture
         // that is cut has the first alone.
-        let load = ["--rw", workload, "--bs", size, "--iodepth", "1", "--rate", "200", "--runtime", "500ms"];
+        let load =
+            ["--rw", workload, "--bs", size, "--iodepth", "1", "--rate_iops", "200", "--runtime", "500ms"];
         let report = json(&[&["bench", &url, "--json"][..], &load].concat());
         assert_eq!(report["errors"], 0, "{report}");
         // At most 100: what is late when the time is over is left out.

@@ -39,7 +39,8 @@ fn sniffed(provider: &str, listen: &str, filter: impl Fn(&str) -> String) -> Opt
     let url = format!("nvme-rdma://{}/{NQN}?provider={provider}", target.address);
     // A rate that loses nothing, so that nothing is sent again.
     let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--size", "4MiB"];
-    let report = json(&[&load[..], &["--rate", "200", "--runtime", "500ms", "--verify", "--json"]].concat());
+    let report =
+        json(&[&load[..], &["--rate_iops", "200", "--runtime", "500ms", "--verify", "--json"]].concat());
     assert_eq!(report["errors"], 0, "{report}");
     capture.finish();
     Some((json(&["trace", "stats", text(&file), "--json"]), report))

@@ -87,7 +87,8 @@ pub(super) fn needs(planned: &[Planned]) -> Result<Needs, Error> {
     Ok(needs)
 }
 
-/// The load of a job, whose numbers of other jobs are those of its phase, which begins with `first`.
+/// The load of a job. Its numbers of other jobs become those of its phase, which begins with
+/// `first`.
 pub(super) fn job(
     session: &mut Session,
     planned: &Planned,

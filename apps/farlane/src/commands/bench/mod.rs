@@ -119,7 +119,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
     let connections = session.connections();
     session.close()?;
     let figures = SessionFigures { lookahead, shadow, far_reads, connections };
-    report::tell(first, &done, figures)?;
+    report::tell((first, planned.len() > 1), &done, figures)?;
     done.into_iter().try_for_each(|done| judge(&done.planned.args, done.report))
 }
 

@@ -91,8 +91,12 @@ pub(super) fn without_effect(args: &BenchArgs) -> Vec<String> {
     words.iter().filter(|(_, is_given)| *is_given).map(|(word, _)| (*word).to_owned()).collect()
 }
 
-/// Tells what jobs have done, as `args` asks.
-pub(super) fn tell(args: &BenchArgs, done: &[Done<'_>], figures: SessionFigures) -> Result<(), Error> {
+/// Tells what jobs have done, as the arguments ask, and whether they are of several.
+pub(super) fn tell(
+    (args, are_several): (&BenchArgs, bool),
+    done: &[Done<'_>],
+    figures: SessionFigures,
+) -> Result<(), Error> {
     if args.output_format == Some(ReportNames::Json) {
         return print(&fio_text(&done.iter().map(known).collect::<Vec<_>>()));
     }
@@ -102,7 +106,7 @@ pub(super) fn tell(args: &BenchArgs, done: &[Done<'_>], figures: SessionFigures)
     let figures = Figures { lookahead, shadow, far_reads, round_trips, connections };
     if args.output.json {
         return match done {
-            [one] => print_json(&json(one, None, Some(figures))),
+            [one] if !are_several => print_json(&json(one, None, Some(figures))),
             several => {
                 let jobs = several.iter().map(|one| json(one, Some(one.planned.name()), None)).collect();
                 print_json(&Several { jobs, figures })
@@ -111,14 +115,14 @@ pub(super) fn tell(args: &BenchArgs, done: &[Done<'_>], figures: SessionFigures)
     }
     let mut text = String::new();
     for one in done {
-        let name = (done.len() > 1).then(|| one.planned.name());
+        let name = (are_several).then(|| one.planned.name());
         text.push_str(&head(name, one));
-        if done.len() == 1 {
+        if !are_several {
             text.push_str(&lines(&figures));
         }
         text.push_str(&ending(verified(one), &one.job, &one.report));
     }
-    if done.len() > 1 {
+    if are_several {
         text.push_str(&lines(&figures));
     }
     print(&text)

@@ -111,7 +111,7 @@ for kind in target export; do
 done
 
 # An upgrade under load: no command fails.
-load() { within farlane bench "$1" --namespace 1 --rw randrw --verify --iodepth 4 --rate 200 --runtime 90s --timeout 90s; }
+load() { within farlane bench "$1" --namespace 1 --rw randrw --verify --iodepth 4 --rate_iops 200 --runtime 90s --timeout 90s; }
 load nvme-tcp://127.0.0.1:4420/$nqn >/tmp/target.load 2>&1 & one=$!
 load tcp://127.0.0.1:4430 >/tmp/export.load 2>&1 & two=$!
 sleep 8

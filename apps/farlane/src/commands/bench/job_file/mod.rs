@@ -240,7 +240,7 @@ fn own(section: &Section, key: &str, value: &str) -> Result<Option<(&'static str
         },
         "rwmixwrite" => Some(("--rwmixread", rest(value)?)),
         "percentage_sequential" => Some(("--percentage_random", rest(value)?)),
-        // The size of the file is that of the part of the namespace; the other one is how much of it.
+        // The file is the part of the namespace; the other one is how much of it.
         "size" if section.value("filesize").is_some() => match section.value("io_size") {
             Some(_) => None,
             None => Some(("--io_size", sizes(value)?)),
