@@ -41,7 +41,8 @@ fn each_view_works_in_a_browser() {
     // Steps of two captures differ by more than chance: one has four times as much data.
     for (name, size) in [("mixed.pcapng", "4k"), ("large.pcapng", "16k")] {
         // More than a thousand reads have a share of 0.01 % at the end of an axis.
-        let load = ["--rw", "randrw", "--iodepth", "8", "--runtime", "2s", "--rate_iops", "2000", "--bs", size];
+        let load =
+            ["--rw", "randrw", "--iodepth", "8", "--runtime", "2s", "--rate_iops", "2000", "--bs", size];
         succeed(&[&["bench", &far.url(), "--trace", &path(name)][..], &load].concat());
     }
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/tcp-1g.toml");
