@@ -26,8 +26,10 @@ pub(crate) enum NvmeError {
     ))]
     NoPlace { url: String, why: String },
 
-    #[error("{url} is a device, and no recording")]
-    #[diagnostic(help("farlane verify-blocks {url} reads blocks without transferring them"))]
+    #[error("the namespace at {url} holds no recording")]
+    #[diagnostic(help(
+        "farlane record --to {url} makes one; farlane verify-blocks {url} is the verify of nvme-cli"
+    ))]
     NoRecording { url: String },
 
     #[error("the log changes faster than it can be read")]
@@ -39,10 +41,8 @@ impl NvmeError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoBytes { .. } | Self::NotHere { .. } | Self::NoPlace { .. } | Self::NoRecording { .. } => {
-                Exit::Wrong
-            }
-            Self::Lacking { .. } | Self::Restless => Exit::Failed,
+            Self::NoBytes { .. } | Self::NotHere { .. } | Self::NoPlace { .. } => Exit::Wrong,
+            Self::NoRecording { .. } | Self::Lacking { .. } | Self::Restless => Exit::Failed,
         }
     }
 }

@@ -13,6 +13,8 @@ impl Known {
         let of = |(names, command): (Vec<String>, clap::Command)| {
             let mut own: BTreeSet<_> =
                 options(&command).into_iter().map(|(_, long)| long.to_owned()).collect();
+            let aliases = command.get_arguments().filter_map(clap::Arg::get_all_aliases).flatten();
+            own.extend(aliases.map(str::to_owned));
             own.extend(["help", "version"].map(str::to_owned));
             (names, own)
         };

@@ -32,7 +32,7 @@ pub(super) use sources::check_packets;
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json};
 use crate::args::FarSpec;
-use crate::error::Error;
+use crate::error::{Error, NvmeError};
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -72,6 +72,9 @@ fn check_output(recording: &[PathBuf], to: &Path) -> Result<(), Error> {
 
 pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
     match error {
+        ReadError::NoRecording if FarSpec::is_url(&path.to_string_lossy()) => {
+            NvmeError::NoRecording { url: path.display().to_string() }.into()
+        }
         ReadError::Io(error) => Error::File { path: path.to_owned(), error },
         ReadError::Contradiction(doubt) => Error::Contradiction { path: path.to_owned(), doubt },
         ReadError::NoRecording | ReadError::InUse | ReadError::Members(_) => {
