@@ -8,6 +8,7 @@ use crate::ethernet::Port;
 use crate::nr5g::{Core, Downlink, Uplink};
 use crate::stage::Stage;
 use crate::tsn::replication::Replicated;
+use crate::wifi::Station;
 use crate::{Faults, Frame, Lossless, Path, Wire};
 
 /// What happened to the frames of a hop. Copies count as frames: `entered + copied` equals `left +
@@ -70,6 +71,8 @@ pub enum AnyHop {
     Downlink(Box<Downlink>),
     /// A core network.
     Core(Core),
+    /// One direction of a Wi-Fi link.
+    Station(Box<Station>),
     /// Several hops in series.
     Path(Path),
 }
@@ -87,6 +90,7 @@ macro_rules! any {
             AnyHop::Uplink($inner) => $call,
             AnyHop::Downlink($inner) => $call,
             AnyHop::Core($inner) => $call,
+            AnyHop::Station($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
     };
@@ -118,4 +122,4 @@ macro_rules! from {
     };
 }
 
-from!(Wire Port Lossless Faults Replicated Stage Uplink Downlink Core Path);
+from!(Wire Port Lossless Faults Replicated Stage Uplink Downlink Core Station Path);

@@ -25,6 +25,7 @@ pub mod stage;
 pub mod tcp;
 pub mod trail;
 pub mod tsn;
+pub mod wifi;
 mod wire;
 
 pub use faults::Faults;

@@ -141,6 +141,7 @@ impl AnyHop {
             Self::Uplink(_) => "5G uplink".into(),
             Self::Downlink(_) => "5G downlink".into(),
             Self::Core(_) => "5G core".into(),
+            Self::Station(station) => format!("Wi-Fi, {}", station.settings().rate).into(),
             Self::Path(_) => "path".into(),
         }
     }
@@ -178,6 +179,7 @@ impl AnyHop {
                 (cell.station + cell.symbols(cell.n1), cell.transmission(), zero)
             }
             Self::Core(core) => (core.settings().delay, zero, zero),
+            Self::Station(station) => (zero, station.settings().air_time(length), zero),
             Self::Faults(_) | Self::Replicated(_) | Self::Path(_) => (zero, zero, zero),
         };
         // Parts overlap in a cut-through switch. Later parts are counted first, and earlier ones

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::faults::{Behaviour, Faults};
 use crate::tcp::CongestionControl;
+use crate::wifi::{Medium, Settings, Station};
 use crate::{AnyHop, Chance, Wire};
 
 /// The application at one side.
@@ -331,6 +332,23 @@ fn a_link_without_losses_is_filled() {
     let rate =
         throughput(Parameters::NPAP, wires(Nanos::from_millis(1), Some(Rate::from_gigabits(1))), 10 << 20);
     assert!((240..=262).contains(&rate), "{rate} Mbit/s");
+}
+
+#[test]
+fn acknowledgements_of_tcp_take_their_share_of_a_wifi_channel() {
+    let stations = |media: [&Medium; 2]| {
+        let seeds = [1, 2].map(Rng::from_seed);
+        let [there, back] = [0, 1].map(|index| Station::new(Settings::OFDM, media[index], &seeds[index]));
+        [Path::new([AnyHop::from(there)]), Path::new([AnyHop::from(back)])]
+    };
+    let (one, other) = (Medium::new(), Medium::new());
+    // Two segments and an acknowledgement take 2 * 393.5 and 181.5 µs with a backoff before each,
+    // which is 23.9 Mbit/s. Backoffs of both ends pass together, and collisions take time.
+    let rate = throughput(Parameters::LINUX, stations([&one, &one]), 10 << 20);
+    assert!((22..=26).contains(&rate), "{rate} Mbit/s");
+    // On a channel of its own, a segment takes 393.5 µs, which is 29.4 Mbit/s.
+    let rate = throughput(Parameters::LINUX, stations([&one, &other]), 10 << 20);
+    assert!((28..=29).contains(&rate), "{rate} Mbit/s");
 }
 
 #[test]

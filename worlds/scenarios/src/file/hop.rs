@@ -9,6 +9,7 @@ use network_models::nr5g::{Core, Direction, Downlink, Uplink};
 use network_models::stage::{self, Stage};
 use network_models::tsn::gates::GateSchedule;
 use network_models::tsn::replication::{REDUNDANCY_TAG, Replicated};
+use network_models::wifi::{self as models, Station};
 use network_models::{AnyHop, Class, Path, Rate, Wire};
 use serde::Deserialize;
 use toml::Spanned;
@@ -18,6 +19,7 @@ use super::link::{LinkTable, Surroundings, hops, is_of_one_direction};
 use super::radio::{CellTable, CoreTable, Radio};
 use super::text::{Bytes, Millimetres, Text, one_of};
 use super::tsn::{self, OthersTable, TsnTable};
+use super::wifi::{self, BurstsTable, Media, TimingTable};
 
 /// Allowed sizes of the buffer of a link that loses nothing, in bytes.
 const BUFFER_RANGE: std::ops::RangeInclusive<u64> = lossless::Settings::BUFFER_MIN..=1 << 30;
@@ -42,6 +44,10 @@ pub(super) enum HopModel {
         flaps: Option<Flaps>,
     },
     Replicated(Vec<Vec<Self>>),
+    Wifi {
+        settings: models::Settings,
+        channel: String,
+    },
 }
 
 /// The kinds of hops.
@@ -57,10 +63,11 @@ enum HopKind {
     Radio(Direction),
     Core,
     Replicated,
+    Wifi,
 }
 
 /// The kinds of hops by name.
-const KINDS: [(&str, HopKind); 12] = [
+const KINDS: [(&str, HopKind); 13] = [
     ("wire", HopKind::Wire),
     ("ethernet", HopKind::Ethernet),
     ("5g-up", HopKind::Radio(Direction::Up)),
@@ -73,6 +80,7 @@ const KINDS: [(&str, HopKind); 12] = [
     ("stage", HopKind::Stage(None)),
     ("infiniband", HopKind::InfiniBand),
     ("pfc", HopKind::Pfc),
+    ("wifi", HopKind::Wifi),
 ];
 
 impl HopKind {
@@ -97,6 +105,7 @@ impl HopKind {
             Self::Radio(_) => &["cell"],
             Self::Core => &["core"],
             Self::Replicated => &["way"],
+            Self::Wifi => &["rate", "queue_frames", "channel", "attempts", "timing", "bursts"],
         }
     }
 }
@@ -133,6 +142,12 @@ pub(super) struct HopTable {
     interval: Option<Text<Nanos>>,
     cell: Option<Spanned<CellTable>>,
     core: Option<Spanned<CoreTable>>,
+    /// The name of the Wi-Fi channel, which both directions share.
+    channel: Option<String>,
+    /// How often Wi-Fi sends a frame at most.
+    attempts: Option<Spanned<u32>>,
+    timing: Option<Spanned<TimingTable>>,
+    bursts: Option<Spanned<BurstsTable>>,
     /// The ways of a replicated hop, each with its own hops.
     #[serde(default)]
     way: Vec<Spanned<LinkTable>>,
@@ -159,6 +174,10 @@ impl HopTable {
             ("interval", self.interval.is_some()),
             ("cell", self.cell.is_some()),
             ("core", self.core.is_some()),
+            ("channel", self.channel.is_some()),
+            ("attempts", self.attempts.is_some()),
+            ("timing", self.timing.is_some()),
+            ("bursts", self.bursts.is_some()),
             ("way", !self.way.is_empty()),
         ]
         .into_iter()
@@ -174,7 +193,9 @@ impl HopModel {
             Self::Port(settings) => Some(settings.rate),
             Self::Lossless(links) => links.first().map(|link| link.rate),
             Self::Replicated(ways) => ways.first()?.iter().find_map(Self::rate),
-            Self::Faults { .. } | Self::Stage(_) | Self::Radio(..) | Self::Core(_) => None,
+            Self::Faults { .. } | Self::Stage(_) | Self::Radio(..) | Self::Core(_) | Self::Wifi { .. } => {
+                None
+            }
         }
     }
 
@@ -200,7 +221,7 @@ impl HopModel {
         matches!(self, Self::Lossless(links) if links.iter().any(|link| !link.is_ethernet))
     }
 
-    fn build(&self, rng: &Rng) -> AnyHop {
+    fn build(&self, rng: &Rng, media: &mut Media) -> AnyHop {
         match self {
             Self::Wire { latency, rate, queue } => {
                 let wire = Wire::new(*latency, *rate);
@@ -218,17 +239,20 @@ impl HopModel {
             }
             Self::Replicated(ways) => {
                 let ways = ways.iter().enumerate();
-                let ways = ways.map(|(place, way)| path(way, &rng.fork(&format!("way {place}"))));
+                let ways = ways.map(|(place, way)| path(way, &rng.fork(&format!("way {place}")), media));
                 AnyHop::from(Replicated::new(ways))
+            }
+            Self::Wifi { settings, channel } => {
+                AnyHop::from(Station::new(*settings, media.of(channel), &rng.fork("wifi")))
             }
         }
     }
 }
 
-/// The path through `hops`.
-pub(super) fn path(hops: &[HopModel], rng: &Rng) -> Path {
+/// The path through `hops`. Wi-Fi hops use `media`, which the paths of a link share.
+pub(super) fn path(hops: &[HopModel], rng: &Rng, media: &mut Media) -> Path {
     let hops = hops.iter().enumerate();
-    Path::new(hops.map(|(place, hop)| hop.build(&rng.fork(&format!("hop {place}")))))
+    Path::new(hops.map(|(place, hop)| hop.build(&rng.fork(&format!("hop {place}")), media)))
 }
 
 /// Appends a hop to `hops`.
@@ -275,6 +299,7 @@ pub(super) fn model(hop: &Spanned<HopTable>, around: Surroundings) -> Result<Hop
         }
         HopKind::Core => Ok(HopModel::Core(Box::new(around.radio.with(None, table.core.as_ref())?))),
         HopKind::Replicated => ways(hop, around),
+        HopKind::Wifi => station(hop, around.mtu),
     }
 }
 
@@ -295,6 +320,20 @@ fn ways(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong
         hops(way, around)
     };
     Ok(HopModel::Replicated(ways.iter().map(way).collect::<Result<_, Wrong>>()?))
+}
+
+/// A station of a Wi-Fi channel.
+fn station(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
+    let table = hop.get_ref();
+    let keys = wifi::Keys {
+        rate: table.rate.map(|Text(rate)| rate),
+        queue_frames: table.queue_frames,
+        attempts: table.attempts.as_ref(),
+        timing: table.timing.as_ref(),
+        bursts: table.bursts.as_ref(),
+    };
+    let channel = table.channel.clone().unwrap_or_default();
+    Ok(HopModel::Wifi { settings: wifi::settings(hop, keys, mtu)?, channel })
 }
 
 /// A processing step of a machine.

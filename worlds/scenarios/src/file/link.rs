@@ -15,6 +15,7 @@ use super::hop::{self, HopModel, HopTable};
 use super::radio::{CellTable, CoreTable, Radio};
 use super::stack::{StackTable, stack};
 use super::text::{Bytes, Text, one_of};
+use super::wifi::Media;
 
 /// Payload in bytes of the longest frame: from RFC 791's least to a jumbo frame's.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9216;
@@ -103,9 +104,10 @@ impl Link {
 
     /// The paths from near to far and back; everything random in them follows from `rng`.
     pub fn paths(&self, rng: &Rng) -> [Path; 2] {
-        let path = |index: usize, name: &str| {
+        let mut media = Media::default();
+        let mut path = |index: usize, name: &str| {
             let rng = rng.fork(name);
-            hop::path(&self.directions[index], &rng)
+            hop::path(&self.directions[index], &rng, &mut media)
         };
         [path(0, "there"), path(1, "back")]
     }

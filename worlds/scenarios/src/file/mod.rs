@@ -16,6 +16,7 @@ mod tests;
 pub mod text;
 pub mod trace;
 mod tsn;
+mod wifi;
 mod workload;
 
 use std::fmt::Display;

@@ -4,6 +4,7 @@ use engine::Nanos;
 use network_models::ethernet::{Forwarding, Handover};
 use network_models::nr5g::{Cell, Grants};
 use network_models::stage::Settings;
+use network_models::wifi::{self, Bursts};
 use network_models::{AnyHop, Chance, Rate};
 
 use super::link::Link;
@@ -391,4 +392,94 @@ fn a_mistake_in_ways_and_steps_is_shown_with_its_line_and_key() {
     let one = "[link]\n[[link.hop]]\nkind = \"replicated\"\nway = [{ latency = \"1ms\" }]\n";
     let error = Link::parse(one).map(|_| ()).unwrap_err();
     assert!(error.starts_with("line 2, way: expected 2 to 8 of"), "{error}");
+}
+
+const WIFI: &str = r#"
+[link]
+
+[[link.hop]]
+kind = "wifi"
+rate = "54Mbit/s"
+queue_frames = 500
+attempts = 4
+timing = { slot = "20us", sifs = "10us", preamble = "26us", cw_min = 31, cw_max = 511 }
+bursts = { good = "1s", bad = "20ms", good_loss = "1%", bad_loss = "60%" }
+
+[[link.hop]]
+kind = "wifi"
+rate = "6Mbit/s"
+channel = "backhaul"
+"#;
+
+#[test]
+fn both_directions_share_each_wifi_channel() {
+    let link = Link::parse(WIFI).unwrap();
+    let paths = link.paths(&engine::Rng::from_seed(1));
+    let stations: Vec<_> = paths
+        .iter()
+        .flat_map(|path| path.hops())
+        .map(|hop| match hop {
+            AnyHop::Station(station) => station,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let [near, backhaul, far, backhaul_back] = stations[..] else { panic!("{stations:?}") };
+    assert!(near.shares_medium_with(far) && backhaul.shares_medium_with(backhaul_back));
+    assert!(!near.shares_medium_with(backhaul));
+    let bursts = Bursts {
+        good: Nanos::from_secs(1),
+        bad: Nanos::from_millis(20),
+        good_loss: Chance::percent(1),
+        bad_loss: Chance::percent(60),
+    };
+    let expected = wifi::Settings {
+        rate: Rate::from_megabits(54),
+        slot: Nanos::from_micros(20),
+        sifs: Nanos::from_micros(10),
+        preamble: Nanos::from_micros(26),
+        cw_min: 31,
+        cw_max: 511,
+        attempts: 4,
+        queue_frames: 500,
+        bursts: Some(bursts),
+    };
+    assert_eq!(*near.settings(), expected);
+    let usual = wifi::Settings { rate: Rate::from_megabits(6), ..wifi::Settings::OFDM };
+    assert_eq!(*backhaul_back.settings(), usual);
+    // Another link has another medium.
+    let [other, _] = link.paths(&engine::Rng::from_seed(1));
+    let Some(AnyHop::Station(other)) = other.hops().next() else { panic!("{other:?}") };
+    assert!(!near.shares_medium_with(other));
+}
+
+#[test]
+fn the_wifi_link_of_the_documentation_is_a_link() {
+    let page = include_str!("../../../../docs/link-models.md");
+    let (_, section) = page.split_once("## Wi-Fi").unwrap();
+    let (_, example) = section.split_once("```toml\n").unwrap();
+    Link::parse(example.split_once("```").unwrap().0).unwrap();
+}
+
+#[test]
+fn a_mistake_in_a_wifi_hop_is_shown_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("[link]", "[link]\nmtu = 9000", "5", "mtu", "2296 bytes at most"),
+        ("rate = \"54Mbit/s\"\n", "", "4", "rate", "such as 54Mbit/s"),
+        ("54Mbit/s", "5Mbit/s", "4", "rate", "not 5 Mbit/s"),
+        ("queue_frames = 500", "queue_frames = 0", "4", "queue_frames", "1 to 65536, not 0"),
+        ("attempts = 4", "attempts = 0", "8", "attempts", "1 to 255, not 0"),
+        ("slot = \"20us\"", "slot = \"0s\"", "9", "slot", "1 µs to 1 ms, not 0 ns"),
+        ("cw_min = 31", "cw_min = 0", "9", "cw_min", "1 to 32767, not 0"),
+        ("cw_min = 31", "cw_min = 600", "9", "cw_max", "600 at least"),
+        ("cw_min = 31", "aifs = 3", "9", "aifs", "unknown field"),
+        ("good = \"1s\"", "good = \"0s\"", "10", "good", "1 µs at least, not 0 ns"),
+        ("bad = \"20ms\", ", "", "10", "bad", "missing field"),
+        ("rate = \"6Mbit/s\"", "rate = \"6Mbit/s\"\ncable = \"1m\"", "12", "cable", "'ethernet'"),
+        ("kind = \"wifi\"\nrate = \"6", "kind = \"wire\"\nrate = \"6", "12", "channel", "kind 'wifi'"),
+    ] {
+        assert!(WIFI.contains(good), "{good}");
+        let error = Link::parse(&WIFI.replace(good, bad)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
+    }
 }
