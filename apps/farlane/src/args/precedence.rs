@@ -126,7 +126,7 @@ pub(crate) struct PtpArgs {
     /// Ask the PTP daemon at this socket how well this machine's clock follows the network's
     /// [default: ptp4l's, if it runs].
     ///
-    /// When both ends follow one grandmaster, one-way times need no exchange to be told apart.
+    /// When both ends follow one grandmaster, one-way times are known without an exchange.
     /// Farlane finds out the daemon's PTP domain and its transportSpecific (0, or 1 for gPTP).
     /// Append ,domain=N or ,transport-specific=N to ask with these values only
     #[arg(long, value_name = "SOCKET[,domain=N][,transport-specific=N]", value_parser = parse_daemon,

@@ -99,7 +99,7 @@ impl StructurePrinting {
     }
 }
 
-/// How much a person is told of a structure.
+/// How much of a structure the text form shows.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Detail {
     /// Explain each bit field, a line for each of its bits

@@ -128,7 +128,7 @@ pub(crate) fn run(session: &mut Session, job: Job) -> Result<Report, Error> {
     Ok(ended.reports.into_iter().next().unwrap_or_default())
 }
 
-/// Runs `jobs` at the same time, and tells `progress` now and then what was measured. `books` are
+/// Runs `jobs` at the same time, and gives `progress` now and then what was measured. `books` are
 /// those of jobs before. When the user interrupts, the reports say what was measured until then.
 pub(crate) fn run_together(
     session: &mut Session,

@@ -8,7 +8,7 @@ const PARTS: u64 = 8;
 const BUDGET_MIN: u64 = 64 << 20;
 const BUDGET_MAX: u64 = 4 << 30;
 
-/// What the system tells about its memory, and about that of the control group (cgroup) of this
+/// What the system reports of its memory, and about that of the control group (cgroup) of this
 /// process.
 fn told() -> [String; 2] {
     ["/proc/meminfo", "/sys/fs/cgroup/memory.max"]

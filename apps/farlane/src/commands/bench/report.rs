@@ -1,4 +1,4 @@
-//! What is told of loads, as text and as JSON.
+//! Reports of loads, as text and as JSON.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub(super) fn without_effect(args: &BenchArgs) -> Vec<String> {
     words.iter().filter(|(_, is_given)| *is_given).map(|(word, _)| (*word).to_owned()).collect()
 }
 
-/// Tells what jobs have done, as the arguments ask, and whether they are of several.
+/// Prints what jobs have done, as the arguments ask, and whether they are of several.
 pub(super) fn tell(
     (args, are_several): (&BenchArgs, bool),
     done: &[Done<'_>],
@@ -227,7 +227,7 @@ fn known<'a>(done: &'a Done<'_>) -> fio::Known<'a> {
     }
 }
 
-/// Tells what was measured until `now`, without waiting for the reader. Jobs that are `done` are in
+/// Prints the figures until `now`, without waiting for the reader. Jobs that are `done` are in
 /// a report with fio's names, too.
 pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'_>) {
     let Some(args) = phase.first().map(|first| &first.args) else { return };
@@ -263,7 +263,7 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
             if let Some(name) = name {
                 so_far["name"] = name.into();
             }
-            // What can't be told now is told at the end.
+            // What can't be printed now is printed at the end.
             drop(report_json(&so_far));
             continue;
         }

@@ -209,7 +209,7 @@ fn administration(fields: &mut Fields, it: &IdentifyController) {
     let (vendor, autonomous) = (it.admin_vendor_specific, it.autonomous_power_transitions);
     fields.flags("avscc", vendor, 2, "vendor specific admin commands", &VENDOR_FORMAT);
     fields.flags("apsta", autonomous, 2, "autonomous power state transitions", &AUTONOMOUS);
-    fields.number("mtfa", it.firmware_activation_time, "100 ms to activate a firmware; 0 is not told");
+    fields.number("mtfa", it.firmware_activation_time, "100 ms to activate a firmware; 0 is not reported");
     fields.number("edstt", it.self_test_time, "minutes for an extended self-test");
     fields.flags("dsto", it.self_test_options, 2, "self-tests", &SELF_TEST);
     let granularity = match it.firmware_granularity {
@@ -313,11 +313,11 @@ fn nvm(fields: &mut Fields, it: &IdentifyController) {
     );
     fields.number("nn", it.namespaces, "highest namespace identifier");
     fields.number("mnan", it.maximum_namespaces, told(it.maximum_namespaces, "namespaces at most"));
-    fields.number("maxdna", it.domain_attachments_max, "attachments in a domain at most; 0 is not told");
+    fields.number("maxdna", it.domain_attachments_max, "attachments in a domain at most; 0 is not reported");
     fields.number(
         "maxcna",
         it.controller_attachments_max,
-        "attachments to a controller at most; 0 is not told",
+        "attachments to a controller at most; 0 is not reported",
     );
     fields.flags("oncs", it.optional_nvm_commands, 4, "optional NVM commands", &NVM_COMMANDS);
     fields.flags("fuses", it.fused_operations, 4, "fused operations", &FUSED);

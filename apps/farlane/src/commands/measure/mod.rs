@@ -227,7 +227,7 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
 }
 
 /// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop, until
-/// something has `ended` the measurement. What was measured is told all the same. Hops that could
+/// something has `ended` the measurement. Its figures are reported all the same. Hops that could
 /// not be followed are `missing`.
 fn devices(
     args: &MeasureArgs,

@@ -68,7 +68,7 @@ fn get(session: &mut Session, offset: u32, size: PropertySize) -> Result<u64, Er
     })
 }
 
-/// Resets the subsystem of a fabric: each of its controllers, whoever uses it.
+/// Resets the subsystem of a fabric: each of its controllers, of all hosts.
 pub(super) fn subsystem_reset(args: &AtArgs) -> Result<(), Error> {
     let target = &args.at.target;
     need_fabric("a reset of the subsystem", target)?;

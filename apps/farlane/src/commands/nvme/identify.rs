@@ -94,7 +94,7 @@ mod tests {
     fn names_of_a_namespace_are_told_with_their_places() {
         let mut page = vec![0; 4096];
         page[..5].copy_from_slice(&[4, 1, 0, 0, 0]);
-        // A type that nobody knows, then a UUID.
+        // A type that does not exist, then a UUID.
         page[5..11].copy_from_slice(&[9, 2, 0, 0, 7, 7]);
         page[11..15].copy_from_slice(&[3, 16, 0, 0]);
         page[15] = 0xab;
