@@ -314,12 +314,13 @@ impl Interposer for Lookahead {
         ports.filter_map(|(port, of)| Some((port, of.guard.as_mut()?.poll_refusal()?))).next()
     }
 
-    fn on_completion<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, packet: &Packet) {
+    fn on_completion<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, packet: &Packet) -> bool {
         if let Kind::Completion(completion) = &packet.header.kind {
             self.completer = completion.completer;
         }
         self.requester.receive(around.now, packet);
         self.collect(around);
+        true
     }
 
     fn is_holding(&self, port: usize) -> bool {

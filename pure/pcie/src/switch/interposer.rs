@@ -3,7 +3,7 @@
 //! Where such a link is long, an [`Interposer`] saves round trips. It sees every packet that
 //! passes. It may answer a request in the device's place, keep a packet for a moment, and send host
 //! memory ahead of a packet that makes the device read this memory. [`FarLink`] is what it can do
-//! with a link. Whoever has the switch and the links calls the interposer.
+//! with a link. The owner of the switch and the links calls the interposer.
 
 use core::fmt;
 
@@ -182,8 +182,11 @@ pub trait Interposer {
     fn poll_refusal(&mut self) -> Option<(usize, Refusal)> {
         None
     }
-    /// Handles an answer to a request that the interposer itself has made.
-    fn on_completion<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>, _packet: &Packet) {}
+    /// Handles a completion with the upstream port's ID as its requester. Returns whether the
+    /// interposer takes it, as one does that makes requests.
+    fn on_completion<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>, _packet: &Packet) -> bool {
+        false
+    }
     /// Whether packets wait here to go down to a port.
     fn is_holding(&self, _port: usize) -> bool {
         false

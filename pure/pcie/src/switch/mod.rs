@@ -6,6 +6,7 @@
 //! in the switch, so that they answer even while the far end of a link is gone. An [`Interposer`]
 //! may stand between a switch and long links below it.
 
+mod chain;
 #[doc(hidden)]
 pub mod fuzz;
 mod interposer;

@@ -599,7 +599,7 @@ fn every_port_can_be_walked_by_software() {
     }
 }
 
-fn three_ports() -> SwitchConfig {
+pub(super) fn three_ports() -> SwitchConfig {
     SwitchConfig {
         upstream: identity(0x10, ClassCode::PCI_BRIDGE),
         downstream: identity(0x11, ClassCode::PCI_BRIDGE),

@@ -127,11 +127,6 @@ impl LinkEnd {
         }
     }
 
-    /// Sends a packet on the main strand.
-    #[inline]
-    pub(crate) fn send(&mut self, now: Instant, packet: Packet) {
-        self.send_on(now, Strand::MAIN, packet);
-    }
     /// Sends a packet on a strand, or on the main one if that strand is not open.
     #[inline]
     pub(crate) fn send_on(&mut self, now: Instant, strand: Strand, packet: Packet) {

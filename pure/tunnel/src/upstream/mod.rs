@@ -91,10 +91,9 @@ pub struct Upstream<I = ()> {
     ports: Vec<LinkEnd>,
     /// The connections other than the main ones of the ports.
     further: Vec<(PortIndex, Strand)>,
-    /// Between the config cache and the links, if present.
-    interposer: Option<Box<I>>,
-    /// Present if any of the ports is to answer for its device.
-    config_cache: Option<Box<ConfigCache>>,
+    /// The config cache, present if any port answers for its device, and below it the interposer
+    /// of the caller, if any.
+    interposers: (Option<Box<ConfigCache>>, Option<Box<I>>),
     /// The port that is polled first.
     turn: usize,
     /// Port and arrival of the packet that the switch is handling.
@@ -143,8 +142,10 @@ impl<I: Interposer> Upstream<I> {
             switch: Switch::new(switch),
             further: further.collect(),
             ports,
-            interposer: interposer.map(Box::new),
-            config_cache: answers.contains(&true).then(|| Box::new(ConfigCache::new(&answers))),
+            interposers: (
+                answers.contains(&true).then(|| Box::new(ConfigCache::new(&answers))),
+                interposer.map(Box::new),
+            ),
             turn: 0,
             from: None,
             outputs: VecDeque::new(),
@@ -156,17 +157,17 @@ impl<I: Interposer> Upstream<I> {
     pub const fn switch(&self) -> &Switch {
         &self.switch
     }
-    /// What stands between the switch and the links, if anything does.
+    /// The interposer between the switch and the links, if there is one.
     pub fn interposer(&self) -> Option<&I> {
-        self.interposer.as_deref()
+        self.interposers.1.as_deref()
     }
-    /// What stands between the switch and the links, if anything does.
+    /// The interposer between the switch and the links, if there is one.
     pub fn interposer_mut(&mut self) -> Option<&mut I> {
-        self.interposer.as_deref_mut()
+        self.interposers.1.as_deref_mut()
     }
     /// Statistics of the answers given in the devices' place; `None` if no port gives such answers.
     pub fn config_cache(&self) -> Option<&config_cache::Statistics> {
-        self.config_cache.as_ref().map(|cache| cache.statistics())
+        self.interposers.0.as_ref().map(|cache| cache.statistics())
     }
     /// The main session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
@@ -276,15 +277,7 @@ impl<I: Interposer> Upstream<I> {
     /// Shows a packet that comes up from a port to the interposers. Returns whether it goes on.
     #[inline]
     fn on_up(&mut self, port: usize, packet: &Packet) -> Ascent {
-        if let Some(interposer) = &mut self.interposer
-            && interposer.on_up(self.now, port, packet, &mut self.ports[port]) == Ascent::Refused
-        {
-            return Ascent::Refused;
-        }
-        if let Some(cache) = &mut self.config_cache {
-            return cache.on_up(self.now, port, packet, &mut self.ports[port]);
-        }
-        Ascent::On
+        self.interposers.on_up(self.now, port, packet, &mut self.ports[port])
     }
     const fn next_turn(&mut self) {
         self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
@@ -293,13 +286,13 @@ impl<I: Interposer> Upstream<I> {
     #[inline]
     pub fn send(&mut self, now: Instant, mut packet: Packet) {
         self.now = now;
-        if let Some(interposer) = &mut self.interposer
-            && let Kind::Completion(completion) = &packet.header.kind
+        if let Kind::Completion(completion) = &packet.header.kind
             && completion.requester == self.switch.id(PortId::Upstream)
         {
-            let around = &mut surroundings(now, &self.switch, &mut self.ports, true);
-            interposer.on_completion(around, &packet);
-            return self.take_packets();
+            let around = &mut surroundings(now, &self.switch, &mut self.ports);
+            if self.interposers.on_completion(around, &packet) {
+                return self.take_packets();
+            }
         }
         match self.switch.pass(PortId::Upstream, &mut packet.header) {
             Some(PortId::Downstream(port)) => self.down(port, packet),
@@ -310,25 +303,8 @@ impl<I: Interposer> Upstream<I> {
     #[inline]
     fn down(&mut self, port: u8, mut packet: Packet) {
         let index = usize::from(port);
-        if let Some(cache) = &mut self.config_cache {
-            let is_clear = self.interposer.as_ref().is_none_or(|interposer| !interposer.is_holding(index));
-            let around = &mut surroundings(self.now, &self.switch, &mut self.ports, is_clear);
-            match cache.on_down(around, index, &mut packet) {
-                Passage::On(_) => {}
-                Passage::Kept => return,
-                Passage::Answered(answer) => {
-                    if let Some(interposer) = &mut self.interposer {
-                        interposer.on_answered(index, &packet, &answer, &mut self.ports[index]);
-                    }
-                    return self.outputs.push_back(Output::Tlp { packet: answer, from: None });
-                }
-            }
-        }
-        let Some(interposer) = &mut self.interposer else {
-            return self.ports[index].send(self.now, packet);
-        };
-        let around = &mut surroundings(self.now, &self.switch, &mut self.ports, true);
-        match interposer.on_down(around, index, &mut packet) {
+        let around = &mut surroundings(self.now, &self.switch, &mut self.ports);
+        match self.interposers.on_down(around, index, &mut packet) {
             Passage::On(strand) => self.ports[index].send_on(self.now, strand, packet),
             Passage::Kept => {}
             Passage::Answered(packet) => self.outputs.push_back(Output::Tlp { packet, from: None }),
@@ -337,10 +313,7 @@ impl<I: Interposer> Upstream<I> {
     }
     /// Hands packets of the interposers to the root complex.
     fn take_packets(&mut self) {
-        while let Some(packet) = self.interposer.as_mut().and_then(|interposer| interposer.poll_packet()) {
-            self.outputs.push_back(Output::Tlp { packet, from: None });
-        }
-        while let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.poll_packet()) {
+        while let Some(packet) = self.interposers.poll_packet() {
             self.outputs.push_back(Output::Tlp { packet, from: None });
         }
     }
@@ -378,12 +351,7 @@ impl<I: Interposer> Upstream<I> {
                     self.down(port, packet);
                 }
                 switch::Output::HotReset { port: PortId::Downstream(port) } => {
-                    if let Some(interposer) = &mut self.interposer {
-                        interposer.on_reset(usize::from(port));
-                    }
-                    if let Some(cache) = &mut self.config_cache {
-                        cache.on_reset(usize::from(port));
-                    }
+                    self.interposers.on_reset(usize::from(port));
                     self.ports[usize::from(port)].reset(self.now);
                 }
                 // A switch never resets the link above it.
@@ -453,7 +421,7 @@ impl<I: Interposer> Upstream<I> {
             }
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
             From::Registers(registers) => {
-                if let Some(cache) = &mut self.config_cache {
+                if let Some(cache) = &mut self.interposers.0 {
                     cache.on_registers(usize::from(port.0), registers);
                 }
                 None
@@ -467,28 +435,21 @@ impl<I: Interposer> Upstream<I> {
     /// go over it, and is told again. Returns whether there is nothing else to do.
     fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
         let index = usize::from(port.0);
-        if let Some(interposer) = &mut self.interposer {
-            interposer.on_strand(self.now, index, strand, &mut self.ports[index]);
-        }
+        self.interposers.on_strand(self.now, index, strand, &mut self.ports[index]);
         !strand.is_main()
     }
 
     /// Handles a link below a port that came up or went down.
     fn on_link(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
-        if let Some(interposer) = &mut self.interposer {
-            interposer.on_link(index, &self.ports[index]);
-        }
-        if let Some(cache) = &mut self.config_cache {
-            cache.on_link(index, &self.ports[index]);
-        }
+        self.interposers.on_link(index, &self.ports[index]);
     }
 
     /// Sends the packets that have waited for the connection of a port.
     fn send_waiting(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         while self.ports[index].main().is_open()
-            && let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.take_waiting(index))
+            && let Some(packet) = self.interposers.0.as_mut().and_then(|cache| cache.take_waiting(index))
         {
             self.down(port.0, packet);
         }
@@ -538,13 +499,8 @@ impl<I: Interposer> Engine for Upstream<I> {
                 session.handle_timeout(now);
             }
         }
-        if let Some(interposer) = &mut self.interposer
-            && interposer.poll_timeout().is_some_and(|at| at <= now)
-        {
-            interposer.handle_timeout(&mut surroundings(now, &self.switch, &mut self.ports, true));
-        }
-        if let Some(cache) = &mut self.config_cache {
-            cache.handle_timeout(&mut surroundings(now, &self.switch, &mut self.ports, true));
+        if self.interposers.poll_timeout().is_some_and(|at| at <= now) {
+            self.interposers.handle_timeout(&mut surroundings(now, &self.switch, &mut self.ports));
         }
         self.take_packets();
     }
@@ -571,21 +527,18 @@ impl<I: Interposer> Engine for Upstream<I> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().map(LinkEnd::poll_timeout).fold(None, Instant::earlier);
-        let interposer = self.interposer.as_ref().and_then(|interposer| interposer.poll_timeout());
-        let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
         let own = Instant::earlier(self.switch.poll_timeout(), ports);
-        Instant::earlier(own, Instant::earlier(interposer, cache))
+        Instant::earlier(own, self.interposers.poll_timeout())
     }
 }
 
-/// What an interposer works with.
+/// The surroundings of a call of the interposers.
 const fn surroundings<'a>(
     now: Instant,
     switch: &'a Switch,
     links: &'a mut [LinkEnd],
-    is_clear: bool,
 ) -> Surroundings<'a, LinkEnd> {
-    Surroundings { now, switch, links, is_clear }
+    Surroundings { now, switch, links, is_clear: true }
 }
 
 impl<I> core::fmt::Debug for Upstream<I> {

@@ -7,8 +7,8 @@ use super::{Output, PortIndex, Upstream};
 use crate::event::Event;
 
 impl<I: Interposer> Upstream<I> {
-    /// Answers a packet that the interposer refused, as the switch answers what it cannot route,
-    /// and tells of it.
+    /// Answers a packet that an interposer refused, as the switch answers a packet that it cannot
+    /// route, and reports the refusal.
     #[cold]
     pub(super) fn refuse(&mut self, from: PortIndex, packet: &Packet) {
         if packet.is_non_posted() {
@@ -16,7 +16,7 @@ impl<I: Interposer> Upstream<I> {
             let status = CompletionStatus::UnsupportedRequest;
             self.down(from.0, Packet::completion(completer, status, &packet.header));
         }
-        while let Some((port, refusal)) = self.interposer.as_mut().and_then(|one| one.poll_refusal()) {
+        while let Some((port, refusal)) = self.interposers.poll_refusal() {
             let port = PortIndex(u8::try_from(port).expect("a switch has at most 32 ports"));
             self.outputs.push_back(Output::Event { port, event: Event::Refused(refusal) });
         }
