@@ -11,6 +11,7 @@ use tunnel::paths::{GroupId, Input, KEPT_BYTES_MAX, Output, PATHS_MAX, PathIndex
 use crate::carrier::Received;
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::route::Route;
+use crate::carrier::stream::ByteStream;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, keep_short};
 use crate::reactor::{Attention, Sources};
 use crate::sys::entropy;
@@ -410,6 +411,48 @@ impl Slot {
 
 fn path_index(index: usize) -> PathIndex {
     PathIndex(u8::try_from(index).expect("there are four paths at most"))
+}
+
+/// Each path is registered when it is dialled or accepted, and unregistered when it is closed.
+impl ByteStream for JoinedPaths {
+    fn peer(&self) -> SocketAddr {
+        self.peer()
+    }
+    fn tcp_info(&self) -> Vec<TcpInfo> {
+        self.tcp_info().collect()
+    }
+    fn key(&self) -> Option<Fingerprint> {
+        self.key()
+    }
+    fn unregister(&self, _sources: &Sources) {}
+    fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
+        self.turn(now, sources)
+    }
+    fn news(&mut self) -> Option<(u8, bool)> {
+        self.news()
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+    fn send(&mut self, bytes: Buffer) {
+        self.send(bytes);
+    }
+    fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        Ok(self.receive(pool))
+    }
+    fn keep_up(&mut self, pool: &mut Pool) {
+        self.keep_up(pool);
+    }
+    fn flush(&mut self) -> io::Result<usize> {
+        Ok(self.flush())
+    }
+    fn unsent(&self) -> usize {
+        self.unsent()
+    }
+    fn close(&mut self) -> bool {
+        self.close();
+        true
+    }
 }
 
 #[cfg(test)]

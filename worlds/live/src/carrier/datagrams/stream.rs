@@ -9,8 +9,10 @@ use engine::{Buffer, Instant, Pool};
 use super::info::Info;
 use super::plain::Plain;
 use crate::carrier::identity::Fingerprint;
+use crate::carrier::stream::ByteStream;
 use crate::carrier::tls::{Opened, Tls};
 use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::reactor::Sources;
 
 /// Once this many bytes wait to be sealed, they are, without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
@@ -223,5 +225,50 @@ impl Write for Writer<'_> {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A dialler's socket is registered since it was dialled; accepted streams share the listener's.
+/// Work that is due is done with each receive.
+impl ByteStream for Stream {
+    fn peer(&self) -> SocketAddr {
+        self.peer()
+    }
+    fn datagrams(&self) -> Option<Info> {
+        Some(self.info())
+    }
+    fn key(&self) -> Option<Fingerprint> {
+        self.key()
+    }
+    fn unregister(&self, sources: &Sources) {
+        self.descriptor().into_iter().for_each(|own| sources.remove(own));
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+    fn send(&mut self, bytes: Buffer) {
+        // The connection takes nothing any more; the next receive sees its end.
+        if self.send(bytes).is_err() {
+            self.close();
+        }
+    }
+    fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        self.receive(pool)
+    }
+    fn keep_up(&mut self, _pool: &mut Pool) {
+        self.keep_up();
+    }
+    fn flush(&mut self) -> io::Result<usize> {
+        self.flush()
+    }
+    fn can_say(&self) -> bool {
+        self.can_say()
+    }
+    fn unsent(&self) -> usize {
+        self.unsent()
+    }
+    fn close(&mut self) -> bool {
+        self.close();
+        true
     }
 }

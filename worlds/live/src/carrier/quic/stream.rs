@@ -15,7 +15,9 @@ use super::endpoint::{Shared, SharedSlot};
 use super::loss::Loss;
 use super::slot::Slot;
 use crate::carrier::identity::Fingerprint;
+use crate::carrier::stream::ByteStream;
 use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::reactor::Sources;
 
 /// This many waiting bytes are sent without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
@@ -324,5 +326,44 @@ impl Drop for Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({}, {} B unsent)", self.peer, self.unsent())
+    }
+}
+
+/// A dialler's socket is registered since it was dialled; accepted streams share the listener's.
+/// Work that is due is done with each receive.
+impl ByteStream for Stream {
+    fn peer(&self) -> SocketAddr {
+        self.peer()
+    }
+    fn key(&self) -> Option<Fingerprint> {
+        self.key()
+    }
+    fn unregister(&self, sources: &Sources) {
+        self.descriptor().into_iter().for_each(|own| sources.remove(own));
+    }
+    fn poll_timeout(&self) -> Option<engine::Instant> {
+        self.poll_timeout()
+    }
+    fn send(&mut self, bytes: Buffer) {
+        // The connection takes nothing any more; the next receive sees its end.
+        if self.send(bytes).is_err() {
+            self.abort();
+        }
+    }
+    fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        self.receive(pool)
+    }
+    fn keep_up(&mut self, _pool: &mut Pool) {
+        self.keep_up();
+    }
+    fn flush(&mut self) -> io::Result<usize> {
+        self.flush()
+    }
+    fn unsent(&self) -> usize {
+        self.unsent()
+    }
+    fn close(&mut self) -> bool {
+        self.close();
+        self.is_closed()
     }
 }

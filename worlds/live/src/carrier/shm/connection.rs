@@ -2,14 +2,18 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
 
 use super::rings::{Rings, fault};
+use crate::carrier::identity::Fingerprint;
+use crate::carrier::stream::{ByteStream, THIS_MACHINE};
 use crate::carrier::tcp::BlockLength;
 use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::reactor::{Attention, Sources};
 use crate::sys::unix;
 
 /// What goes with the descriptor of the memory: the name and version of its layout.
@@ -249,5 +253,55 @@ impl AsRawFd for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({:?}, {} B unsent)", self.socket, self.unsent())
+    }
+}
+
+/// [`ByteStream::close`] needs no action: the peer takes the contents of the ring, and then sees the
+/// end of the socket.
+impl ByteStream for Connection {
+    fn peer(&self) -> SocketAddr {
+        THIS_MACHINE
+    }
+    fn key(&self) -> Option<Fingerprint> {
+        None
+    }
+    fn register_as(&self, attention: Attention, sources: &Sources) -> io::Result<()> {
+        sources.add(self.as_raw_fd(), attention)
+    }
+    fn unregister(&self, sources: &Sources) {
+        sources.remove(self.as_raw_fd());
+    }
+    #[inline]
+    fn turn(&mut self, now: Instant, _sources: &Sources) -> bool {
+        self.turn(now);
+        false
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+    #[inline]
+    fn send(&mut self, bytes: Buffer) {
+        // The connection takes nothing any more; the next receive sees its end.
+        if self.send(bytes).is_err() {
+            self.abort();
+        }
+    }
+    #[inline]
+    fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        self.receive(pool)
+    }
+    #[inline]
+    fn is_polled(&self) -> bool {
+        self.is_polled()
+    }
+    #[inline]
+    fn flush(&mut self) -> io::Result<usize> {
+        self.flush()
+    }
+    fn can_say(&self) -> bool {
+        self.has_met()
+    }
+    fn unsent(&self) -> usize {
+        self.unsent()
     }
 }

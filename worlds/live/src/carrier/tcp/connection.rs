@@ -10,8 +10,10 @@ use super::block::BlockLength;
 use super::stamp;
 use super::system::Direct;
 use crate::carrier::identity::Fingerprint;
+use crate::carrier::stream::ByteStream;
 use crate::carrier::tls::{Opened, Tls};
 use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::reactor::{Attention, Sources};
 use crate::sys::tcp_info::TcpInfo;
 
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
@@ -21,7 +23,7 @@ const COPY_MAX: usize = 4 << 10;
 /// makes more packets, and each costs time at both ends.
 const FLUSH_BYTES: usize = 56 << 10;
 /// The longest segment of a tunnel, in bytes: one packet of the kernel.
-pub(crate) const SEGMENT_BYTES: usize = 63 << 10;
+const SEGMENT_BYTES: usize = 63 << 10;
 /// Length in bytes of the block for the messages by which both ends prove their keys.
 const PROOF_BYTES: usize = 4 << 10;
 /// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
@@ -291,5 +293,59 @@ impl Connection {
 impl AsRawFd for Connection {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+}
+
+impl ByteStream for Connection {
+    fn peer(&self) -> SocketAddr {
+        self.peer()
+    }
+    fn tcp_info(&self) -> Vec<TcpInfo> {
+        self.info().into_iter().collect()
+    }
+    fn key(&self) -> Option<Fingerprint> {
+        self.key()
+    }
+    fn segment_max(&self) -> usize {
+        SEGMENT_BYTES
+    }
+    fn register_as(&self, attention: Attention, sources: &Sources) -> io::Result<()> {
+        sources.add(self.as_raw_fd(), attention)
+    }
+    fn unregister(&self, sources: &Sources) {
+        sources.remove(self.as_raw_fd());
+    }
+    #[inline]
+    fn turn(&mut self, now: Instant, _sources: &Sources) -> bool {
+        self.turn(now);
+        false
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+    #[inline]
+    fn send(&mut self, bytes: Buffer) {
+        // The connection takes nothing any more; the next receive sees its end.
+        if self.send(bytes).is_err() {
+            self.abort();
+        }
+    }
+    #[inline]
+    fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        self.receive(pool)
+    }
+    #[inline]
+    fn flush(&mut self) -> io::Result<usize> {
+        self.flush()
+    }
+    fn can_say(&self) -> bool {
+        self.can_say()
+    }
+    fn unsent(&self) -> usize {
+        self.unsent()
+    }
+    fn close(&mut self) -> bool {
+        self.close();
+        true
     }
 }

@@ -23,7 +23,6 @@ use crate::sys::descriptors::{Door, HEADROOM};
 use crate::sys::service;
 pub(crate) use block::BlockLength;
 pub use connection::Connection;
-pub(crate) use connection::SEGMENT_BYTES;
 pub use dial::{Dialer, Dialled};
 pub(crate) use options::keep_short;
 pub use options::{Options, SILENCE_MAX, Unavailable};
