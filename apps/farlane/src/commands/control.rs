@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use live::drivers::control::{Control, Reply};
-use live::reactor::Context;
+use live::reactor::{Context, Sources};
 use live::sys::clock::Clock;
 use live::sys::runtime_folder::{self, Unusable};
 use live::sys::sandbox::Needs;
@@ -126,6 +126,14 @@ pub(crate) struct Questions {
 impl Questions {
     pub(crate) const fn new(control: Control, clock: Clock) -> Self {
         Self { control, captures: Captures::new(clock) }
+    }
+
+    /// Makes clients wake the loop.
+    ///
+    /// # Errors
+    /// When the kernel can't report news of the socket.
+    pub(crate) fn start(&self, sources: &Sources) -> io::Result<()> {
+        self.control.start(sources)
     }
 
     /// Takes the requests of clients. `answer` has `server` answer those that are not about

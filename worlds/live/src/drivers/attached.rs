@@ -171,7 +171,7 @@ impl<D: Application> Drop for Attached<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::Context;
+    use crate::reactor::{Context, Sources};
     use crate::sys::clock::Clock;
 
     /// A driver to which an event comes whenever somebody looks.
@@ -183,6 +183,10 @@ mod tests {
     }
 
     impl Driver for Eager {
+        fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+            Ok(())
+        }
+
         fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
             self.turns += 1;
             self.events += 1;

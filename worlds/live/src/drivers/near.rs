@@ -34,7 +34,6 @@ struct Port {
 struct Local {
     function: Function,
     media: Media,
-    media_registered: bool,
     completions: VecDeque<media::Completion>,
 }
 
@@ -71,7 +70,7 @@ impl NearDriver {
 
     /// Drives a host with a function in the same process.
     pub fn direct(near: Near, function: Function, media: Media) -> Self {
-        let local = Local { function, media, media_registered: false, completions: VecDeque::new() };
+        let local = Local { function, media, completions: VecDeque::new() };
         Self::new(near, Vec::new(), Some(Box::new(local)))
     }
 
@@ -192,8 +191,8 @@ impl World {
     }
 
     /// Takes what has completed at the local function's media.
-    fn reap(&mut self, sources: &Sources) -> io::Result<bool> {
-        self.local.as_mut().map_or(Ok(false), |local| local.reap(sources))
+    fn reap(&mut self) -> io::Result<bool> {
+        self.local.as_mut().map_or(Ok(false), |local| local.reap())
     }
 }
 
@@ -257,19 +256,18 @@ impl Local {
         }
     }
 
-    fn reap(&mut self, sources: &Sources) -> io::Result<bool> {
-        if !self.media_registered {
-            for descriptor in self.media.poll_fds() {
-                sources.add(descriptor, Attention::EachTurn)?;
-            }
-            self.media_registered = true;
-        }
+    fn reap(&mut self) -> io::Result<bool> {
         let completions = &mut self.completions;
         Ok(self.media.reap(&mut |completion| completions.push_back(completion))? > 0)
     }
 }
 
 impl Driver for NearDriver {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        let mut media = self.world.local.iter().flat_map(|local| local.media.poll_fds());
+        media.try_for_each(|descriptor| sources.add(descriptor, Attention::EachTurn))
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let now = context.now;
         let sources = context.sources();
@@ -288,7 +286,7 @@ impl Driver for NearDriver {
         // The engines have been told later times since the turn began, and their time never goes
         // back. Whoever waits for what came in should not also wait for a look at the clock.
         let later = |busy| if busy { context.clock.now() } else { now };
-        busy |= self.world.reap(sources)?;
+        busy |= self.world.reap()?;
         // What a local function has to say. Deadlines are looked at only when nobody waits for
         // anything else.
         if dialled || is_local {
@@ -298,7 +296,7 @@ impl Driver for NearDriver {
             busy |= self.near.settle(later(busy), &mut self.world);
         }
         busy |= self.world.flush(sources);
-        busy |= self.world.reap(sources)?;
+        busy |= self.world.reap()?;
         let done = || self.world.ports.iter().all(|port| !port.link.is_connected());
         if self.stopping && done() {
             return Ok(Turn::Done);

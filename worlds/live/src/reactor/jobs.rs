@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use engine::Instant;
 
-use super::{Context, Driver, Glance, Stop, Turn};
+use super::{Context, Driver, Glance, Sources, Stop, Turn};
 
 type Job<D> = Box<dyn FnOnce(&mut D) + Send>;
 
@@ -94,6 +94,10 @@ impl<D> Working<D> {
 }
 
 impl<D: Driver> Driver for Working<D> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.driver.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.driver.turn(context)?;
         // One job a turn: each is short, and many of them must not keep the driver waiting.

@@ -84,6 +84,14 @@ pub enum Glance {
 
 /// Moves bytes between engines and the world. No method of a driver blocks.
 pub trait Driver {
+    /// Registers the sources that the driver has from the beginning. The loop calls this once,
+    /// before the first turn. A driver that is given to a running loop's driver later is started by
+    /// that driver.
+    ///
+    /// # Errors
+    /// When the kernel can't report news of a source.
+    fn start(&mut self, sources: &Sources) -> io::Result<()>;
+
     /// Does all that can be done now. Sources of [`Attention::EachTurn`] must be looked at in each
     /// turn, sources of [`Attention::OnNews`] when `context.news` is set, and those of
     /// [`Attention::Named`] that `context.named` names. [`Turn::Idle`] promises that each source
@@ -201,7 +209,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// A loop that turns a [`Driver`]: it spins while there is work and sleeps when there is none.
+/// A loop that turns one [`Driver`]: it spins while there is work and sleeps when there is none.
 #[derive(Debug)]
 pub struct Reactor {
     poll: Poll,
@@ -210,6 +218,8 @@ pub struct Reactor {
     clock: Clock,
     spin: Nanos,
     stop: Stop,
+    /// Whether the driver was started.
+    is_started: bool,
     /// When the driver was told to stop.
     stopping: Option<Instant>,
     /// When something was last done; `asked_at` is when the kernel was last asked for news.
@@ -247,6 +257,7 @@ impl Reactor {
             clock,
             spin,
             stop,
+            is_started: false,
             stopping: None,
             busy_at: now,
             asked_at: now,
@@ -305,6 +316,7 @@ impl Reactor {
         deadline: Option<Instant>,
         mut met: impl FnMut(&mut D) -> bool,
     ) -> io::Result<Outcome> {
+        self.start(driver)?;
         let mut now = self.clock.now();
         // The application may have given the driver something to do.
         self.busy_at = now;
@@ -348,12 +360,20 @@ impl Reactor {
     /// # Errors
     /// When the driver fails, or the system cannot tell of news.
     pub fn step<D: Driver>(&mut self, driver: &mut D) -> io::Result<Turn> {
+        self.start(driver)?;
         let now = self.clock.now();
         self.ask(now, Duration::ZERO)?;
         let turn = driver.turn(&self.context(now))?;
         self.named.clear();
         self.news &= turn != Turn::Idle;
         Ok(turn)
+    }
+
+    fn start<D: Driver>(&mut self, driver: &mut D) -> io::Result<()> {
+        if !core::mem::replace(&mut self.is_started, true) {
+            driver.start(&self.sources)?;
+        }
+        Ok(())
     }
 
     fn context(&self, now: Instant) -> Context<'_> {

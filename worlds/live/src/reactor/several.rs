@@ -4,7 +4,7 @@ use std::io;
 
 use engine::Instant;
 
-use super::{Context, Driver, Glance, Turn};
+use super::{Context, Driver, Glance, Sources, Turn};
 
 /// Drivers that take their turns one after another, and end together.
 #[derive(Debug)]
@@ -32,6 +32,10 @@ impl<D: Driver> FromIterator<D> for Several<D> {
 }
 
 impl<D: Driver> Driver for Several<D> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.drivers.iter_mut().try_for_each(|(driver, _)| driver.start(sources))
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let mut result = Turn::Done;
         for (driver, ended) in self.drivers.iter_mut().filter(|(_, ended)| !ended) {

@@ -24,15 +24,20 @@ struct Echo {
 }
 
 impl Echo {
-    fn new(sources: &Sources) -> Self {
+    fn new() -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        sources.add(listener.as_raw_fd(), Attention::OnNews).unwrap();
         let pool = Pool::default();
         Self { listener, connection: None, pool, turns: 0, wake: None, obedient: true, stopped: false }
     }
 }
 
 impl Driver for Echo {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        assert_eq!(self.turns, 0, "a driver starts before its first turn");
+        // A second start would add the listener twice, which is an error.
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.turns += 1;
         if self.stopped && self.obedient {
@@ -77,8 +82,19 @@ impl Driver for Echo {
 
 fn reactor(spin_micros: u64) -> (Reactor, Echo) {
     let reactor = Reactor::new(Clock::start(), Nanos::from_micros(spin_micros)).unwrap();
-    let echo = Echo::new(reactor.sources());
+    let echo = Echo::new();
     (reactor, echo)
+}
+
+#[test]
+fn a_driver_is_started_once_however_often_its_loop_runs() {
+    let (mut reactor, mut echo) = reactor(0);
+    let now = Some(reactor.clock().now());
+    for _ in 0..2 {
+        assert_eq!(reactor.run_until(&mut echo, now, |_| false).unwrap(), Outcome::TimedOut);
+        reactor.step(&mut echo).unwrap();
+    }
+    assert_eq!(echo.turns, 4);
 }
 
 /// Processor time that this thread has used.
@@ -228,6 +244,10 @@ struct Reader {
 }
 
 impl Driver for Reader {
+    fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+        Ok(())
+    }
+
     fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
         use nvme::media::{Completion, IoId, MediumId, Operation, Request};
         if self.medium.in_flight() == 0 {
@@ -308,6 +328,10 @@ struct Watch {
 }
 
 impl Driver for Watch {
+    fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+        Ok(())
+    }
+
     fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
         self.turns += 1;
         Ok(Turn::Idle)

@@ -12,7 +12,7 @@ use live::carrier::tcp::Listener;
 use live::drivers::control::{Answering, Request as Asked};
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, RemoteMedium};
-use live::reactor::{Context, Driver, Reactor, Stop, Turn, Working, jobs};
+use live::reactor::{Context, Driver, Reactor, Sources, Stop, Turn, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::{block_use, entropy, service};
 use nvme::subsystem::{BlockSize, Config, NamespaceConfig, NamespaceIdentity, Subsystem as Core};
@@ -108,6 +108,10 @@ impl Served {
 }
 
 impl Driver for Served {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.target.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.now = context.now;
         let heeded = self.heed_errand(context.now);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use engine::Instant;
 use live::drivers::far::{Event, FarDriver};
-use live::reactor::{Context, Driver, Glance, HangUp, Several, Turn, Working};
+use live::reactor::{Context, Driver, Glance, HangUp, Several, Sources, Turn, Working};
 use live::sys::clock::Clock;
 use live::sys::service;
 use serde_json::{Value, json};
@@ -210,6 +210,11 @@ impl Capturable for Server {
 }
 
 impl Driver for Server {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.questions.as_ref().map_or(Ok(()), |questions| questions.start(sources))?;
+        self.far_ends.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.far_ends.turn(context)?;
         if context.news

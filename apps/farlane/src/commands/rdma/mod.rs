@@ -59,7 +59,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(Clock::start(), args.spin.spin.into()).map_err(Error::System)?;
     reactor.stop().on_signals().map_err(Error::System)?;
     let listen = |error| Error::Listen { address: args.listen, error };
-    let server = Measured::open(args.provider.into(), args.listen, perftest, reactor.sources());
+    let server = Measured::open(args.provider.into(), args.listen, perftest);
     let mut server = server.map_err(listen)?;
     let address = server.address().to_string();
     if args.output.json {

@@ -8,7 +8,7 @@ use live::drivers::fabrics::target::{Event, StrangerLimits, TargetDriver};
 use live::media::Media;
 use live::media::state::Store;
 use live::media::state::ssd::{self, Origin};
-use live::reactor::{Context, Driver, Turn};
+use live::reactor::{Context, Driver, Sources, Turn};
 use live::sys::clock::Clock;
 use nvme::subsystem::{Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
 use nvme::wire::NamespaceId;
@@ -208,6 +208,10 @@ impl Core {
 }
 
 impl Driver for Core {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.driver.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.driver.turn(context)
     }

@@ -6,7 +6,7 @@ use std::io;
 use engine::Instant;
 
 use crate::drivers::control::{Control, Request};
-use crate::reactor::{Context, Driver, Glance, Turn};
+use crate::reactor::{Context, Driver, Glance, Sources, Turn};
 
 /// A driver together with a [`Control`], through which `answer` tells about the driver.
 pub struct Answering<D, A> {
@@ -27,6 +27,11 @@ impl<D, A> Answering<D, A> {
 }
 
 impl<D: Driver, A: FnMut(&mut D, Request<'_>) -> String> Driver for Answering<D, A> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.control.as_ref().map_or(Ok(()), |control| control.start(sources))?;
+        self.driver.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let Self { driver, control, answer } = self;
         let mut answered = false;

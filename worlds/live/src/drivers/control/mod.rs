@@ -101,7 +101,6 @@ pub struct Control {
     listener: Listener,
     /// Ends the loop's sleep when the latest client must have asked or taken something.
     timer: OwnedFd,
-    is_registered: bool,
     clients: Vec<Client>,
     pool: Pool,
 }
@@ -115,12 +114,21 @@ impl Control {
         let listener = Listener::bind_for_owner(path)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(io::Error::from)?;
-        Ok(Self { listener, timer, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })
+        Ok(Self { listener, timer, clients: Vec::new(), pool: Pool::new(1 << 20) })
     }
 
     /// The path where it listens.
     pub fn path(&self) -> &Path {
         self.listener.path()
+    }
+
+    /// Makes clients and their deadlines wake the loop.
+    ///
+    /// # Errors
+    /// When the kernel can't report news of the socket.
+    pub fn start(&self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+        sources.add(self.timer.as_raw_fd(), Attention::OnNews)
     }
 
     /// Takes the requests of clients, and sends each the result of `answer`. Returns whether there
@@ -134,11 +142,6 @@ impl Control {
         mut answer: impl FnMut(Request<'_>) -> R,
     ) -> io::Result<bool> {
         let mut busy = false;
-        if !self.is_registered {
-            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
-            sources.add(self.timer.as_raw_fd(), Attention::OnNews)?;
-            self.is_registered = true;
-        }
         // A client that can't be let in asks again: the program and its other clients go on.
         while self.clients.len() < CLIENTS_MAX
             && let Ok(Some(connection)) = self.listener.accept()

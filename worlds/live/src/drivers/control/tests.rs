@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use super::*;
-use crate::reactor::{Context, Driver, Reactor, Stop, Turn};
+use crate::reactor::{Context, Driver, Reactor, Sources, Stop, Turn};
 use crate::sys::clock::Clock;
 use engine::{Instant, Nanos};
 use rustix::time::timerfd_gettime;
@@ -20,6 +20,10 @@ struct Daemon {
 }
 
 impl Driver for Daemon {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.control.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         if self.is_over {
             return Ok(Turn::Done);

@@ -96,7 +96,7 @@ fn pair(listener: &Listener) -> io::Result<(TcpStream, Connection)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::{Driver, Reactor, Turn};
+    use crate::reactor::{Driver, Reactor, Sources, Turn};
     use crate::sys::clock::Clock;
 
     /// Runs rehearsals until a message has come all the way this often.
@@ -108,6 +108,10 @@ mod tests {
     }
 
     impl Driver for Times {
+        fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+            Ok(())
+        }
+
         fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
             let written = self.rehearsal.pipe.busy_at;
             self.rehearsal.run(context, &mut self.pool)?;

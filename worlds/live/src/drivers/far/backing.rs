@@ -15,11 +15,19 @@ pub trait Backing {
     /// The engine's part of the device.
     type Device: Device;
 
-    /// Adds the descriptors whose news end a sleep; later calls do nothing.
+    /// Registers the descriptors whose news end a sleep, before the first turn.
     ///
     /// # Errors
-    /// When a descriptor cannot be waited for.
-    fn register(&mut self, sources: &Sources) -> io::Result<()>;
+    /// When the kernel can't report news of a descriptor.
+    fn start(&mut self, sources: &Sources) -> io::Result<()>;
+
+    /// Registers descriptors that are new since the last call, at the beginning of each turn.
+    ///
+    /// # Errors
+    /// When the kernel can't report news of a descriptor.
+    fn register_new(&mut self, _sources: &Sources) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Does what the device asks for. Answers that are there at once are added to `inputs`.
     fn on_output(

@@ -119,7 +119,6 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     datagrams: Vec<datagrams::Listener>,
     doorkeeper: Doorkeeper,
     strangers: Strangers,
-    listening: bool,
     next_id: u32,
     pool: Pool,
     /// Whether it has been reported that connections are turned away.
@@ -177,7 +176,6 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             datagrams: Vec::new(),
             doorkeeper: Doorkeeper::default(),
             strangers: Strangers::default(),
-            listening: false,
             next_id: 0,
             pool: Pool::default(),
             is_refusing: false,
@@ -242,23 +240,6 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// The address of the TCP listener.
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()
-    }
-
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.listening {
-            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
-            if let Some(quic) = &self.quic {
-                sources.add(quic.as_raw_fd(), Attention::OnNews)?;
-            }
-            if let Some(shm) = &self.shm {
-                sources.add(shm.as_raw_fd(), Attention::OnNews)?;
-            }
-            for listener in &self.datagrams {
-                sources.add(listener.as_raw_fd(), Attention::OnNews)?;
-            }
-            self.listening = true;
-        }
-        self.world.backing.register(sources)
     }
 
     /// Handles what the session's connections have brought; returns whether there was anything.
@@ -402,9 +383,23 @@ impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
 }
 
 impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+        if let Some(quic) = &self.quic {
+            sources.add(quic.as_raw_fd(), Attention::OnNews)?;
+        }
+        if let Some(shm) = &self.shm {
+            sources.add(shm.as_raw_fd(), Attention::OnNews)?;
+        }
+        for listener in &self.datagrams {
+            sources.add(listener.as_raw_fd(), Attention::OnNews)?;
+        }
+        self.world.backing.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
-        self.register(sources)?;
+        self.world.backing.register_new(sources)?;
         let mut busy = false;
         if self.has_callers(context) && !self.stopping {
             // A host that says goodbye has released the device before any host behind it is heard.

@@ -39,7 +39,6 @@ pub struct Server {
     told: bool,
     /// Tells which vectors were signalled.
     epoll: OwnedFd,
-    epoll_registered: bool,
     vectors: Vec<OwnedFd>,
     /// Vectors that were signalled while bytes that the server had sent before were unread.
     signalled: Vec<u16>,
@@ -62,7 +61,6 @@ impl Server {
             redial: REDIAL,
             told: false,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            epoll_registered: false,
             vectors: Vec::new(),
             signalled: Vec::new(),
             unread: 0,
@@ -207,12 +205,8 @@ enum Socket {
 impl Backing for Server {
     type Device = ExternalDevice<OwnedFd>;
 
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.epoll_registered {
-            sources.add(self.epoll.as_raw_fd(), Attention::EachTurn)?;
-            self.epoll_registered = true;
-        }
-        Ok(())
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.epoll.as_raw_fd(), Attention::EachTurn)
     }
 
     fn on_output(

@@ -39,7 +39,11 @@ impl Ssd {
 impl Backing for Ssd {
     type Device = Function;
 
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.register_new(sources)
+    }
+
+    fn register_new(&mut self, sources: &Sources) -> io::Result<()> {
         if core::mem::take(&mut self.is_changed) {
             let Self { media, registered, .. } = self;
             // A descriptor that was closed ends no sleep any more, and its number may come again.

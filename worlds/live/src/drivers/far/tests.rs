@@ -30,6 +30,10 @@ struct Counted<D> {
 }
 
 impl<F: FnMut(Event)> Driver for Counted<FarDriver<F>> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.driver.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.driver.turn(context);
         self.hosts |= !self.driver.world.peers.is_empty();

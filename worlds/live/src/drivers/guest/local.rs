@@ -17,24 +17,21 @@ use crate::sys::shared::SharedMemory;
 pub(super) struct Local {
     pub(super) function: Function,
     media: Media,
-    registered: bool,
     completions: VecDeque<media::Completion>,
     pool: Pool,
 }
 
 impl Local {
     pub(super) fn new(function: Function, media: Media) -> Self {
-        Self { function, media, registered: false, completions: VecDeque::new(), pool: Pool::default() }
+        Self { function, media, completions: VecDeque::new(), pool: Pool::default() }
     }
 
-    pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.registered {
-            for descriptor in self.media.poll_fds() {
-                sources.add(descriptor, Attention::EachTurn)?;
-            }
-            self.registered = true;
-        }
-        Ok(())
+    /// Makes completions of the media wake the loop.
+    ///
+    /// # Errors
+    /// When the kernel can't report news of a descriptor.
+    pub(super) fn start(&self, sources: &Sources) -> io::Result<()> {
+        self.media.poll_fds().try_for_each(|descriptor| sources.add(descriptor, Attention::EachTurn))
     }
 
     /// Whether the media have any request in flight.

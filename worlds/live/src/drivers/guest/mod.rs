@@ -58,7 +58,6 @@ pub struct GuestDriver<F> {
     guest: Pump<Guest<OwnedFd>>,
     world: World<F>,
     listener: Listener,
-    listening: bool,
     /// A client that connected before the function is there.
     waiting: Option<Connection>,
     turned_away: TurnedAway,
@@ -111,7 +110,6 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             guest: Pump::new(guest),
             world: World::new(side, report),
             listener,
-            listening: false,
             waiting: None,
             turned_away: TurnedAway::default(),
             unreachable: false,
@@ -163,17 +161,6 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         match &self.world.side {
             Side::Local(local) => Some(local.function.controller()),
             Side::Recorder(_) | Side::Far(_) => None,
-        }
-    }
-
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.listening {
-            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
-            self.listening = true;
-        }
-        match &mut self.world.side {
-            Side::Local(local) => local.register(sources),
-            Side::Recorder(_) | Side::Far(_) => Ok(()),
         }
     }
 
@@ -362,10 +349,17 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 }
 
 impl<F: FnMut(Event)> Driver for GuestDriver<F> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+        match &self.world.side {
+            Side::Local(local) => local.start(sources),
+            Side::Recorder(_) | Side::Far(_) => Ok(()),
+        }
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.looked_at = context.now;
-        self.register(sources)?;
         let mut busy = self.receive_client(context.clock, sources, context.news);
         if context.news && !self.stopping {
             busy |= self.accept(context.now, sources);

@@ -15,7 +15,7 @@ use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
-use crate::reactor::{Attention, Context, Driver, Reactor, Turn};
+use crate::reactor::{Attention, Context, Driver, Reactor, Sources, Turn};
 use crate::sys::address::Host;
 use crate::sys::clock::Clock;
 
@@ -66,21 +66,18 @@ impl Measurement {
         let carried = match provider {
             Provider::Iwarp => {
                 let (stream, end) = connect(&way, &memory, clock.now(), private_data)?;
-                reactor.sources().add(stream.socket.as_raw_fd(), Attention::EachTurn)?;
                 let client = Client::new(end, test, peer, &memory.pool);
                 Carried::Iwarp(vec![stream], Box::new(client))
             }
             Provider::Roce => {
                 let route = Route::to(server, local)?;
-                let mut world = memory.roce(route.local, route.mtu)?;
-                world.register(reactor.sources())?;
+                let world = memory.roce(route.local, route.mtu)?;
                 let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), private_data);
                 let end = end.map_err(io::Error::other)?;
                 Carried::Roce(Box::new(world), Box::new(Client::new(end, test, peer, &memory.pool)))
             }
             Provider::Verbs => {
                 let mut world = memory.verbs()?;
-                world.register(reactor.sources())?;
                 let end = world.connect(server, local, private_data)?;
                 Carried::Verbs(Box::new(world), Box::new(Client::new(end, test, peer, &memory.pool)))
             }
@@ -143,6 +140,16 @@ fn connect(
 }
 
 impl Driver for Measurement {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        match &mut self.carried {
+            Carried::Iwarp(streams, _) => streams
+                .iter()
+                .try_for_each(|stream| sources.add(stream.socket.as_raw_fd(), Attention::EachTurn)),
+            Carried::Roce(world, _) => world.register(sources),
+            Carried::Verbs(world, _) => world.register(sources),
+        }
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let now = context.now;
         let mut busy = match &mut self.carried {

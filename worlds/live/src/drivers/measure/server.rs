@@ -71,37 +71,29 @@ fn settle<E: Endpoint>(server: &mut Server<E>, now: Instant) -> bool {
 }
 
 impl Measured {
-    /// A server at `address`, whose news end the sleep of the loop with `sources`. A client that
+    /// A server at `address`. A client that
     /// says nothing in its private data is rping; or a program of perftest that measures
     /// `perftest`, if that is given.
     ///
     /// # Errors
     /// When the system refuses the address. RoCE needs UDP port 4791 there, and verbs a device.
-    pub fn open(
-        provider: Provider,
-        address: SocketAddr,
-        perftest: Option<Test>,
-        sources: &Sources,
-    ) -> io::Result<Self> {
+    pub fn open(provider: Provider, address: SocketAddr, perftest: Option<Test>) -> io::Result<Self> {
         let memory = Memory::new();
         let mut bound = address;
         let carried = match provider {
             Provider::Iwarp => {
                 let listener = Listener::bind(address)?;
                 bound = listener.address();
-                sources.add(listener.as_raw_fd(), Attention::OnNews)?;
                 Carried::Iwarp(listener, Vec::new())
             }
             Provider::Roce => {
-                let mut world = memory.roce(address, PathMtu::B4096)?;
+                let world = memory.roce(address, PathMtu::B4096)?;
                 world.device().borrow_mut().listen(address.port());
-                world.register(sources)?;
                 Carried::Roce(Box::new(world), Vec::new())
             }
             Provider::Verbs => {
                 let mut world = memory.verbs()?;
                 bound = world.listen(address)?;
-                world.register(sources)?;
                 Carried::Verbs(Box::new(world), Vec::new())
             }
         };
@@ -154,6 +146,14 @@ impl Connection {
 }
 
 impl Driver for Measured {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        match &mut self.carried {
+            Carried::Iwarp(listener, _) => sources.add(listener.as_raw_fd(), Attention::OnNews),
+            Carried::Roce(world, _) => world.register(sources),
+            Carried::Verbs(world, _) => world.register(sources),
+        }
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let now = context.now;
         let mut busy = false;

@@ -80,7 +80,6 @@ pub struct CardDriver<F> {
     quiet_since: Option<Instant>,
     /// Nothing was there since the card has said that it sleeps.
     has_looked: bool,
-    is_registered: bool,
     is_stopping: bool,
     report: F,
 }
@@ -144,7 +143,6 @@ impl<F: FnMut(Served)> CardDriver<F> {
             spin,
             quiet_since: None,
             has_looked: false,
-            is_registered: false,
             is_stopping: false,
             report,
         })
@@ -426,13 +424,14 @@ impl<F: FnMut(Served)> CardDriver<F> {
 }
 
 impl<F: FnMut(Served)> Driver for CardDriver<F> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+        sources.add(self.wire.as_fd().as_raw_fd(), Attention::OnNews)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.now = context.now;
-        if !core::mem::replace(&mut self.is_registered, true) {
-            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
-            sources.add(self.wire.as_fd().as_raw_fd(), Attention::OnNews)?;
-        }
         if self.is_stopping {
             return Ok(Turn::Done);
         }

@@ -7,7 +7,7 @@ use engine::Instant;
 
 use crate::drivers::beside::Beside;
 use crate::drivers::control::Control;
-use crate::reactor::{Context, Driver, Turn};
+use crate::reactor::{Context, Driver, Sources, Turn};
 use crate::sys::unix::BindError;
 
 struct Answerer<A> {
@@ -17,6 +17,10 @@ struct Answerer<A> {
 }
 
 impl<A: FnMut(&str) -> String> Driver for Answerer<A> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.control.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         if self.is_over {
             return Ok(Turn::Done);

@@ -282,6 +282,10 @@ impl Roce {
 }
 
 impl Driver for Roce {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.register(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.register(context.sources())?;
         let busy = self.work(context.now);

@@ -21,6 +21,10 @@ const SERVICE: u16 = 4420;
 struct Two([Roce; 2]);
 
 impl Driver for Two {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.0.iter_mut().try_for_each(|device| device.start(sources))
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let mut turn = Turn::Idle;
         for device in &mut self.0 {

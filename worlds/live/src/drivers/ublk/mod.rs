@@ -81,7 +81,6 @@ pub struct UblkDriver<F> {
     is_unwanted: Cell<bool>,
     /// Whether requests fail at once, because the device is removed while the medium is away.
     is_refusing: bool,
-    is_registered: bool,
     tally: Tally,
     report: F,
 }
@@ -112,7 +111,6 @@ impl<F: FnMut(Event)> UblkDriver<F> {
             state: State::Starting,
             is_unwanted: Cell::new(false),
             is_refusing: false,
-            is_registered: false,
             tally: Tally::default(),
             report,
         })
@@ -152,18 +150,6 @@ impl<F: FnMut(Event)> UblkDriver<F> {
     /// Has the next stop remove the block device even while somebody uses it.
     pub fn set_unwanted(&self) {
         self.is_unwanted.set(true);
-    }
-
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if self.is_registered {
-            return Ok(());
-        }
-        self.is_registered = true;
-        if let Some(device) = &self.device {
-            sources.add(device.poll_fd(), Attention::EachTurn)?;
-        }
-        sources.add(self.medium.poll_fd(), Attention::EachTurn)?;
-        sources.add(self.control.poll_fd(), Attention::EachTurn)
     }
 
     /// Looks whether the command of the control file has ended.
@@ -298,8 +284,15 @@ impl<F: FnMut(Event)> UblkDriver<F> {
 }
 
 impl<F: FnMut(Event)> Driver for UblkDriver<F> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        if let Some(device) = &self.device {
+            sources.add(device.poll_fd(), Attention::EachTurn)?;
+        }
+        sources.add(self.medium.poll_fd(), Attention::EachTurn)?;
+        sources.add(self.control.poll_fd(), Attention::EachTurn)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        self.register(context.sources())?;
         let mut busy = self.heed_control()?;
         busy |= self.take_requests(context.now) > 0;
         busy |= self.reap() > 0;

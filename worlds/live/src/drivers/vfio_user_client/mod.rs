@@ -63,7 +63,6 @@ struct World {
 pub struct UserDriver {
     user: Pump<Engines>,
     world: World,
-    registered: bool,
     /// When the last command was submitted.
     submitted_at: Instant,
     /// When to look for completions next, without a signal.
@@ -98,7 +97,6 @@ impl UserDriver {
                 active_at: now,
                 events: VecDeque::new(),
             },
-            registered: false,
             submitted_at: now,
             look_at: None,
             pool: Pool::default(),
@@ -122,17 +120,6 @@ impl UserDriver {
     pub(crate) const fn on_submitted(&mut self, now: Instant) {
         self.submitted_at = now;
         self.world.under_way += 1;
-    }
-
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.registered {
-            self.registered = true;
-            sources.add(self.world.signal.as_raw_fd(), Attention::OnNews)?;
-            if let Some(connection) = &self.world.connection {
-                sources.add(connection.as_raw_fd(), Attention::OnNews)?;
-            }
-        }
-        Ok(())
     }
 
     /// Handles what the server has sent; returns whether there was anything.
@@ -296,9 +283,14 @@ impl Shell<Engines> for World {
 }
 
 impl Driver for UserDriver {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        sources.add(self.world.signal.as_raw_fd(), Attention::OnNews)?;
+        let connection = self.world.connection.as_ref();
+        connection.map_or(Ok(()), |connection| sources.add(connection.as_raw_fd(), Attention::OnNews))
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let (now, sources) = (context.now, context.sources());
-        self.register(sources)?;
         let mut busy = core::mem::take(&mut self.touched);
         if context.news {
             self.clear_signal();

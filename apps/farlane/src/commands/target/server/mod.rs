@@ -15,7 +15,7 @@ use live::carrier::tcp::{self, Listener};
 use live::drivers::control::Reply;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
-use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
+use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Sources, Turn};
 use live::sys::service;
 use nvme_fabrics::target::{Directory, DiscoveryAccess, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
@@ -404,6 +404,11 @@ impl Capturable for Server {
 }
 
 impl Driver for Server {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.questions.as_ref().map_or(Ok(()), |questions| questions.start(sources))?;
+        self.cores.first.driver.start(sources)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.cores.first.driver.turn(context)?;
         if context.news

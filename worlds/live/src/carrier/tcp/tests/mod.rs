@@ -9,7 +9,7 @@ use engine::{Buffer, Instant, Nanos, Pool, Rng};
 use super::*;
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, Link, OUTBOX_BYTES_MAX, Received};
-use crate::reactor::{Context, Driver, Outcome, Reactor, Turn};
+use crate::reactor::{Context, Driver, Outcome, Reactor, Sources, Turn};
 use crate::sys::clock::Clock;
 
 fn pair() -> (Connection, Connection) {
@@ -173,6 +173,10 @@ struct Dials {
 }
 
 impl Driver for Dials {
+    fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+        Ok(())
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         Ok(match self.link.dial(context.now, context.sources()) {
             Some(Dial::Connected) => Turn::Done,

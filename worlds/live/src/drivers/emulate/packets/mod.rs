@@ -20,7 +20,7 @@ use network_models::passage::{Packet, Passage};
 use super::Direction;
 use super::model::Model;
 use super::pace::Pace;
-use crate::reactor::{Attention, Context, Driver, Turn};
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 
 pub use namespace::Namespace;
 pub use tun::{Settings, Tun};
@@ -65,7 +65,6 @@ pub struct Packets<R> {
     delivered: [u64; 2],
     strange: u64,
     refused: u64,
-    registered: bool,
     report: R,
 }
 
@@ -81,7 +80,6 @@ impl<R: FnMut(Event)> Packets<R> {
             delivered: [0; 2],
             strange: 0,
             refused: 0,
-            registered: false,
             report,
         }
     }
@@ -151,16 +149,15 @@ fn is_ip(packet: &[u8]) -> bool {
 }
 
 impl<R: FnMut(Event)> Driver for Packets<R> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.pace.begin(sources)?;
+        let mut interfaces = self.interfaces.iter();
+        interfaces.try_for_each(|interface| sources.add(interface.as_raw_fd(), Attention::EachTurn))
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         if self.pace.is_stopping() {
             return Ok(Turn::Done);
-        }
-        if !self.registered {
-            self.registered = true;
-            self.pace.begin(context.sources())?;
-            for interface in &self.interfaces {
-                context.sources().add(interface.as_raw_fd(), Attention::EachTurn)?;
-            }
         }
         let mut busy = false;
         for side in Side::BOTH {

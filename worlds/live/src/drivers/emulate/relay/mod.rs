@@ -80,7 +80,6 @@ pub struct Relay<R> {
     pace: Pace,
     connections: u64,
     delivered: [u64; 2],
-    registered: bool,
     report: R,
 }
 
@@ -98,7 +97,6 @@ impl<R: FnMut(Event)> Relay<R> {
             pace: Pace::new(now),
             connections: 0,
             delivered: [0; 2],
-            registered: false,
             report,
         }
     }
@@ -224,14 +222,14 @@ impl<R: FnMut(Event)> Relay<R> {
 }
 
 impl<R: FnMut(Event)> Driver for Relay<R> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.pace.begin(sources)?;
+        sources.add(self.listener.as_raw_fd(), Attention::OnNews)
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         if self.pace.is_stopping() {
             return Ok(Turn::Done);
-        }
-        if !self.registered {
-            self.registered = true;
-            self.pace.begin(context.sources())?;
-            context.sources().add(self.listener.as_raw_fd(), Attention::OnNews)?;
         }
         let mut busy = context.news && self.accept(context.now, context.sources());
         busy |= self.pump(context)?;

@@ -490,6 +490,10 @@ fn send(initiator: &mut Initiator, line: &mut Established) -> bool {
 }
 
 impl Driver for InitiatorDriver {
+    fn start(&mut self, _sources: &Sources) -> io::Result<()> {
+        Ok(())
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.now = self.now.max(context.now);
         let mut busy = self.initiator.exchange(self.now, &mut self.world);

@@ -519,6 +519,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 }
 
 impl<F: FnMut(Event)> Driver for TargetDriver<F> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.register(sources);
+        Ok(())
+    }
+
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources);
