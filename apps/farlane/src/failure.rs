@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use live::sys::telling;
+use live::sys::logging;
 use serde_json::{Value, json};
 
 use crate::args::LogForm;
@@ -20,12 +20,12 @@ pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
     let help = miette::Diagnostic::help(error).map(|help| texts::clean(&help.to_string()));
     let (exit, message) = (error.exit(), texts::clean(&error.to_string()));
     if wants_json() {
-        telling::tell_last(object(&message, help.as_deref(), &error.code(), exit.code()));
+        logging::tell_last(object(&message, help.as_deref(), &error.code(), exit.code()));
     } else if form == LogForm::Text || matches!(error, Error::Journal(_) | Error::LogFilter(_)) {
-        telling::tell_last(text(&message, help.as_deref()));
+        logging::tell_last(text(&message, help.as_deref()));
     } else {
         error!(code = error.code(), exit = exit.code(), help, "{message}");
-        telling::flush();
+        logging::flush();
     }
     exit.into()
 }

@@ -80,7 +80,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = log.begin(cli.command.is_service()).and_then(|()| dispatch(cli.command, given));
     match result {
         Ok(()) => {
-            live::sys::telling::flush();
+            live::sys::logging::flush();
             exit::Exit::Done.into()
         }
         Err(error) => failure::end(&error, log.form),

@@ -1,6 +1,6 @@
 //! Who makes and checks the protection information of a namespace that a subcommand uses.
 
-use live::drivers::controller::Identity;
+use live::client::Identity;
 use nvme::host::{Mismatch, Namespace, Protection, command};
 use nvme::wire::NamespaceId;
 use nvme::wire::identify::{IDENTIFY_LENGTH, cns};

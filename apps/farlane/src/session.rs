@@ -6,7 +6,7 @@ use std::path::Path;
 
 use assemblies::near::Near;
 use engine::{Instant, Nanos};
-use live::drivers::controller::{
+use live::client::{
     Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, RootPort,
     SubmitError, Url,
 };

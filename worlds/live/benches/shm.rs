@@ -14,7 +14,7 @@ use std::time::Instant;
 use assemblies::far::Far;
 use engine::{Nanos, Rng};
 use live::carrier::{shm, tcp};
-use live::drivers::controller::{Address, Controller, Event, Options};
+use live::client::{Address, Controller, Event, Options};
 use live::drivers::far::FarDriver;
 use live::media::Media;
 use live::reactor::{Reactor, pin};

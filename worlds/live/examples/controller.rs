@@ -9,7 +9,7 @@
 use std::error::Error;
 
 use engine::Nanos;
-use live::drivers::controller::{Controller, Options, Url};
+use live::client::{Controller, Options, Url};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let url: Url = std::env::args().nth(1).ok_or("give a URL")?.parse()?;

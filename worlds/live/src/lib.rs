@@ -8,13 +8,15 @@
 //!   TCP connections at once.
 //! - [`media`]: where the bytes of namespaces are kept, and what devices remember.
 //! - [`drivers`]: an engine together with its sockets, memory and media, run by a reactor.
+//! - [`client`]: an application's handle to a controller, behind any of the drivers that reach one.
 //!
-//! Each room uses only rooms above it, but for [`media`]: a namespace of another device is a medium
-//! with a driver of its own.
+//! Each module uses only modules above it, but for [`media`]: a namespace of another device is a
+//! medium that uses a [`client`].
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
 pub mod carrier;
+pub mod client;
 pub mod drivers;
 pub mod media;
 pub mod reactor;

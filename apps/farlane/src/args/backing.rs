@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use live::drivers::controller::Url;
+use live::client::Url;
 use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::BlockSize;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use live::drivers::controller::{Options, Url};
+use live::client::{Options, Url};
 
 use super::{Control, FabricPlace, MetricsArgs, Printing, Secrets, Spin, TunnelOptions, parse_positive_time};
 use crate::error::Error;

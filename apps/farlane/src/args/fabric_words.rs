@@ -42,7 +42,7 @@ impl FabricPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use live::drivers::controller::{SubsystemUrl, Url};
+    use live::client::{SubsystemUrl, Url};
 
     fn place(transport: &str, address: &str, port: Option<u16>) -> FabricPlace {
         let (transport, traddr) = (Some(transport.to_owned()), Some(address.to_owned()));

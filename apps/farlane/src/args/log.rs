@@ -3,7 +3,7 @@
 use std::os::linux::fs::MetadataExt;
 
 use clap::{ArgAction, Args, ValueEnum};
-use live::sys::telling::{self, Form};
+use live::sys::logging::{self, Form};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
@@ -63,7 +63,7 @@ impl LogArgs {
         };
         let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
         let filter = filter(self.verbose, self.quiet, variable.as_deref())?;
-        telling::begin(filter, form).map_err(Error::Journal)
+        logging::begin(filter, form).map_err(Error::Journal)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use live::drivers::controller::FarUrl;
+use live::client::FarUrl;
 
 use super::{ConfigCacheOption, Output, Transport, parse_time};
 

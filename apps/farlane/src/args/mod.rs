@@ -65,7 +65,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
-use live::drivers::controller::Url;
+use live::client::Url;
 use live::sys::vfio::PciAddress;
 
 use crate::commands::discover::DiscoverArgs;

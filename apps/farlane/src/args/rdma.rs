@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use live::drivers::measure::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
+use live::drivers::perftest::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
 use live::sys::address::Host;
 
 use super::{Output, Spin, parse_address, parse_size, parse_time};

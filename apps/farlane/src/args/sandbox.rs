@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use live::carrier::identity::Identity;
 use live::carrier::route::Way;
-use live::drivers::controller::Url;
+use live::client::Url;
 use live::sys::files;
 use live::sys::sandbox::{self, Enforced, Needs};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use live::drivers::controller::{self, Url};
+use live::client::{self, Url};
 
 use super::headings::AUTHENTICATION;
 use crate::error::Error;
@@ -43,8 +43,8 @@ impl Secrets {
     }
 
     /// The files, for a host.
-    pub(crate) fn files(&self) -> controller::SecretFiles {
-        controller::SecretFiles {
+    pub(crate) fn files(&self) -> client::SecretFiles {
+        client::SecretFiles {
             host: self.dhchap_secret_file.clone(),
             controller: self.dhchap_controller_secret_file.clone(),
             tls: self.tls_key_file.clone(),
@@ -75,8 +75,8 @@ pub(crate) struct TargetSecrets {
 
 impl TargetSecrets {
     /// The files.
-    pub(crate) fn files(&self) -> controller::SecretFiles {
-        controller::SecretFiles {
+    pub(crate) fn files(&self) -> client::SecretFiles {
+        client::SecretFiles {
             host: self.dhchap_secret_file.clone(),
             controller: self.dhchap_controller_secret_file.clone(),
             tls: self.tls_key_file.clone(),

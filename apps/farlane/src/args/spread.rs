@@ -4,7 +4,7 @@ use std::fmt;
 
 use clap::{Args, value_parser};
 use live::carrier::route::Way;
-use live::drivers::controller::{FarUrl, Url};
+use live::client::{FarUrl, Url};
 use serde::Serialize;
 use tunnel::Session;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use assemblies::fabric::Fabric;
 use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::identity::permit;
-use live::drivers::controller::Provider;
+use live::client::Provider;
 use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
 use nvme::wire::AnaState;
 use nvme_fabrics::target::DiscoveryAccess;

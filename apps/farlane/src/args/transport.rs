@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use live::carrier::route;
 use live::carrier::tcp::Options;
-use live::drivers::controller::Url;
+use live::client::Url;
 use live::sys::sandbox::Needs;
 use tunnel::paths::PATHS_MAX;
 

@@ -2,8 +2,8 @@
 
 use assemblies::guest::{Config, Guest};
 use live::carrier::route::Way;
+use live::client::AttachError;
 use live::drivers::control::{Answering, Request};
-use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
 use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;

@@ -1,7 +1,7 @@
 //! `farlane read` and `farlane write`: copy bytes between a namespace and a file, like dd.
 
 use live::sys::files::{self, Kind};
-use live::sys::telling;
+use live::sys::logging;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -209,7 +209,7 @@ fn report(
         }
     };
     match to_stderr {
-        true => telling::show(text + "\n"),
+        true => logging::show(text + "\n"),
         false => print(&format!("{text}\n"))?,
     }
     Ok(())

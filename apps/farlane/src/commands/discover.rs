@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
-use live::drivers::controller::{AttachError, Controller, SubsystemUrl};
+use live::client::{AttachError, Controller, SubsystemUrl};
 use live::drivers::mdns::{self, Found};
 use live::sys::address::Host;
 use nvme::host::Data;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use live::carrier::identity::{Identity, KnownEnds};
-use live::drivers::controller::AttachError;
+use live::client::AttachError;
 use live::drivers::secret_file;
 use live::sys::entropy;
 use nvme_fabrics::authentication::{Hash, Secret};

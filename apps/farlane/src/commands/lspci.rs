@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use assemblies::near::PORTS_MAX;
 use engine::Nanos;
-use live::drivers::controller::{AttachError, Hierarchy};
+use live::client::{AttachError, Hierarchy};
 use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};

@@ -81,7 +81,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
 
 /// Reports `value`, which has names, as one line of JSON, without waiting for its reader.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
-    live::sys::telling::report(json_line(value)?);
+    live::sys::logging::report(json_line(value)?);
     Ok(())
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     match out.write_all(texts::clean_words(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            if !live::sys::telling::outlives_reader() {
+            if !live::sys::logging::outlives_reader() {
                 std::process::exit(0);
             }
             Ok(())

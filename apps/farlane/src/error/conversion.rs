@@ -1,7 +1,7 @@
 //! What errors of the world become for the person who reads them.
 
-use live::drivers::attached::WaitError;
-use live::drivers::controller::{AttachError, Failure};
+use live::client::blocking::WaitError;
+use live::client::{AttachError, Failure};
 use nvme_fabrics::host;
 
 use super::{CaptureError, Error, TsnError};

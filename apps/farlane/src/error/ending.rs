@@ -1,6 +1,6 @@
 //! What an error is for whoever has started the command: the exit status, and a name.
 
-use live::drivers::controller::SubmitError;
+use live::client::SubmitError;
 use live::sys::unix::BindError;
 
 use super::Error;

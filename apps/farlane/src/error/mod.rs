@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::Nanos;
-use live::drivers::controller::{AttachError, SubmitError};
+use live::client::{AttachError, SubmitError};
 use live::media::OpenError;
 use live::media::state::StateError;
 use live::sys::unix::BindError;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use live::drivers::controller::AttachError;
+use live::client::AttachError;
 use live::sys::unix::BindError;
 use nvme_fabrics::host::Failure;
 

@@ -1,7 +1,7 @@
 //! The commands of operations: what is submitted, and what becomes of it.
 
 use engine::Instant;
-use live::drivers::controller::Completed;
+use live::client::Completed;
 use nvme::host::Mismatch;
 use nvme::wire::{DatasetRange, IoOpcode, SubmissionQueueEntry};
 use nvme_pcie::host::{Data, QueueId, Submission};

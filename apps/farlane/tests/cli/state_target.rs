@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use engine::{Buffer, Nanos};
-use live::drivers::controller::{AttachError, Controller, Options, Url};
+use live::client::{AttachError, Controller, Options, Url};
 use nvme::host::Data;
 use nvme::wire::feature::FeatureId;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};

@@ -1,7 +1,7 @@
 //! An administrator of a far SSD, for admin commands that `farlane` itself does not offer.
 
 use engine::{Buffer, Nanos};
-use live::drivers::controller::{Controller, Options, Url};
+use live::client::{Controller, Options, Url};
 use nvme::host::Data;
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 

@@ -2,28 +2,24 @@
 //!
 //! [`near`] and [`far`] are the two ends of a tunnel; [`guest`] is a near end that serves a
 //! virtual machine. [`fabrics`] has the subsystems and the host of NVMe over Fabrics, and
-//! [`vfio_user_client`] drives a function that another process offers. [`controller`] is an
-//! application's handle to a controller, whichever of these drivers leads there. [`attached`]
-//! runs a driver as such a handle wants it, and [`beside`] on a thread of its own.
-//! [`emulate`] puts a modelled network between two live ends. A driver answers questions
-//! through [`control`]. [`roce`] carries RDMA over UDP, [`verbs`] by devices of this machine,
-//! and [`measure`] measures RDMA. [`nic`] has low-latency network cards. [`record`] records
+//! [`vfio_user_client`] drives a function that another process offers. [`beside`] runs a driver on
+//! a thread of its own. [`emulate`] puts a modelled network between two live ends. A driver answers
+//! requests through [`control`]. [`roce`] carries RDMA over UDP, [`verbs`] by devices of this
+//! machine, and [`perftest`] measures RDMA. [`nic`] has low-latency network cards. [`record`] records
 //! streams to files and reads recordings, [`secret_file`] reads what proves who an end is,
 //! [`ublk`] makes a namespace a block device of this machine, [`tap`] sees the frames of an
 //! interface, and [`mdns`] announces discovery controllers.
 
-pub mod attached;
 pub mod beside;
 pub mod control;
-pub mod controller;
 pub mod emulate;
 pub mod fabrics;
 pub mod far;
 pub mod guest;
 pub mod mdns;
-pub mod measure;
 pub mod near;
 pub mod nic;
+pub mod perftest;
 pub mod record;
 pub mod roce;
 pub mod secret_file;

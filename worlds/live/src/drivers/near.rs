@@ -14,7 +14,7 @@ use tunnel::upstream::ConnectionIndex;
 
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, LOOKS, Link};
-use crate::drivers::attached::Application;
+use crate::client::blocking::Application;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 
@@ -38,7 +38,7 @@ struct Local {
 }
 
 /// What is around the engines of a near host.
-struct World {
+struct NearShell {
     ports: Vec<Port>,
     local: Option<Box<Local>>,
     events: VecDeque<Event>,
@@ -47,7 +47,7 @@ struct World {
 /// The driver of a near host: it joins the engines to connections or to a local function.
 pub struct NearDriver {
     near: Pump<Near>,
-    world: World,
+    shell: NearShell,
     pool: Pool,
     /// The application may have given the engines something to do.
     touched: bool,
@@ -77,7 +77,7 @@ impl NearDriver {
     fn new(near: Near, ports: Vec<Port>, local: Option<Box<Local>>) -> Self {
         Self {
             near: Pump::new(near),
-            world: World { ports, local, events: VecDeque::new() },
+            shell: NearShell { ports, local, events: VecDeque::new() },
             pool: Pool::default(),
             touched: true,
             stopping: false,
@@ -95,7 +95,7 @@ impl NearDriver {
     }
     /// Why a far end could not be reached at the latest attempt, if one could not.
     pub fn dial_failure(&self) -> Option<&(SocketAddr, io::Error)> {
-        self.world.ports.iter().find_map(|port| port.failure.as_ref())
+        self.shell.ports.iter().find_map(|port| port.failure.as_ref())
     }
 
     /// Whether trying further to find the far ends is useless, because something else answers.
@@ -106,19 +106,19 @@ impl NearDriver {
 
     /// Returns events to the front of the queue, so that they come again before all others.
     pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
-        events.into_iter().rev().for_each(|event| self.world.events.push_front(event));
+        events.into_iter().rev().for_each(|event| self.shell.events.push_front(event));
     }
 
     fn dial(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
-        for (port, index) in self.world.ports.iter_mut().zip(0..) {
+        for (port, index) in self.shell.ports.iter_mut().zip(0..) {
             let Some(dialled) = port.link.dial(now, sources) else { continue };
             let connection = ConnectionIndex(index);
             let (input, failure) = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
                     let Some(upstream) = self.near.engine().upstream() else { continue };
-                    self.world.events.push_back(Event::Link { port: upstream.port_of(connection), event });
+                    self.shell.events.push_back(Event::Link { port: upstream.port_of(connection), event });
                     continue;
                 }
                 Dial::Failed(address, error) => (Input::Disconnected(connection), Some((address, error))),
@@ -140,10 +140,10 @@ impl NearDriver {
         // The turn's own time suffices, unless somebody records when things happen.
         let mut now = context.now;
         let mut busy = false;
-        for index in 0..self.world.ports.len() {
+        for index in 0..self.shell.ports.len() {
             let id = ConnectionIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
             for _ in 0..PIECES_PER_TURN {
-                let (input, short) = match self.world.ports[index].link.receive(&mut self.pool, sources) {
+                let (input, short) = match self.shell.ports[index].link.receive(&mut self.pool, sources) {
                     None => break,
                     Some(Ok(bytes)) => {
                         let short = bytes.len() < SHORT;
@@ -162,11 +162,11 @@ impl NearDriver {
                     near.advance(now);
                 }
                 // An answer leaves before anything else is looked at.
-                self.near.exchange(now, &mut self.world);
-                self.world.flush(sources);
+                self.near.exchange(now, &mut self.shell);
+                self.shell.flush(sources);
                 // An application that hears of what has come asks for more. The far end need not
                 // wait for those commands until everything that it has sent is handled.
-                if short || !self.world.events.is_empty() {
+                if short || !self.shell.events.is_empty() {
                     break;
                 }
             }
@@ -175,7 +175,7 @@ impl NearDriver {
     }
 }
 
-impl World {
+impl NearShell {
     /// Sends what waits, and ends connections that are to end.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
@@ -196,7 +196,7 @@ impl World {
     }
 }
 
-impl Shell<Near> for World {
+impl Shell<Near> for NearShell {
     fn pass(&mut self, now: Instant, output: Output, _: &mut Near) {
         match output {
             Output::Transmit(port, bytes) => self.ports[usize::from(port.0)].link.send(bytes),
@@ -264,7 +264,7 @@ impl Local {
 
 impl Driver for NearDriver {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        let mut media = self.world.local.iter().flat_map(|local| local.media.poll_fds());
+        let mut media = self.shell.local.iter().flat_map(|local| local.media.poll_fds());
         media.try_for_each(|descriptor| sources.add(descriptor, Attention::EachTurn))
     }
 
@@ -274,30 +274,30 @@ impl Driver for NearDriver {
         let mut busy = core::mem::take(&mut self.touched);
         if busy {
             self.near.engine_mut().advance(now);
-            self.near.exchange(now, &mut self.world);
-            self.world.flush(sources);
+            self.near.exchange(now, &mut self.shell);
+            self.shell.flush(sources);
         }
         let dialled = self.dial(now, sources);
         busy |= dialled;
         // Nothing else comes soon from anywhere else. What shows in memory is for glances.
-        let is_local = self.world.local.is_some();
-        let looks = if busy || is_local || self.world.is_polled() { 1 } else { LOOKS };
+        let is_local = self.shell.local.is_some();
+        let looks = if busy || is_local || self.shell.is_polled() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         // The engines have been told later times since the turn began, and their time never goes
         // back. Whoever waits for what came in should not also wait for a look at the clock.
         let later = |busy| if busy { context.clock.now() } else { now };
-        busy |= self.world.reap()?;
+        busy |= self.shell.reap()?;
         // What a local function has to say. Deadlines are looked at only when nobody waits for
         // anything else.
         if dialled || is_local {
-            busy |= self.near.exchange(later(busy), &mut self.world);
+            busy |= self.near.exchange(later(busy), &mut self.shell);
         }
         if self.near.wants_settling(now, busy) {
-            busy |= self.near.settle(later(busy), &mut self.world);
+            busy |= self.near.settle(later(busy), &mut self.shell);
         }
-        busy |= self.world.flush(sources);
-        busy |= self.world.reap()?;
-        let done = || self.world.ports.iter().all(|port| !port.link.is_connected());
+        busy |= self.shell.flush(sources);
+        busy |= self.shell.reap()?;
+        let done = || self.shell.ports.iter().all(|port| !port.link.is_connected());
         if self.stopping && done() {
             return Ok(Turn::Done);
         }
@@ -306,21 +306,21 @@ impl Driver for NearDriver {
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
         // Whoever records when things happen reads the clock, which a glance does not.
-        if self.touched || !self.world.is_polled() || self.near().is_timed() {
+        if self.touched || !self.shell.is_polled() || self.near().is_timed() {
             return Glance::Blind;
         }
         if self.receive(context) { Glance::Done } else { Glance::Nothing }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let dialling = self.world.ports.iter().filter_map(|port| port.link.poll_timeout());
+        let dialling = self.shell.ports.iter().filter_map(|port| port.link.poll_timeout());
         self.near.poll_timeout().into_iter().chain(dialling).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
         self.near.engine_mut().close(now, "the host is done");
-        self.near.exchange(now, &mut self.world);
+        self.near.exchange(now, &mut self.shell);
     }
 }
 
@@ -328,10 +328,10 @@ impl Application for NearDriver {
     type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.world.events.pop_front()
+        self.shell.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.world.events.is_empty() || self.is_hopeless()
+        !self.shell.events.is_empty() || self.is_hopeless()
     }
 }
 

@@ -25,6 +25,7 @@ mod faults;
 pub mod files;
 pub mod huge_pages;
 pub(crate) mod lock;
+pub mod logging;
 pub mod machine;
 pub(crate) mod marked;
 pub mod memory;
@@ -41,7 +42,6 @@ pub mod service;
 pub mod shared;
 pub(crate) mod station;
 pub mod tcp_info;
-pub mod telling;
 #[cfg(test)]
 pub(crate) mod test_bench;
 pub mod ublk;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distribution::Distribution;
-use live::sys::telling;
+use live::sys::logging;
 use serde::Serialize;
 
 use super::{Done, Planned, SessionFigures, fio};
@@ -246,7 +246,7 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
             is_steady: None,
         });
         let all: Vec<_> = done.iter().map(known).chain(running).collect();
-        return telling::report(fio_text(&all).trim_end().to_owned());
+        return logging::report(fio_text(&all).trim_end().to_owned());
     }
     for (planned, elapsed, kinds) in current {
         let (latency, operations, bytes) = total(&kinds);
@@ -268,7 +268,7 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
             continue;
         }
         let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        telling::report(format!(
+        logging::report(format!(
             "{name}after {elapsed}: {a_second:.0} commands a second, {mib_s:.1} MiB/s, latency {latency}"
         ));
     }

@@ -14,7 +14,7 @@ pub(crate) use status::text as status_text;
 use std::process::{Command, Stdio};
 
 use engine::Nanos;
-use live::drivers::controller::Url;
+use live::client::Url;
 use live::media::RemoteMedium;
 use live::media::remote::{self, Place};
 use live::sys::clock::Clock;

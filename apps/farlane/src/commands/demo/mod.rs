@@ -8,7 +8,7 @@ mod next;
 mod report;
 mod way;
 
-use live::sys::telling;
+use live::sys::logging;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let say = |text: &str| {
         if !args.output.json {
-            telling::show(format!("{text}\n"));
+            logging::show(format!("{text}\n"));
         }
     };
     let source = match &args.file {

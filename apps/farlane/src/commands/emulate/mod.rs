@@ -11,7 +11,7 @@ use engine::Nanos;
 use live::drivers::emulate::Direction;
 use live::reactor::{Driver, Outcome, Reactor};
 use live::sys::clock::Clock;
-use live::sys::{service, telling};
+use live::sys::{logging, service};
 use scenarios::file::link::Link;
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ impl<C: Told> Shown<C> {
         } else {
             // A person watches the counters change; for a log, those at the end are enough.
             if std::io::stderr().is_terminal() {
-                telling::show(format!("\r\x1b[K{}", counters.words()));
+                logging::show(format!("\r\x1b[K{}", counters.words()));
             }
             Ok(())
         }
@@ -101,10 +101,10 @@ impl<C: Told> Shown<C> {
             return report_json(&counters.line(late, true));
         }
         if std::io::stderr().is_terminal() {
-            telling::show("\r\x1b[K".to_owned());
+            logging::show("\r\x1b[K".to_owned());
         }
         info!("the emulated network has ended");
-        telling::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
+        logging::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ mod table;
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::drivers::controller::Url;
+use live::client::Url;
 use nvme::host::Namespace;
 
 use crate::args::{Direction, MeasureArgs, ReportForm, Workload};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use distribution::Distribution;
 use engine::Nanos;
-use live::drivers::controller::Url;
+use live::client::Url;
 use serde_json::{Value, json};
 
 use super::filtered;

@@ -1,7 +1,7 @@
 //! `farlane reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and `lockdown`:
 //! what concerns a controller as a whole.
 
-use live::drivers::controller::Url;
+use live::client::Url;
 use nvme::wire::{AdminOpcode, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::wire::{FabricsCommand, PropertyGet, PropertySet, PropertySize, property};
 use nvme_pcie::host::QueueId;

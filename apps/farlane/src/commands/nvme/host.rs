@@ -1,6 +1,6 @@
 //! `farlane show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: what needs no controller.
 
-use live::drivers::controller::host_names;
+use live::client::host_names;
 use live::sys::entropy;
 use nvme_fabrics::wire::HostId;
 use serde_json::{Value, json};

@@ -5,13 +5,13 @@ mod table;
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::drivers::attached::Attached;
-use live::drivers::measure::{
+use live::client::blocking::Blocking;
+use live::drivers::perftest::{
     Failure, Measured, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
 };
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
-use live::sys::telling;
+use live::sys::logging;
 
 use crate::args::{PeerArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
@@ -65,7 +65,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     if args.output.json {
         report_json(&serde_json::json!({ "listening": address }))?;
     } else {
-        telling::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
+        logging::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
     }
     let outcome = reactor.run(&mut server);
     outcome.map(|_| ()).map_err(|error| Error::Child { what: "the server of measurements", error })
@@ -154,7 +154,7 @@ fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
 
 /// Waits for what the measurement tells, to its end.
 fn follow(
-    measurement: &mut Attached<Measurement>,
+    measurement: &mut Blocking<Measurement>,
     args: &RdmaMeasureArgs,
     test: Test,
     bar: &ProgressBar,

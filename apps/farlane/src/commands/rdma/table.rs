@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distribution::Distribution;
 use engine::Nanos;
-use live::drivers::measure::{Step, Test, Verb};
+use live::drivers::perftest::{Step, Test, Verb};
 use serde::Serialize;
 
 use crate::args::PeerArg;

@@ -138,7 +138,7 @@ fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Made, Error>>
     let made = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (recorded, signed): (Vec<_>, Vec<_>) =
         made.into_iter().map(|made| (made.recorded, made.signed)).unzip();
-    live::sys::telling::flush();
+    live::sys::logging::flush();
     let pairs = || own.iter().zip(&recorded);
     if args.output.json {
         let recordings: Vec<Value> = pairs()

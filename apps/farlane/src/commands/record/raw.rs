@@ -83,7 +83,7 @@ fn run(
 }
 
 fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -> Result<(), Error> {
-    live::sys::telling::flush();
+    live::sys::logging::flush();
     let status = handle.status();
     if args.output.json {
         let mut account = recorder::account(recorded);

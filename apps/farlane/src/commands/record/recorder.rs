@@ -91,7 +91,7 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     let handle =
         Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?);
     // Whoever looks on may leave. What is recorded matters more than that somebody hears of it.
-    live::sys::telling::outlive_reader();
+    live::sys::logging::outlive_reader();
     if args.pre_trigger.is_some() {
         handle.trigger_on_signal().map_err(Error::Output)?;
         handle.update(|status| status.pre_trigger = trigger::keep(args));
@@ -213,7 +213,7 @@ pub(crate) fn refused(to: &[PathBuf], refused: Refused) -> Error {
 }
 
 fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
-    live::sys::telling::flush();
+    live::sys::logging::flush();
     match args.output.json {
         true => {
             let mut account = account(recorded);

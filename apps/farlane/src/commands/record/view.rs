@@ -1,6 +1,6 @@
 //! What a person or a program sees of a recording that is under way.
 
-use live::sys::telling;
+use live::sys::logging;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl View {
                 bar.set_message(text(status, rate, latency, "\n  "));
                 bar.tick();
             }
-            Shown::Lines => telling::show(text(status, rate, latency, "; ") + "\n"),
+            Shown::Lines => logging::show(text(status, rate, latency, "; ") + "\n"),
         }
     }
 
@@ -80,7 +80,7 @@ impl View {
         match &self.shown {
             Shown::Events => drop(report_json(&trigger::event(triggered))),
             Shown::Terminal(bar) => bar.println(trigger::text(triggered)),
-            Shown::Lines => telling::show(trigger::text(triggered) + "\n"),
+            Shown::Lines => logging::show(trigger::text(triggered) + "\n"),
         }
     }
 

@@ -6,7 +6,7 @@ pub(crate) mod room;
 use std::path::Path;
 
 use engine::Nanos;
-use live::drivers::controller;
+use live::client;
 use live::media::remote::{self, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
@@ -243,8 +243,8 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
 }
 
 /// How a target uses the devices behind it.
-fn controller_options() -> controller::Options {
-    let mut options = controller::Options::new("target");
+fn controller_options() -> client::Options {
+    let mut options = client::Options::new("target");
     options.session.lookahead = true;
     options
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use assemblies::fabric::Fabric;
-use live::drivers::controller::Provider;
+use live::client::Provider;
 use live::media::MEDIA_MAX;
 use live::sys::address::Place;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};

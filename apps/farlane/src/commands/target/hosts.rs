@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use live::drivers::controller::SecretFiles;
+use live::client::SecretFiles;
 use live::drivers::secret_file::{self, SecretFileError};
 use nvme::rate::Rate;
 use nvme::subsystem::{NAMESPACE_ID_MAX, Permit};

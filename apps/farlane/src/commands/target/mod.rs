@@ -21,7 +21,7 @@ use assemblies::fabric::Fabric;
 use assemblies::target::{PROOF_MAX, STRANGERS_MAX};
 use engine::Nanos;
 use live::carrier::tcp;
-use live::drivers::controller::AttachError;
+use live::client::AttachError;
 use live::drivers::fabrics::target::StrangerLimits;
 use live::drivers::mdns::Announcer;
 use live::reactor::{Reactor, jobs};

@@ -98,7 +98,7 @@ impl Peer {
 }
 
 /// What is around the engines of a far box.
-struct World<F, B: Backing> {
+struct FarShell<F, B: Backing> {
     peers: Vec<Peer>,
     backing: B,
     /// Inputs from the backing for the device.
@@ -109,7 +109,7 @@ struct World<F, B: Backing> {
 /// Drives a far box: a listener, its connections, the engines and the backing.
 pub struct FarDriver<F, B: Backing = Ssd> {
     far: Pump<Far<B::Device>>,
-    world: World<F, B>,
+    shell: FarShell<F, B>,
     listener: Listener,
     /// The listener for QUIC connections, if any.
     quic: Option<quic::Listener>,
@@ -144,9 +144,9 @@ impl<F: FnMut(Event)> FarDriver<F> {
     ) -> T {
         let now = now.max(self.told);
         self.told = now;
-        let media = self.world.backing.media_to_change();
+        let media = self.shell.backing.media_to_change();
         let result = self.far.engine_mut().with_core(now, |core| change(core, media));
-        self.far.exchange(now, &mut self.world);
+        self.far.exchange(now, &mut self.shell);
         result
     }
 }
@@ -169,7 +169,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         far.set_waiting_max(descriptors::strangers_max());
         Self {
             far: Pump::new(far),
-            world: World { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
+            shell: FarShell { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
             listener,
             quic: None,
             shm: None,
@@ -229,12 +229,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     /// What the kernel knows of each TCP connection of the hosts.
     pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
-        self.world.peers.iter().flat_map(|peer| peer.stream.tcp_info())
+        self.shell.peers.iter().flat_map(|peer| peer.stream.tcp_info())
     }
 
     /// What has become of the datagrams of each connection of the hosts that these carry.
     pub fn datagrams(&self) -> impl Iterator<Item = datagrams::Info> {
-        self.world.peers.iter().filter_map(|peer| peer.stream.datagrams())
+        self.shell.peers.iter().filter_map(|peer| peer.stream.datagrams())
     }
 
     /// The address of the TCP listener.
@@ -245,8 +245,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Handles what the session's connections have brought; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        for index in 0..self.world.peers.len() {
-            if self.world.peers.get(index).is_some_and(|peer| peer.is_host) {
+        for index in 0..self.shell.peers.len() {
+            if self.shell.peers.get(index).is_some_and(|peer| peer.is_host) {
                 busy |= self.receive_from(index, context);
             }
         }
@@ -259,10 +259,10 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut now = context.now.max(self.told);
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(peer) = self.world.peers.get_mut(index) else { return busy };
+            let Some(peer) = self.shell.peers.get_mut(index) else { return busy };
             let id = peer.id;
             // Until the device has room, what a host has for it stays in the socket.
-            if !self.world.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
+            if !self.shell.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
                 self.told = now;
                 peer.stream.keep_up(&mut self.pool);
                 break;
@@ -279,7 +279,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                         let input = Input::Network(downstream::Input::Identified(id, key));
                         self.far.engine_mut().handle_input(now, input);
                     }
-                    let peer = &mut self.world.peers[index];
+                    let peer = &mut self.shell.peers[index];
                     let bytes = match &peer.opening {
                         None => Some(bytes),
                         Some(_) => self.open(now, index, bytes),
@@ -307,9 +307,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             }
             // An answer is sent before anything else is looked at.
             self.told = now;
-            self.far.exchange(now, &mut self.world);
+            self.far.exchange(now, &mut self.shell);
             let downstream = self.far.engine().downstream();
-            if let Some(peer) = self.world.peers.get_mut(index) {
+            if let Some(peer) = self.shell.peers.get_mut(index) {
                 peer.is_host |= downstream.is_attached(peer.id);
                 // The next receive finds a failure.
                 let _ = peer.stream.flush();
@@ -323,14 +323,14 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     /// Takes the backing's inputs for the device.
     fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
-        let World { backing, inputs, report, .. } = &mut self.world;
+        let FarShell { backing, inputs, report, .. } = &mut self.shell;
         backing.reap(self.far.engine().function(), &mut Reaping { now, sources, inputs, report })
     }
 
     /// Sends what waits, and drops closed connections that have nothing more to send.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
-        let mut busy = self.world.backing.flush();
-        self.world.peers.retain_mut(|peer| {
+        let mut busy = self.shell.backing.flush();
+        self.shell.peers.retain_mut(|peer| {
             let sent = peer.stream.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
             let done = peer.is_done(now, sent.is_err());
@@ -343,7 +343,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 }
 
-impl<F, B: Backing> World<F, B> {
+impl<F, B: Backing> FarShell<F, B> {
     /// Whether there are hosts, and everything that can come from them shows in memory.
     fn is_polled(&self) -> bool {
         let mut hosts = self.peers.iter().filter(|peer| peer.is_host).peekable();
@@ -351,7 +351,7 @@ impl<F, B: Backing> World<F, B> {
     }
 }
 
-impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
+impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for FarShell<F, B> {
     fn pass(&mut self, now: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
         let Self { peers, backing, inputs, report } = self;
         match output {
@@ -394,12 +394,12 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         for listener in &self.datagrams {
             sources.add(listener.as_raw_fd(), Attention::OnNews)?;
         }
-        self.world.backing.start(sources)
+        self.shell.backing.start(sources)
     }
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
-        self.world.backing.register_new(sources)?;
+        self.shell.backing.register_new(sources)?;
         let mut busy = false;
         if self.has_callers(context) && !self.stopping {
             // A host that says goodbye has released the device before any host behind it is heard.
@@ -411,52 +411,52 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         }
         // Whoever records when things happen was given later times than the turn's own.
         let now = context.now.max(self.told);
-        busy |= self.doorkeeper.turn(now, self.far.engine_mut(), &mut self.world.report);
-        for peer in &mut self.world.peers {
+        busy |= self.doorkeeper.turn(now, self.far.engine_mut(), &mut self.shell.report);
+        for peer in &mut self.shell.peers {
             busy |= peer.stream.turn(context.now, sources);
         }
         // Further looks pay only when nothing else is likely to happen soon.
-        let waits = busy || self.world.backing.is_busy() || self.world.is_polled();
+        let waits = busy || self.shell.backing.is_busy() || self.shell.is_polled();
         let looks = if waits { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.reap(now, sources)?;
-        if !self.world.inputs.is_empty() {
-            self.far.exchange(now, &mut self.world);
+        if !self.shell.inputs.is_empty() {
+            self.far.exchange(now, &mut self.shell);
         }
         if self.far.wants_settling(now, busy) {
-            self.far.settle(now, &mut self.world);
+            self.far.settle(now, &mut self.shell);
         }
         busy |= self.flush(now, sources);
         // Only this call starts the requests that were submitted last.
         busy |= self.reap(now, sources)?;
-        if self.stopping && self.world.peers.is_empty() && !self.world.backing.is_busy() {
+        if self.stopping && self.shell.peers.is_empty() && !self.shell.backing.is_busy() {
             return Ok(Turn::Done);
         }
-        Ok(if busy || !self.world.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
+        Ok(if busy || !self.shell.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
         // Whoever records when things happen reads the clock, which a glance does not.
-        if self.world.backing.is_busy() || !self.world.is_polled() || self.far().is_timed() {
+        if self.shell.backing.is_busy() || !self.shell.is_polled() || self.far().is_timed() {
             return Glance::Blind;
         }
         if self.receive(context) { Glance::Done } else { Glance::Nothing }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let streams = self.world.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
+        let streams = self.shell.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
         let quic = self.quic.as_ref().and_then(quic::Listener::poll_timeout);
         self.far
             .poll_timeout()
             .into_iter()
-            .chain(self.world.backing.poll_timeout())
+            .chain(self.shell.backing.poll_timeout())
             .chain(streams)
             .chain(quic)
             .chain(self.datagrams.iter().filter_map(datagrams::Listener::poll_timeout))
             .chain(self.doorkeeper.poll_timeout())
-            .chain(self.world.peers.iter().filter_map(|peer| peer.closing))
+            .chain(self.shell.peers.iter().filter_map(|peer| peer.closing))
             .chain(self.strangers.poll_timeout())
             .min()
     }
@@ -465,9 +465,9 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         self.stopping = true;
         self.strangers = Strangers::default();
         self.far.engine_mut().close(now, "the far end is shutting down");
-        self.far.exchange(now, &mut self.world);
-        self.world.backing.on_stop(self.far.engine().function());
-        for peer in &mut self.world.peers {
+        self.far.exchange(now, &mut self.shell);
+        self.shell.backing.on_stop(self.far.engine().function());
+        for peer in &mut self.shell.peers {
             peer.closing.get_or_insert(now + CLOSE_MAX);
         }
     }

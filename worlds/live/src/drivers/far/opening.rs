@@ -14,7 +14,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Until the connection's kind is known, the engine counts and times it as a connection whose
     /// Hello is awaited.
     pub(super) fn open(&mut self, now: Instant, index: usize, bytes: Buffer) -> Option<Buffer> {
-        let peer = &mut self.world.peers[index];
+        let peer = &mut self.shell.peers[index];
         let collected = peer.opening.get_or_insert_default();
         let had = collected.len();
         collected.extend_from_slice(&bytes[..bytes.len().min(PREAMBLE_LENGTH - had)]);
@@ -46,7 +46,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn join(&mut self, now: Instant, index: usize, preamble: &Preamble, rest: Buffer) {
         let is_known = self.joined(preamble).is_some();
         if !is_known && preamble.token.is_none() {
-            let peer = &mut self.world.peers[index];
+            let peer = &mut self.shell.peers[index];
             let joined = Box::new(JoinedPaths::accepting(preamble, peer.stream.peer(), now));
             if let Stream::Tcp(first) = core::mem::replace(&mut peer.stream, Stream::Paths(joined))
                 && let Stream::Paths(joined) = &mut peer.stream
@@ -56,7 +56,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             return;
         }
         // Dropping `stream` closes a path whose stream no longer exists or has another owner.
-        let Peer { id, stream, .. } = self.world.peers.swap_remove(index);
+        let Peer { id, stream, .. } = self.shell.peers.swap_remove(index);
         if let (Stream::Tcp(path), Some(joined)) = (stream, self.joined(preamble))
             && path.key() == joined.key()
         {
@@ -64,12 +64,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         }
         // The engine need not know of the path.
         self.far.engine_mut().handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
-        self.far.exchange(now, &mut self.world);
+        self.far.exchange(now, &mut self.shell);
     }
 
     /// The stream that the path with `preamble` belongs to.
     fn joined(&mut self, preamble: &Preamble) -> Option<&mut JoinedPaths> {
-        self.world.peers.iter_mut().find_map(|peer| match &mut peer.stream {
+        self.shell.peers.iter_mut().find_map(|peer| match &mut peer.stream {
             Stream::Paths(joined) if peer.closing.is_none() && joined.is_ours(preamble) => {
                 Some(&mut **joined)
             }

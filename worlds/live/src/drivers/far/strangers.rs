@@ -81,7 +81,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         *was_called |= is_called;
         named.extend_from_slice(context.named);
         *is_stirred |= is_called || !context.named.is_empty() || !has_host || now - *swept_at >= SWEEP_EVERY;
-        *is_stirred &= self.world.peers.iter().any(|peer| peer.is_swept());
+        *is_stirred &= self.shell.peers.iter().any(|peer| peer.is_swept());
         self.strangers.has_work()
     }
 
@@ -92,7 +92,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut ids = core::mem::take(&mut self.strangers.named);
         if core::mem::take(&mut self.strangers.is_stirred) {
             self.strangers.swept_at = context.now;
-            ids.extend(self.world.peers.iter().filter(|peer| peer.is_swept()).map(|peer| peer.id.0));
+            ids.extend(self.shell.peers.iter().filter(|peer| peer.is_swept()).map(|peer| peer.id.0));
         }
         // In the order of their news: those that were put off go first.
         let mut seen = BTreeSet::new();
@@ -100,7 +100,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut busy = false;
         for id in ids {
             let is_meant = |peer: &Peer| peer.id.0 == id && !peer.is_host;
-            let Some(index) = self.world.peers.iter().position(is_meant) else { continue };
+            let Some(index) = self.shell.peers.iter().position(is_meant) else { continue };
             if !self.is_time(context) {
                 self.strangers.named.push(id);
                 continue;
@@ -191,7 +191,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Reports that connections are turned away, once until a connection is admitted.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
-            (self.world.report)(Event::AcceptFailed(error));
+            (self.shell.report)(Event::AcceptFailed(error));
         }
     }
 
@@ -206,15 +206,15 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
         tracing::debug!(peer = %stream.peer(), "{}: connected", stream.peer());
-        self.world.peers.push(Peer { id, stream, identified: false, opening, is_host: false, closing: None });
+        self.shell.peers.push(Peer { id, stream, identified: false, opening, is_host: false, closing: None });
         self.hasten();
         let now = context.now.max(self.told);
         let input = Input::Network(downstream::Input::Accepted(id, address));
         self.far.engine_mut().handle_input(now, input);
-        self.far.exchange(now, &mut self.world);
+        self.far.exchange(now, &mut self.shell);
         // A host that has said Hello keeps its place before hosts that come behind it in the
         // same turn.
-        if self.receive_from(self.world.peers.len() - 1, context) {
+        if self.receive_from(self.shell.peers.len() - 1, context) {
             self.strangers.named.push(id.0);
         }
     }
@@ -222,8 +222,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Drops refused connections beyond [`LINGERING_MAX`], the oldest first, with the next flush.
     fn hasten(&mut self) {
         let lingers = |peer: &&mut Peer| peer.closing.is_some() && !peer.is_host;
-        let count = self.world.peers.iter_mut().filter(lingers).count();
-        let oldest = self.world.peers.iter_mut().filter(lingers).take(count.saturating_sub(LINGERING_MAX));
+        let count = self.shell.peers.iter_mut().filter(lingers).count();
+        let oldest = self.shell.peers.iter_mut().filter(lingers).take(count.saturating_sub(LINGERING_MAX));
         oldest.for_each(|peer| peer.closing = Some(Instant::ZERO));
     }
 }

@@ -8,7 +8,7 @@ use nvme::media::ram::RamDisk;
 use nvme_pcie::{controller, function};
 
 use super::*;
-use crate::drivers::controller::{Address, Controller, Event as HostEvent, Options};
+use crate::client::{Address, Controller, Event as HostEvent, Options};
 use crate::reactor::{Outcome, Reactor};
 use crate::sys::clock::Clock;
 
@@ -36,12 +36,12 @@ impl<F: FnMut(Event)> Driver for Counted<FarDriver<F>> {
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.driver.turn(context);
-        self.hosts |= !self.driver.world.peers.is_empty();
+        self.hosts |= !self.driver.shell.peers.is_empty();
         turn
     }
     fn glance(&mut self, context: &Context<'_>) -> Glance {
         let glance = self.driver.glance(context);
-        assert!(glance == Glance::Blind || !self.driver.world.peers.is_empty(), "nobody is there");
+        assert!(glance == Glance::Blind || !self.driver.shell.peers.is_empty(), "nobody is there");
         self.nothing += u32::from(glance == Glance::Nothing);
         self.done += u32::from(glance == Glance::Done);
         self.is_seen.store(self.done > 0 && self.nothing > 0, Ordering::Relaxed);

@@ -11,11 +11,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Ends the session of a client that has taken its memory away: bytes read there would not be
     /// the bytes that the client wrote.
     pub(super) fn heed_lost_memory(&mut self, now: Instant, sources: &Sources) -> bool {
-        let Some(address) = self.world.memory.lost() else { return false };
-        (self.world.report)(Event::MemoryLost(address));
-        self.world.drop_client(sources);
+        let Some(address) = self.shell.memory.lost() else { return false };
+        (self.shell.report)(Event::MemoryLost(address));
+        self.shell.drop_client(sources);
         self.guest.engine_mut().handle_input(now, Input::ClientDisconnected);
-        self.guest.exchange(now, &mut self.world);
+        self.guest.exchange(now, &mut self.shell);
         true
     }
 }

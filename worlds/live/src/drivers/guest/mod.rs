@@ -5,9 +5,9 @@ mod event;
 mod local;
 mod memory;
 mod recorder;
+mod shell;
 pub(super) mod signal;
 mod turned_away;
-mod world;
 
 pub use event::Event;
 pub(super) use memory::errno_of;
@@ -37,8 +37,8 @@ use crate::sys::unix::{Connection, Listener, Received};
 use doorbells::Look;
 use local::Local;
 use recorder::Recorder;
+use shell::{Client, GuestShell, Side};
 use turned_away::TurnedAway;
-use world::{Client, Side, World};
 
 /// Number of pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
@@ -56,7 +56,7 @@ const LEISURE: Nanos = Nanos::from_micros(20);
 /// Drives a guest's device slot: its monitor's socket, its memory, and the function's side.
 pub struct GuestDriver<F> {
     guest: Pump<Guest<OwnedFd>>,
-    world: World<F>,
+    shell: GuestShell<F>,
     listener: Listener,
     /// A client that connected before the function is there.
     waiting: Option<Connection>,
@@ -108,7 +108,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     fn new(guest: Guest<OwnedFd>, side: Side, listener: Listener, report: F) -> Self {
         Self {
             guest: Pump::new(guest),
-            world: World::new(side, report),
+            shell: GuestShell::new(side, report),
             listener,
             waiting: None,
             turned_away: TurnedAway::default(),
@@ -133,7 +133,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 
     /// The endpoint of the function, if that is an SSD in this process.
     pub fn endpoint(&self) -> Option<&Endpoint> {
-        match &self.world.side {
+        match &self.shell.side {
             Side::Local(local) => Some(local.function.endpoint()),
             Side::Recorder(_) | Side::Far(_) => None,
         }
@@ -150,7 +150,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 
     fn links(&self) -> &[Link] {
-        match &self.world.side {
+        match &self.shell.side {
             Side::Far(links) => links.as_slice(),
             Side::Local(_) | Side::Recorder(_) => &[],
         }
@@ -158,7 +158,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 
     /// The controller, if the function is in this process.
     pub fn controller(&self) -> Option<&Controller> {
-        match &self.world.side {
+        match &self.shell.side {
             Side::Local(local) => Some(local.function.controller()),
             Side::Recorder(_) | Side::Far(_) => None,
         }
@@ -175,11 +175,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     accepted = true;
                 }
                 Ok(Some(connection)) => {
-                    (self.world.report)(Event::TurnedAway(connection.peer_process()));
+                    (self.shell.report)(Event::TurnedAway(connection.peer_process()));
                     self.turned_away.add(now, connection, sources);
                 }
                 Err(error) => {
-                    (self.world.report)(Event::AcceptFailed(error));
+                    (self.shell.report)(Event::AcceptFailed(error));
                     return accepted;
                 }
             }
@@ -190,29 +190,29 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     fn has_room(&mut self) -> bool {
         self.waiting.take_if(|waiting| waiting.is_closed_by_peer());
         let leaves = |client: &Client| client.closing.is_some() || client.connection.is_closed_by_peer();
-        self.waiting.is_none() && self.world.client.as_ref().is_none_or(leaves)
+        self.waiting.is_none() && self.shell.client.as_ref().is_none_or(leaves)
     }
 
     /// Serves the waiting client, if the function is there.
     fn admit(&mut self, now: Instant, sources: &Sources) -> bool {
-        if self.world.client.is_some() || !self.guest.engine().takes_client() {
+        if self.shell.client.is_some() || !self.guest.engine().takes_client() {
             return false;
         }
         let Some(connection) = self.waiting.take() else { return false };
         if let Err(error) = sources.add(connection.as_raw_fd(), Attention::EachTurn) {
-            (self.world.report)(Event::AcceptFailed(error));
+            (self.shell.report)(Event::AcceptFailed(error));
             return true;
         }
-        self.world.client = Some(Client::new(connection));
+        self.shell.client = Some(Client::new(connection));
         self.guest.engine_mut().handle_input(now, Input::ClientConnected);
-        self.guest.exchange(now, &mut self.world);
+        self.guest.exchange(now, &mut self.shell);
         true
     }
 
     /// Handles the bytes that the client has sent; returns whether there were any.
     fn receive_client(&mut self, clock: Clock, sources: &Sources, news: bool) -> bool {
         let mut busy = false;
-        if let Some(client) = self.world.client.as_mut().filter(|_| self.world.shared) {
+        if let Some(client) = self.shell.client.as_mut().filter(|_| self.shell.shared) {
             if !client.at_rest {
                 // If the change fails, the socket is looked at in each turn as before.
                 client.at_rest = sources.change(client.connection.as_raw_fd(), Attention::OnNews).is_ok();
@@ -221,13 +221,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             }
         }
         for _ in 0..PIECES_PER_TURN {
-            let Some(client) = &mut self.world.client else { break };
+            let Some(client) = &mut self.shell.client else { break };
             // Bytes that the function does not take yet stay in the socket.
             client.unread = !self.guest.engine().takes_bytes();
             if client.unread {
                 break;
             }
-            match client.connection.receive(&mut self.world.pool) {
+            match client.connection.receive(&mut self.shell.pool) {
                 Ok(Received::Nothing) => break,
                 Ok(Received::Data(..)) if client.closing.is_some() => continue,
                 Ok(Received::Data(bytes, descriptors)) => {
@@ -236,15 +236,15 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 }
                 Ok(Received::Closed) | Err(_) => {
                     let ended = client.closing.is_some();
-                    self.world.drop_client(sources);
+                    self.shell.drop_client(sources);
                     if !ended {
                         self.guest.engine_mut().handle_input(clock.now(), Input::ClientDisconnected);
                     }
                 }
             }
             busy = true;
-            self.guest.exchange(clock.now(), &mut self.world);
-            self.world.flush(sources);
+            self.guest.exchange(clock.now(), &mut self.shell);
+            self.shell.flush(sources);
         }
         busy
     }
@@ -252,18 +252,18 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Passes on the doorbells that were rung in shared memory; returns whether there were any.
     fn look_at_doorbells(&mut self, now: Instant, look: Look) -> bool {
         let Some(doorbells) =
-            self.world.doorbells.as_ref().filter(|_| self.world.shared && self.guest.engine().takes_rings())
+            self.shell.doorbells.as_ref().filter(|_| self.shell.shared && self.guest.engine().takes_rings())
         else {
             return false;
         };
         // The entry is written just before its ring: fetching both at once saves a wait.
         if let Some(address) = self.next_entry {
-            self.world.memory.prefetch(address);
+            self.shell.memory.prefetch(address);
         }
         let mut rung = false;
         doorbells.take(look, |offset, value| {
             rung = true;
-            match &mut self.world.side {
+            match &mut self.shell.side {
                 Side::Local(local) if !self.guest.engine().is_watched() => local.ring(now, offset, value),
                 Side::Local(_) | Side::Far(_) => self.guest.engine_mut().ring(now, offset, value),
                 // It has no doorbells.
@@ -272,11 +272,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         });
         if rung {
             // The function's answer comes before everything else.
-            if let Side::Local(local) = &mut self.world.side {
-                local.exchange(now, self.guest.engine_mut(), &self.world.memory);
+            if let Side::Local(local) = &mut self.shell.side {
+                local.exchange(now, self.guest.engine_mut(), &self.shell.memory);
                 self.next_entry = local.function.controller().next_entry();
             }
-            self.guest.exchange(now, &mut self.world);
+            self.guest.exchange(now, &mut self.shell);
             self.rung_at = now;
         }
         rung
@@ -285,7 +285,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Handles the bytes that the far end has sent; returns whether there were any.
     fn receive_far(&mut self, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
-        let Side::Far(far) = &self.world.side else { return false };
+        let Side::Far(far) = &self.shell.side else { return false };
         for index in 0..far.len() {
             busy |= self.receive_link(index, clock, sources);
         }
@@ -295,14 +295,14 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Dials and receives on the connection `index`; returns whether anything happened.
     fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
-        let Side::Far(far) = &mut self.world.side else { return false };
+        let Side::Far(far) = &mut self.shell.side else { return false };
         let connection = ConnectionIndex(u8::try_from(index).expect("a link has at most 8 connections"));
         if let Some(dialled) = far[index].dial(clock.now(), sources) {
             busy = true;
             let input = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
-                    (self.world.report)(Event::Guest(assemblies::guest::Event::Link(event)));
+                    (self.shell.report)(Event::Guest(assemblies::guest::Event::Link(event)));
                     return true;
                 }
                 Dial::Connected => {
@@ -311,7 +311,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 }
                 Dial::Failed(address, error) => {
                     if !core::mem::replace(&mut self.unreachable, true) {
-                        (self.world.report)(Event::DialFailed(address, error));
+                        (self.shell.report)(Event::DialFailed(address, error));
                     }
                     Input::Disconnected(connection)
                 }
@@ -321,18 +321,18 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             if let Some(bytes) = segment_max {
                 self.guest.engine_mut().set_segment_max(connection, bytes);
             }
-            self.guest.exchange(clock.now(), &mut self.world);
+            self.guest.exchange(clock.now(), &mut self.shell);
         }
         for _ in 0..PIECES_PER_TURN {
-            let Side::Far(far) = &mut self.world.side else { break };
+            let Side::Far(far) = &mut self.shell.side else { break };
             // Bytes that the guest's memory does not take yet stay in the socket.
             if !self.guest.engine().takes_packets()
                 && self.guest.engine_mut().hold_back(self.looked_at, connection)
             {
-                far[index].keep_up(&mut self.world.pool);
+                far[index].keep_up(&mut self.shell.pool);
                 break;
             }
-            let input = match far[index].receive(&mut self.world.pool, sources) {
+            let input = match far[index].receive(&mut self.shell.pool, sources) {
                 None => break,
                 Some(Ok(bytes)) => Input::Received(connection, bytes),
                 Some(Err(())) => Input::Disconnected(connection),
@@ -341,8 +341,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             self.guest.engine_mut().handle_input(clock.now(), input);
             let now = clock.now();
             self.guest.engine_mut().advance(now);
-            self.guest.exchange(now, &mut self.world);
-            self.world.flush(sources);
+            self.guest.exchange(now, &mut self.shell);
+            self.shell.flush(sources);
         }
         busy
     }
@@ -351,7 +351,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 impl<F: FnMut(Event)> Driver for GuestDriver<F> {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
         sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
-        match &self.world.side {
+        match &self.shell.side {
             Side::Local(local) => local.start(sources),
             Side::Recorder(_) | Side::Far(_) => Ok(()),
         }
@@ -364,7 +364,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         if context.news && !self.stopping {
             busy |= self.accept(context.now, sources);
         }
-        self.turned_away.close(context.now, &mut self.world.pool);
+        self.turned_away.close(context.now, &mut self.shell.pool);
         busy |= self.receive_far(context.clock, sources);
         // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
@@ -374,28 +374,28 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             self.swept_at = now;
         }
         busy |= self.look_at_doorbells(now, if sweeps { Look::All } else { Look::Usual });
-        if self.world.reap(now)? {
+        if self.shell.reap(now)? {
             busy = true;
-            self.guest.exchange(now, &mut self.world);
+            self.guest.exchange(now, &mut self.shell);
         }
         // A client that rings by stores rings again before a deadline can matter; see `LOOK_EVERY`.
-        let ringing = self.world.shared && now - self.rung_at < LEISURE;
+        let ringing = self.shell.shared && now - self.rung_at < LEISURE;
         if self.guest.wants_settling(now, busy || ringing) {
-            busy |= self.guest.settle(now, &mut self.world);
+            busy |= self.guest.settle(now, &mut self.shell);
         }
         busy |= self.heed_lost_memory(now, sources);
-        busy |= self.world.flush(sources);
-        busy |= self.world.close_late(now, sources);
+        busy |= self.shell.flush(sources);
+        busy |= self.shell.close_late(now, sources);
         // Only this call starts the requests that were submitted last.
-        busy |= self.world.reap(now)?;
-        if self.stopping && self.world.has_ended() {
+        busy |= self.shell.reap(now)?;
+        if self.stopping && self.shell.has_ended() {
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
-        match (self.world.shared, self.look_at_doorbells(context.now, Look::Usual)) {
+        match (self.shell.shared, self.look_at_doorbells(context.now, Look::Usual)) {
             (false, _) => Glance::Blind,
             (true, false) => Glance::Nothing,
             (true, true) => Glance::Done,
@@ -403,14 +403,14 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let dialling = match &self.world.side {
+        let dialling = match &self.shell.side {
             Side::Far(far) => far.iter().filter_map(Link::poll_timeout).min(),
             Side::Local(local) => local.poll_timeout(),
             Side::Recorder(_) => None,
         };
-        let look = self.world.shared.then(|| self.looked_at + LOOK_EVERY);
+        let look = self.shell.shared.then(|| self.looked_at + LOOK_EVERY);
         let silent = self.turned_away.poll_timeout();
-        let closing = self.world.closing_at();
+        let closing = self.shell.closing_at();
         let own = [dialling, look, silent, closing].into_iter().flatten();
         self.guest.poll_timeout().into_iter().chain(own).min()
     }
@@ -419,11 +419,11 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         self.stopping = true;
         self.waiting = None;
         self.guest.engine_mut().close(now, "the guest's end is shutting down");
-        self.guest.exchange(now, &mut self.world);
-        if let Side::Local(local) = &mut self.world.side {
+        self.guest.exchange(now, &mut self.shell);
+        if let Side::Local(local) = &mut self.shell.side {
             local.on_stop();
         }
-        if let Some(client) = &mut self.world.client {
+        if let Some(client) = &mut self.shell.client {
             client.close(now);
         }
     }

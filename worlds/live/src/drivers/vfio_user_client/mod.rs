@@ -10,7 +10,7 @@ use assemblies::vfio_user_client::{Event, Input, Output, User};
 use engine::{Engine, Instant, Nanos, Pool};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::drivers::attached::Application;
+use crate::client::blocking::Application;
 use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 use crate::sys::clock::Clock;
 use crate::sys::doorbells::Doorbells;
@@ -43,7 +43,7 @@ enum Signals {
 type Engines = User<OwnedFd, SharedMemory>;
 
 /// What is around the engine: the server's socket, the doorbells, and how completions are noticed.
-struct World {
+struct UserShell {
     connection: Option<Connection>,
     /// The engine has ended the connection, which is closed once everything is sent.
     closing: bool,
@@ -62,7 +62,7 @@ struct World {
 /// Drives a user of another process's function: its socket, shared memory and doorbells.
 pub struct UserDriver {
     user: Pump<Engines>,
-    world: World,
+    shell: UserShell,
     /// When the last command was submitted.
     submitted_at: Instant,
     /// When to look for completions next, without a signal.
@@ -86,7 +86,7 @@ impl UserDriver {
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mut driver = Self {
             user: Pump::new(user),
-            world: World {
+            shell: UserShell {
                 connection: Some(connection),
                 closing: false,
                 doorbells: None,
@@ -119,63 +119,63 @@ impl UserDriver {
     /// Notes that the application has submitted a command at `now`.
     pub(crate) const fn on_submitted(&mut self, now: Instant) {
         self.submitted_at = now;
-        self.world.under_way += 1;
+        self.shell.under_way += 1;
     }
 
     /// Handles what the server has sent; returns whether there was anything.
     fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
         for piece in 0..PIECES_PER_TURN {
-            let Some(connection) = &mut self.world.connection else { return piece > 0 };
+            let Some(connection) = &mut self.shell.connection else { return piece > 0 };
             match connection.receive(&mut self.pool) {
                 Ok(Received::Nothing) => return piece > 0,
-                Ok(Received::Data(..)) if self.world.closing => continue,
+                Ok(Received::Data(..)) if self.shell.closing => continue,
                 Ok(Received::Data(bytes, descriptors)) => {
                     let input = Input::Received { bytes: &bytes, descriptors };
                     self.user.engine_mut().handle_input(clock.now(), input);
                 }
                 Ok(Received::Closed) | Err(_) => self.disconnect(clock.now(), sources),
             }
-            self.user.exchange(clock.now(), &mut self.world);
+            self.user.exchange(clock.now(), &mut self.shell);
         }
         true
     }
 
     fn disconnect(&mut self, now: Instant, sources: &Sources) {
-        self.world.disconnect(sources);
+        self.shell.disconnect(sources);
         self.user.engine_mut().handle_input(now, Input::Disconnected);
     }
 
     /// Whether a command may complete without a message.
     fn awaits_completion(&self) -> bool {
-        self.world.under_way > 0 || self.user().driver().is_some_and(|driver| !driver.is_ready())
+        self.shell.under_way > 0 || self.user().driver().is_some_and(|driver| !driver.is_ready())
     }
 
     /// After a turn without work, makes sure that a completion ends the sleep. Returns whether this
     /// caused work.
     fn prepare_sleep(&mut self, now: Instant) -> io::Result<bool> {
         self.look_at = None;
-        if !self.awaits_completion() || self.world.signals == Signals::On {
+        if !self.awaits_completion() || self.shell.signals == Signals::On {
             return Ok(false);
         }
         self.look_at = Some(now + LOOK);
-        if self.world.signals != Signals::Off || now - self.world.active_at < self.world.spin {
+        if self.shell.signals != Signals::Off || now - self.shell.active_at < self.shell.spin {
             return Ok(false);
         }
         let vectors = self.user().vectors();
         if vectors == 0 {
-            self.world.signals = Signals::Unsupported;
+            self.shell.signals = Signals::Unsupported;
             return Ok(false);
         }
-        let signals = (0..vectors).map(|_| self.world.signal.try_clone());
+        let signals = (0..vectors).map(|_| self.shell.signal.try_clone());
         let signals: Vec<OwnedFd> = signals.collect::<Result<_, _>>()?;
-        self.world.signals = Signals::Requested(true);
+        self.shell.signals = Signals::Requested(true);
         self.user.engine_mut().listen(now, signals);
         Ok(true)
     }
 
     /// Sends what waits, and closes a connection that is to end.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
-        let World { connection, closing, .. } = &mut self.world;
+        let UserShell { connection, closing, .. } = &mut self.shell;
         let Some(connection) = connection else { return false };
         if connection.unsent() == 0 && !*closing {
             return false;
@@ -183,7 +183,7 @@ impl UserDriver {
         let sent = connection.flush();
         if *closing && (sent.is_err() || connection.unsent() == 0) {
             self.disconnect(now, sources);
-            self.user.exchange(now, &mut self.world);
+            self.user.exchange(now, &mut self.shell);
             return true;
         }
         sent.is_ok_and(|sent| sent > 0)
@@ -193,14 +193,14 @@ impl UserDriver {
     fn clear_signal(&self) {
         let mut count = [0; 8];
         // A read that finds nothing is harmless.
-        let _ = rustix::io::read(&self.world.signal, &mut count);
+        let _ = rustix::io::read(&self.shell.signal, &mut count);
     }
 
     /// Looks for completions in memory.
     fn look(&mut self, now: Instant) -> Glance {
         // Where doorbells are messages, a completion is worth no more than a message: a turn looks
         // for both.
-        if self.world.doorbells.is_none() || self.world.under_way == 0 {
+        if self.shell.doorbells.is_none() || self.shell.under_way == 0 {
             return Glance::Blind;
         }
         let Some(first) = self.user.engine_to_poll().poll_io_completed(now) else { return Glance::Nothing };
@@ -208,14 +208,14 @@ impl UserDriver {
         let user = self.user.engine_mut();
         let mut next = Some(first);
         while let Some(completed) = next {
-            self.world.on_event(now, Event::Completed(completed), user);
+            self.shell.on_event(now, Event::Completed(completed), user);
             next = user.poll_io_completed(now);
         }
         Glance::Done
     }
 }
 
-impl World {
+impl UserShell {
     fn disconnect(&mut self, sources: &Sources) {
         if let Some(connection) = self.connection.take() {
             sources.remove(connection.as_raw_fd());
@@ -259,7 +259,7 @@ impl World {
     }
 }
 
-impl Shell<Engines> for World {
+impl Shell<Engines> for UserShell {
     fn pass(&mut self, now: Instant, output: Output<OwnedFd>, user: &mut Engines) {
         match output {
             Output::Doorbell { offset, value } => self.ring(now, offset, value, user),
@@ -284,8 +284,8 @@ impl Shell<Engines> for World {
 
 impl Driver for UserDriver {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        sources.add(self.world.signal.as_raw_fd(), Attention::OnNews)?;
-        let connection = self.world.connection.as_ref();
+        sources.add(self.shell.signal.as_raw_fd(), Attention::OnNews)?;
+        let connection = self.shell.connection.as_ref();
         connection.map_or(Ok(()), |connection| sources.add(connection.as_raw_fd(), Attention::OnNews))
     }
 
@@ -301,15 +301,15 @@ impl Driver for UserDriver {
         // The engine was given later times during the turn, and its time never goes back.
         let now = if busy { context.clock.now() } else { now };
         self.user.engine_to_poll().poll_completions(now);
-        busy |= self.user.exchange(now, &mut self.world);
+        busy |= self.user.exchange(now, &mut self.shell);
         if !busy {
             busy |= self.prepare_sleep(now)?;
         }
         if self.user.wants_settling(now, busy) {
-            busy |= self.user.settle(now, &mut self.world);
+            busy |= self.user.settle(now, &mut self.shell);
         }
         busy |= self.flush(now, sources);
-        if self.stopping && self.world.connection.is_none() {
+        if self.stopping && self.shell.connection.is_none() {
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
@@ -326,7 +326,7 @@ impl Driver for UserDriver {
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
         self.user.engine_mut().close(now);
-        self.user.exchange(now, &mut self.world);
+        self.user.exchange(now, &mut self.shell);
     }
 }
 
@@ -334,19 +334,19 @@ impl Application for UserDriver {
     type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.world.events.pop_front()
+        self.shell.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.world.events.is_empty()
+        !self.shell.events.is_empty()
     }
     /// Rings the doorbells before everything else.
     fn before_wait(&mut self) {
-        if self.world.doorbells.is_none() {
+        if self.shell.doorbells.is_none() {
             return;
         }
         let user = self.user.engine_mut();
         while let Some((offset, value)) = user.poll_doorbell() {
-            self.world.ring(self.submitted_at, offset, value, user);
+            self.shell.ring(self.submitted_at, offset, value, user);
         }
     }
     fn glimpse(&mut self) -> Glance {

@@ -20,7 +20,7 @@ use nvme::wire::NamespaceId;
 use nvme_fabrics::host::multipath::Request as Submission;
 
 use super::commands::{Abilities, Commands, Extent, Lost, Refused, misfit};
-use crate::drivers::controller::{Address, Completed, Controller, Event, Identity, News, SubmitError};
+use crate::client::{Address, Completed, Controller, Event, Identity, News, SubmitError};
 use crate::reactor::Turn;
 use crate::sys::clock::Clock;
 

@@ -9,7 +9,7 @@ use nvme::host::Namespace;
 use nvme::wire::NamespaceId;
 
 use super::{Link, PIECES_MAX, RemoteMedium};
-use crate::drivers::controller::{Absence, Address, AttachError, Controller, Identity, Options};
+use crate::client::{Absence, Address, AttachError, Controller, Identity, Options};
 use crate::media::commands::{Abilities, Commands, Extent, misfit};
 use crate::sys::clock::Clock;
 

@@ -3,7 +3,7 @@
 mod destination;
 mod raw;
 
-use live::sys::telling;
+use live::sys::logging;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
@@ -238,7 +238,7 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
             "bad_chunks": bad.chunks, "bytes_lost": lost, "refused_datagrams": refused,
             "elapsed_s": took.as_secs_f64(), "pacing_error_ns": distribution(errors) });
         if to_stdout {
-            telling::show(json_line(&value)? + "\n");
+            logging::show(json_line(&value)? + "\n");
             return Ok(());
         }
         return print_json(&value);
@@ -256,7 +256,7 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
         text += &format!("\n  nobody received: {refused} datagrams were refused");
     }
     if to_stdout {
-        telling::show(text + "\n");
+        logging::show(text + "\n");
         return Ok(());
     }
     print(&(text + "\n"))

@@ -1,6 +1,6 @@
 //! `farlane replay --raw`: the bytes of a medium, from address to address.
 
-use live::sys::telling;
+use live::sys::logging;
 use std::time::{Duration, Instant};
 
 use live::drivers::record::{Handle, RawMedium, State};
@@ -106,8 +106,8 @@ fn report(args: &ReplayArgs, handle: &Handle, sent: Sent) -> Result<(), Error> {
         sent.bytes
     );
     match (matches!(args.to, Destination::StandardOutput), args.output.json) {
-        (true, true) => telling::show(json_line(&value)? + "\n"),
-        (true, false) => telling::show(text),
+        (true, true) => logging::show(json_line(&value)? + "\n"),
+        (true, false) => logging::show(text),
         (false, true) => print_json(&value)?,
         (false, false) => print(&text)?,
     }

@@ -99,7 +99,7 @@ impl Connection {
 
 /// What is around the engine: connections, and how they are dialled.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct InitiatorShell {
     /// The addresses of each path. A path with several addresses tries them in turn.
     addresses: Vec<Vec<SocketAddr>>,
     attempts: Vec<usize>,
@@ -120,7 +120,7 @@ pub(crate) struct World {
 #[derive(Debug)]
 pub struct InitiatorDriver {
     initiator: Pump<Initiator>,
-    pub(crate) world: World,
+    pub(crate) shell: InitiatorShell,
     pool: SharedPool,
     /// The latest time that the engine was told in a turn.
     now: Instant,
@@ -138,7 +138,7 @@ impl InitiatorDriver {
         psks: Vec<Psk>,
     ) -> Self {
         let count = addresses.len();
-        let world = World {
+        let shell = InitiatorShell {
             addresses,
             attempts: vec![0; count],
             connections: Vec::new(),
@@ -150,7 +150,7 @@ impl InitiatorDriver {
         };
         Self {
             initiator: Pump::new(initiator),
-            world,
+            shell,
             pool,
             now: Instant::ZERO,
             attended_at: Instant::ZERO,
@@ -160,13 +160,13 @@ impl InitiatorDriver {
 
     /// Has the packets of TCP connections carried with `precedence`.
     pub const fn set_precedence(&mut self, precedence: Precedence) {
-        self.world.precedence = precedence;
+        self.shell.precedence = precedence;
     }
 
     /// Reaches paths by queue pairs if their settings are those of queue pairs. Other paths are
     /// reached over TCP connections.
     pub fn reach_by(&mut self, reach: Reach) {
-        self.world.devices = Some(Devices::new(reach, self.pool.clone()));
+        self.shell.devices = Some(Devices::new(reach, self.pool.clone()));
     }
 
     /// The engine, which speaks NVMe/TCP as a host.
@@ -182,20 +182,20 @@ impl InitiatorDriver {
     /// Whoever watches the bytes of the connections; `None` where a path is reached by queue pairs,
     /// whose messages are no bytes.
     pub fn watch(&mut self) -> Option<&mut Watch<Port>> {
-        self.world.devices.is_none().then(|| self.initiator.engine_mut().watch())
+        self.shell.devices.is_none().then(|| self.initiator.engine_mut().watch())
     }
 
     /// Why the path of this index could not be reached at the last attempt, if it failed.
     pub fn failure(&self, path: usize) -> Option<&io::Error> {
-        self.world.failures.get(path)?.as_ref()
+        self.shell.failures.get(path)?.as_ref()
     }
 
     /// Looks at the attempts to connect; returns whether any has ended.
     fn dialling(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
-        for index in (0..self.world.connections.len()).rev() {
+        for index in (0..self.shell.connections.len()).rev() {
             let Connection::Dialling { id, socket, until, look, registered } =
-                &mut self.world.connections[index]
+                &mut self.shell.connections[index]
             else {
                 continue;
             };
@@ -212,13 +212,13 @@ impl InitiatorDriver {
                 outcome => outcome,
             };
             busy = true;
-            let Connection::Dialling { socket, .. } = self.world.connections.swap_remove(index) else {
+            let Connection::Dialling { socket, .. } = self.shell.connections.swap_remove(index) else {
                 continue;
             };
             let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
             let begun = outcome
                 .and_then(|_| Socket::new(TcpStream::from(socket)))
-                .and_then(|socket| self.world.encrypted(id, socket));
+                .and_then(|socket| self.shell.encrypted(id, socket));
             match begun {
                 Ok(socket) => {
                     let (heard, attention) = (None, Attention::EachTurn);
@@ -226,12 +226,12 @@ impl InitiatorDriver {
                     match established.socket.is_encrypted() {
                         true => {
                             let until = now + PROVE_MAX;
-                            self.world.connections.push(Connection::Proving { established, until });
+                            self.shell.connections.push(Connection::Proving { established, until });
                         }
                         false => self.begin(now, established),
                     }
                 }
-                Err(error) => self.world.on_failed(now, id, error, self.initiator.engine_mut()),
+                Err(error) => self.shell.on_failed(now, id, error, self.initiator.engine_mut()),
             }
         }
         busy
@@ -240,8 +240,8 @@ impl InitiatorDriver {
     /// Goes on with TLS handshakes; returns whether any has ended.
     fn proving(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        for index in (0..self.world.connections.len()).rev() {
-            let Connection::Proving { established, until } = &mut self.world.connections[index] else {
+        for index in (0..self.shell.connections.len()).rev() {
+            let Connection::Proving { established, until } = &mut self.shell.connections[index] else {
                 continue;
             };
             let id = established.id;
@@ -254,10 +254,10 @@ impl InitiatorDriver {
                 outcome => outcome,
             };
             busy = true;
-            let connection = self.world.connections.swap_remove(index);
+            let connection = self.shell.connections.swap_remove(index);
             match (outcome, connection) {
                 (Ok(_), Connection::Proving { established, .. }) => self.begin(now, established),
-                (Err(error), _) => self.world.on_failed(now, id, error, self.initiator.engine_mut()),
+                (Err(error), _) => self.shell.on_failed(now, id, error, self.initiator.engine_mut()),
                 _ => {}
             }
         }
@@ -267,18 +267,18 @@ impl InitiatorDriver {
     /// Uses a connection whose ends know each other.
     fn begin(&mut self, now: Instant, established: Established) {
         let id = established.id;
-        self.world.failures[usize::from(id.path.0)] = None;
+        self.shell.failures[usize::from(id.path.0)] = None;
         if let Some([host, controller]) = established.socket.ends() {
             self.initiator.engine_mut().set_ends(id, host, controller);
         }
-        self.world.connections.push(Connection::Established(established));
+        self.shell.connections.push(Connection::Established(established));
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
     /// Takes what has come for queue pairs, and lets them hear of it; returns whether there
     /// was anything.
     fn receive_pairs(&mut self, context: &Context<'_>) -> io::Result<bool> {
-        let Some(devices) = &mut self.world.devices else { return Ok(false) };
+        let Some(devices) = &mut self.shell.devices else { return Ok(false) };
         let now = context.clock.now();
         if !devices.receive(now, context.sources(), context.news)? {
             return Ok(false);
@@ -287,23 +287,23 @@ impl InitiatorDriver {
         for id in devices.pairs() {
             self.initiator.engine_mut().handle_input(now, Input::Stirred(id));
         }
-        self.initiator.exchange(now, &mut self.world);
+        self.initiator.exchange(now, &mut self.shell);
         Ok(true)
     }
 
     /// Sends what queue pairs have to send; returns whether there was anything to do.
     fn flush_pairs(&mut self, now: Instant) -> bool {
-        self.world.devices.as_mut().is_some_and(|devices| devices.flush(now))
+        self.shell.devices.as_mut().is_some_and(|devices| devices.flush(now))
     }
 
     /// Takes what has come; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        let mut index = self.world.connections.len();
+        let mut index = self.shell.connections.len();
         while let Some(next) = index.checked_sub(1) {
             // Input on one connection may cause others to be closed.
-            index = next.min(self.world.connections.len());
-            let Some(Connection::Established(line)) = self.world.connections.get(index) else { continue };
+            index = next.min(self.shell.connections.len());
+            let Some(Connection::Established(line)) = self.shell.connections.get(index) else { continue };
             let id = line.id;
             if !line.is_due(context.news) {
                 continue;
@@ -312,8 +312,8 @@ impl InitiatorDriver {
                 Ok(moved) => busy |= moved,
                 Err(error) => {
                     busy = true;
-                    self.world.failures[usize::from(id.path.0)] = Some(error);
-                    self.world.connections.retain(|line| line.id() != id);
+                    self.shell.failures[usize::from(id.path.0)] = Some(error);
+                    self.shell.connections.retain(|line| line.id() != id);
                     self.now = context.clock.now();
                     self.initiator.engine_mut().handle_input(self.now, Input::Closed(id));
                 }
@@ -325,7 +325,7 @@ impl InitiatorDriver {
     fn receive_from(&mut self, context: &Context<'_>, id: ConnectionId) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(line) = connected(&mut self.world.connections, id) else { return Ok(busy) };
+            let Some(line) = connected(&mut self.shell.connections, id) else { return Ok(busy) };
             let place = self.initiator.engine_to_poll().landing(id);
             let (landed, bytes, is_all) = match line.socket.receive(&mut self.pool.borrow_mut(), place)? {
                 Received::Nothing => break,
@@ -344,7 +344,7 @@ impl InitiatorDriver {
             if !bytes.is_empty() {
                 self.initiator.engine_mut().handle_input(now, Input::Received { connection: id, bytes });
             }
-            self.initiator.exchange(now, &mut self.world);
+            self.initiator.exchange(now, &mut self.shell);
             if is_all {
                 break;
             }
@@ -362,7 +362,7 @@ impl InitiatorDriver {
     /// Sends what byte streams have to send; returns whether any of it was taken.
     fn send_streams(&mut self) -> bool {
         let mut busy = false;
-        for line in &mut self.world.connections {
+        for line in &mut self.shell.connections {
             if let Connection::Established(line) = line {
                 busy |= send(self.initiator.engine_to_poll(), line);
             }
@@ -374,7 +374,7 @@ impl InitiatorDriver {
     fn attend(&mut self, now: Instant, sources: &Sources) {
         self.attended_at = now;
         let is_awaited = self.initiator().multipath().outstanding() > 0;
-        for connection in &mut self.world.connections {
+        for connection in &mut self.shell.connections {
             if let Connection::Established(line) = connection {
                 let is_admin = line.id.queue.is_admin();
                 line.attend(now, sources, &mut self.pool.borrow_mut(), is_awaited && !is_admin);
@@ -383,7 +383,7 @@ impl InitiatorDriver {
     }
 }
 
-impl World {
+impl InitiatorShell {
     /// Where a connection goes next. By queue pairs, the attempt of an Admin Queue is counted when
     /// it is made, and the other queues go to where the Admin Queue is.
     fn address(&self, id: ConnectionId, by_pair: bool) -> SocketAddr {
@@ -451,7 +451,7 @@ impl World {
     }
 }
 
-impl Shell<Initiator> for World {
+impl Shell<Initiator> for InitiatorShell {
     fn pass(&mut self, now: Instant, output: Output, initiator: &mut Initiator) {
         match output {
             Output::Dial(id) => self.dial(now, id, initiator),
@@ -496,7 +496,7 @@ impl Driver for InitiatorDriver {
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.now = self.now.max(context.now);
-        let mut busy = self.initiator.exchange(self.now, &mut self.world);
+        let mut busy = self.initiator.exchange(self.now, &mut self.shell);
         busy |= self.dialling(self.now, context.sources());
         busy |= self.proving(self.now);
         // Nothing else comes soon from anywhere.
@@ -507,11 +507,11 @@ impl Driver for InitiatorDriver {
                 break;
             }
         }
-        busy |= self.initiator.exchange(self.now, &mut self.world);
+        busy |= self.initiator.exchange(self.now, &mut self.shell);
         let now = self.now;
         let settles = self.initiator.wants_settling(now, busy);
         if settles {
-            busy |= self.initiator.settle(now, &mut self.world);
+            busy |= self.initiator.settle(now, &mut self.shell);
         }
         if settles || now - self.attended_at >= ATTEND_EVERY {
             self.attend(now, context.sources());
@@ -519,23 +519,23 @@ impl Driver for InitiatorDriver {
         busy |= self.send_streams();
         // What the application hears of lets it submit more: that leaves at once when it waits
         // again, and acknowledgements go behind it.
-        if self.world.events.is_empty() || self.stopping {
+        if self.shell.events.is_empty() || self.stopping {
             busy |= self.flush_pairs(now);
         }
         if self.stopping && self.initiator().multipath().is_over() {
-            self.world.events.clear();
+            self.shell.events.clear();
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let looks = self.world.connections.iter().filter_map(|line| match line {
+        let looks = self.shell.connections.iter().filter_map(|line| match line {
             Connection::Dialling { look, .. } => Some(*look),
             Connection::Proving { until, .. } => Some(*until),
             Connection::Established(_) => None,
         });
-        let devices = self.world.devices.as_ref().and_then(Devices::poll_timeout);
+        let devices = self.shell.devices.as_ref().and_then(Devices::poll_timeout);
         looks.chain(self.initiator.poll_timeout()).chain(devices).min()
     }
 
@@ -555,7 +555,7 @@ mod tests {
     #[test]
     fn the_queue_pairs_of_a_path_go_to_one_address() {
         let addresses = ["192.0.2.1:4420", "192.0.2.2:4420"].map(|text| text.parse::<SocketAddr>().unwrap());
-        let mut world = World {
+        let mut shell = InitiatorShell {
             addresses: vec![addresses.to_vec()],
             attempts: vec![0],
             connections: Vec::new(),
@@ -567,12 +567,12 @@ mod tests {
         };
         let id = |queue| ConnectionId { path: PathIndex(0), queue: QueueId(queue), generation: 1 };
         for address in [addresses[0], addresses[1], addresses[0]] {
-            assert_eq!(world.address(id(0), true), address);
+            assert_eq!(shell.address(id(0), true), address);
             // The attempt is counted when the queue pair is asked for.
-            world.attempts[0] += 1;
-            assert_eq!([1, 2].map(|queue| world.address(id(queue), true)), [address; 2]);
+            shell.attempts[0] += 1;
+            assert_eq!([1, 2].map(|queue| shell.address(id(queue), true)), [address; 2]);
         }
         // TCP counts attempts that have failed.
-        assert_eq!([0, 1].map(|queue| world.address(id(queue), false)), [addresses[1]; 2]);
+        assert_eq!([0, 1].map(|queue| shell.address(id(queue), false)), [addresses[1]; 2]);
     }
 }

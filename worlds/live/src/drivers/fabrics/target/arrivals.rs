@@ -27,7 +27,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             }
         }
         for key in core::mem::take(&mut self.unregistered) {
-            let Some(media) = &self.world.media[key.0 as usize] else { continue };
+            let Some(media) = &self.shell.media[key.0 as usize] else { continue };
             for descriptor in media.poll_fds() {
                 if self.registered.contains(&(key, descriptor)) {
                     continue;
@@ -96,19 +96,19 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Reports that connections are turned away, once until a connection is let in again.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
-            (self.world.report)(Event::AcceptFailed(error));
+            (self.shell.report)(Event::AcceptFailed(error));
         }
     }
 
     /// The name of the next connection; `None` when there are too many.
     pub(super) fn free_name(&mut self) -> Option<ConnectionId> {
-        let links = &mut self.world.links;
+        let links = &mut self.shell.links;
         let free = links.iter().position(Option::is_none).unwrap_or(links.len());
         let name = u32::try_from(free).ok().filter(|index| *index < CONNECTIONS_MAX);
         if name.is_none() {
             self.refuse(io::ErrorKind::QuotaExceeded.into());
-        } else if free == self.world.links.len() {
-            self.world.links.push(None);
+        } else if free == self.shell.links.len() {
+            self.shell.links.push(None);
         }
         name.map(ConnectionId)
     }
@@ -121,10 +121,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         if let Err(error) = self.strangers.add(sources, socket.as_raw_fd(), connection) {
             return self.refuse(error);
         }
-        self.world.links[connection.0 as usize] = Some(link);
+        self.shell.links[connection.0 as usize] = Some(link);
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair: None };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
         self.settle_strangers(sources);
     }
 }

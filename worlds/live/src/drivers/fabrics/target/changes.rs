@@ -18,9 +18,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         key: SubsystemKey,
         change: impl FnOnce(&mut Subsystem, &mut Media) -> T,
     ) -> Option<T> {
-        let media = self.world.media_of(key)?;
+        let media = self.shell.media_of(key)?;
         let result = self.target.engine_mut().with_subsystem(now, key, |core| change(core, media));
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
         self.forget_closed(key);
         result
     }
@@ -38,7 +38,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         state: AnaState,
     ) {
         self.target.engine_mut().set_port_access(now, key, port, group, state);
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
     }
 
     /// Sets how one controller reaches a group of namespaces, as [`Target::set_controller_access`]
@@ -54,15 +54,15 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         state: AnaState,
     ) -> bool {
         let is_there = self.target.engine_mut().set_controller_access(now, key, controller, group, state);
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
         is_there
     }
 
     /// Forgets descriptors of closed media: they end no sleep any more, and their numbers may soon
     /// be reused.
     fn forget_closed(&mut self, key: SubsystemKey) {
-        let Self { world, registered, unregistered, .. } = self;
-        let Some(media) = world.media_of(key) else { return };
+        let Self { shell, registered, unregistered, .. } = self;
+        let Some(media) = shell.media_of(key) else { return };
         registered.retain(|(of, descriptor)| *of != key || media.poll_fds().any(|one| one == *descriptor));
         unregistered.push(key);
     }

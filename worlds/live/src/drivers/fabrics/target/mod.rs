@@ -5,9 +5,9 @@ mod changes;
 mod link;
 mod mailbox;
 mod pairs;
+mod shell;
 mod strangers;
 mod worker;
-mod world;
 
 pub use mailbox::{Mailbox, Moved};
 
@@ -38,9 +38,9 @@ use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 use crate::sys::tcp_info::TcpInfo;
 use link::Link;
 use pairs::Pairs;
+use shell::TargetShell;
 use strangers::Strangers;
 use worker::Worker;
-use world::World;
 
 /// The most pieces taken from one connection in a turn, so that none starves the others or
 /// the media.
@@ -102,7 +102,7 @@ struct Port {
 /// The driver of a target: it joins the engines to listeners, connections and media.
 pub struct TargetDriver<F> {
     target: Pump<Target>,
-    world: World<F>,
+    shell: TargetShell<F>,
     ports: Vec<Port>,
     pairs: Pairs,
     strangers: Strangers,
@@ -139,7 +139,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         target.work_outside(WORK_SHARE);
         Self {
             target: Pump::new(target),
-            world: World::new(report),
+            shell: TargetShell::new(report),
             ports: Vec::new(),
             pairs: Pairs::default(),
             strangers: Strangers::default(),
@@ -164,13 +164,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Adds a subsystem that the directory says is here, with the media that its namespaces name.
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig, media: Media) {
         let index = key.0 as usize;
-        if self.world.media.len() <= index {
-            self.world.media.resize_with(index + 1, || None);
+        if self.shell.media.len() <= index {
+            self.shell.media.resize_with(index + 1, || None);
         }
-        self.world.media[index] = Some(media);
+        self.shell.media[index] = Some(media);
         self.unregistered.push(key);
         self.target.engine_mut().add_subsystem(now, key, config);
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
     }
 
     /// Takes connections from `mailbox`, and gives it the connections that belong to
@@ -207,9 +207,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// queue pairs: what carries them goes with the port.
     pub fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
-        for index in 0..self.world.links.len() {
+        for index in 0..self.shell.links.len() {
             let is_pair = |link: &mut Link| link.port == id && link.socket.is_none();
-            if self.world.links[index].take_if(is_pair).is_some() {
+            if self.shell.links[index].take_if(is_pair).is_some() {
                 let connection = u32::try_from(index).expect("connections are fewer than 2^32");
                 self.on_gone(self.now, ConnectionId(connection));
             }
@@ -224,8 +224,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.acceptor = Acceptor::new(&directory);
         self.target.engine_mut().set_directory(now, directory);
-        self.target.exchange(now, &mut self.world);
-        for (index, media) in (0..).zip(&mut self.world.media) {
+        self.target.exchange(now, &mut self.shell);
+        for (index, media) in (0..).zip(&mut self.shell.media) {
             let key = SubsystemKey(index);
             if self.target.engine().subsystem(key).is_none() {
                 *media = None;
@@ -236,7 +236,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// What the kernel knows of a host's TCP connection.
     pub fn tcp_info(&self, connection: ConnectionId) -> Option<TcpInfo> {
-        let link = self.world.links.get(connection.0 as usize)?.as_ref()?;
+        let link = self.shell.links.get(connection.0 as usize)?.as_ref()?;
         TcpInfo::of(link.socket.as_ref()?).ok()
     }
 
@@ -252,7 +252,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut busy = false;
         for name in context.named {
             let id = ConnectionId(*name);
-            let link = self.world.links.get(id.0 as usize).and_then(Option::as_ref);
+            let link = self.shell.links.get(id.0 as usize).and_then(Option::as_ref);
             // The name may belong to a younger connection by now.
             if link.is_none_or(|link| link.is_lively || !link.is_admitted) {
                 continue;
@@ -260,7 +260,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             if self.receive_from(id, context) {
                 busy = true;
                 self.wake_up(id, context.sources());
-            } else if let Some(link) = self.world.links[id.0 as usize].as_mut()
+            } else if let Some(link) = self.shell.links[id.0 as usize].as_mut()
                 && let Some(socket) = link.socket.as_mut()
             {
                 socket.rest(&mut self.pool.borrow_mut());
@@ -283,7 +283,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Has a connection looked at in each turn while it is not silent, if there is room for it.
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
         let mut is_full = self.lively.len() >= LIVELY_MAX;
-        if let Some(link) = self.world.links[id.0 as usize].as_mut()
+        if let Some(link) = self.shell.links[id.0 as usize].as_mut()
             && let Some(socket) = &link.socket
         {
             // What TLS has decrypted already, the kernel tells nothing of.
@@ -302,9 +302,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Looks again at connections whose hosts were made to wait, because the kernel does not report
     /// their input twice.
     fn listen_again(&mut self, sources: &Sources) -> bool {
-        let wanted = core::mem::take(&mut self.world.wanted);
+        let wanted = core::mem::take(&mut self.shell.wanted);
         for id in &wanted {
-            if let Some(link) = self.world.links[id.0 as usize].as_mut() {
+            if let Some(link) = self.shell.links[id.0 as usize].as_mut() {
                 link.heard = self.now;
                 if link.socket.is_none() {
                     self.target.engine_mut().handle_input(self.now, Input::Stirred(*id));
@@ -319,7 +319,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn put_to_rest(&mut self, context: &Context<'_>) {
-        let Self { lively, world: World { links, .. }, now, pool, .. } = self;
+        let Self { lively, shell: TargetShell { links, .. }, now, pool, .. } = self;
         lively.retain(|id| {
             let Some(link) = links[id.0 as usize].as_mut() else { return false };
             if *now - link.heard < SILENT {
@@ -337,12 +337,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     fn receive_from(&mut self, id: ConnectionId, context: &Context<'_>) -> bool {
         let mut busy = false;
-        let pieces = match self.world.links[id.0 as usize].as_ref() {
+        let pieces = match self.shell.links[id.0 as usize].as_ref() {
             Some(link) if link.is_admitted => PIECES_PER_TURN,
             _ => 1,
         };
         for _ in 0..pieces {
-            let Some(link) = self.world.links[id.0 as usize].as_mut() else { break };
+            let Some(link) = self.shell.links[id.0 as usize].as_mut() else { break };
             if !link.is_ended && !self.target.engine().wants_input(id) {
                 break;
             }
@@ -360,7 +360,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     {
                         let (peer, why) = (socket.peer(), why.to_string());
                         self.target.engine_mut().count_refused("tls");
-                        (self.world.report)(Event::NotEncrypted { peer, why });
+                        (self.shell.report)(Event::NotEncrypted { peer, why });
                     }
                     self.now = context.clock.now();
                     self.forget(self.now, id, context.sources());
@@ -381,7 +381,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 self.target.engine_mut().handle_input(now, Input::Received { connection: id, bytes });
             }
             // An answer leaves before anything else is looked at.
-            self.target.exchange(now, &mut self.world);
+            self.target.exchange(now, &mut self.shell);
             self.send(now, id);
             if is_all {
                 break;
@@ -392,7 +392,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
-        if let Some(link) = self.world.links[id.0 as usize].take() {
+        if let Some(link) = self.shell.links[id.0 as usize].take() {
             match &link.socket {
                 Some(socket) if link.is_admitted => sources.remove(socket.as_raw_fd()),
                 Some(socket) => self.strangers.remove(socket.as_raw_fd()),
@@ -408,17 +408,17 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.pairs.forget(id);
         self.strangers.forget(id);
         self.lively.retain(|one| *one != id);
-        self.world.lingering.retain(|(_, one)| *one != id);
-        self.world.closing.retain(|one| *one != id);
+        self.shell.lingering.retain(|(_, one)| *one != id);
+        self.shell.closing.retain(|one| *one != id);
         self.target.engine_mut().handle_input(now, Input::Closed(id));
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
     }
 
     /// Sends what waits on a connection; returns whether any of it was taken.
     fn send(&mut self, now: Instant, id: ConnectionId) -> bool {
         let mut busy = false;
         loop {
-            let link = self.world.links[id.0 as usize].as_mut();
+            let link = self.shell.links[id.0 as usize].as_mut();
             let Some(socket) = link.and_then(|link| link.socket.as_mut()) else { return busy };
             let Some(outbox) = self.target.engine_to_poll().outbox(id).filter(|outbox| !outbox.is_empty())
             else {
@@ -429,7 +429,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 Ok(count) => {
                     busy = true;
                     self.target.engine_mut().sent(now, id, count);
-                    self.target.exchange(now, &mut self.world);
+                    self.target.exchange(now, &mut self.shell);
                 }
                 Err(_) => {
                     // The next receive sees the end of the connection.
@@ -443,16 +443,16 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Sends what waits, and shuts down ended connections that have nothing more to send.
     fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        let mut sending = core::mem::take(&mut self.world.sending);
+        let mut sending = core::mem::take(&mut self.shell.sending);
         sending.retain(|id| {
             busy |= self.send(now, *id);
             // The kernel reports when a stranger takes bytes again.
-            let is_admitted = self.world.links[id.0 as usize].as_ref().is_some_and(|link| link.is_admitted);
+            let is_admitted = self.shell.links[id.0 as usize].as_ref().is_some_and(|link| link.is_admitted);
             is_admitted && self.target.engine_to_poll().outbox(*id).is_some_and(|outbox| !outbox.is_empty())
         });
-        sending.append(&mut self.world.sending);
-        self.world.sending = sending;
-        let Self { world: World { closing, links, .. }, target, .. } = self;
+        sending.append(&mut self.shell.sending);
+        self.shell.sending = sending;
+        let Self { shell: TargetShell { closing, links, .. }, target, .. } = self;
         closing.retain(|id| {
             let is_said = target.engine_to_poll().outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
             let Some(link) = links[id.0 as usize].as_mut() else { return false };
@@ -471,10 +471,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Gives connections to the reactors of the subsystems that they want. Their news no longer
     /// ends this reactor's sleep.
     fn see_off(&mut self) {
-        if self.world.leaving.is_empty() {
+        if self.shell.leaving.is_empty() {
             return;
         }
-        for (subsystem, moved) in self.world.leaving.drain(..) {
+        for (subsystem, moved) in self.shell.leaving.drain(..) {
             self.strangers.remove(moved.socket.as_raw_fd());
             if let Some(mailbox) = &self.mailbox {
                 mailbox.post(subsystem, moved);
@@ -484,17 +484,17 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Drops ended connections that hosts have had time to close.
     fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
-        while let Some((at, id)) = self.world.lingering.first().copied()
+        while let Some((at, id)) = self.shell.lingering.first().copied()
             && at <= now
         {
-            self.world.lingering.remove(0);
+            self.shell.lingering.remove(0);
             self.forget(now, id, sources);
         }
     }
 
     /// Takes the completions and notices of media.
     fn reap(&mut self, now: Instant) -> io::Result<bool> {
-        let World { media, inputs, report, .. } = &mut self.world;
+        let TargetShell { media, inputs, report, .. } = &mut self.shell;
         let target = self.target.engine();
         let mut done = 0;
         for (index, media) in (0..).zip(media) {
@@ -507,14 +507,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 done += media.reap(&mut |completion| inputs.push_back((subsystem, completion)))?;
             }
         }
-        if !self.world.inputs.is_empty() {
-            self.target.exchange(now, &mut self.world);
+        if !self.shell.inputs.is_empty() {
+            self.target.exchange(now, &mut self.shell);
         }
         Ok(done > 0)
     }
 
     fn is_media_busy(&self) -> bool {
-        self.world.media.iter().flatten().any(|media| media.in_flight() > 0)
+        self.shell.media.iter().flatten().any(|media| media.in_flight() > 0)
     }
 }
 
@@ -547,7 +547,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let now = self.now;
         busy |= self.reap(now)?;
         if self.target.wants_settling(now, busy) {
-            self.target.settle(now, &mut self.world);
+            self.target.settle(now, &mut self.shell);
         }
         busy |= self.flush(now);
         self.settle_strangers(sources);
@@ -557,17 +557,17 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             busy |= self.reap(now)?;
         }
         self.drop_lingering(now, sources);
-        if self.stopping && self.world.links.iter().all(Option::is_none) && !self.is_media_busy() {
+        if self.stopping && self.shell.links.iter().all(Option::is_none) && !self.is_media_busy() {
             return Ok(Turn::Done);
         }
         // Connections that are to be listened to again are looked at in the next turn.
-        busy |= !self.world.wanted.is_empty();
+        busy |= !self.shell.wanted.is_empty();
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lingering = self.world.lingering.first().map(|(at, _)| *at);
-        let media = self.world.media.iter().flatten().filter_map(Media::poll_timeout);
+        let lingering = self.shell.lingering.first().map(|(at, _)| *at);
+        let media = self.shell.media.iter().flatten().filter_map(Media::poll_timeout);
         let again = (!self.is_registered()).then(|| self.now + REGISTER_AGAIN);
         media
             .chain(self.target.poll_timeout())
@@ -581,13 +581,13 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
         let target = self.target.engine();
-        for (index, media) in (0..).zip(&mut self.world.media) {
+        for (index, media) in (0..).zip(&mut self.shell.media) {
             if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
                 media.on_stop(&core.counters());
             }
         }
         self.target.engine_mut().shut_down(now);
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
     }
 }
 

@@ -214,7 +214,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             has_news |= port.carrier.receive(now, news);
         }
         while let Some((address, change)) = self.pairs.take_change() {
-            (self.world.report)(match change {
+            (self.shell.report)(match change {
                 Err(error) => Event::PortFailed(address, error),
                 Ok(()) => Event::PortRestored(address),
             });
@@ -231,7 +231,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         for id in self.pairs.connections.clone() {
             self.target.engine_mut().handle_input(now, Input::Stirred(id));
         }
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
         self.pairs.flush(now);
         true
     }
@@ -241,12 +241,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let (port, local, fabric) = (port.id, port.address, port.carrier.fabric());
         // A queue pair that is dropped is refused.
         let Some(connection) = self.free_name().filter(|_| !self.stopping) else { return };
-        self.world.links[connection.0 as usize] = Some(Link::new(None, port, fabric, now));
+        self.shell.links[connection.0 as usize] = Some(Link::new(None, port, fabric, now));
         self.pairs.connections.push(connection);
         let (proved, resume, pair) = (None, None, Some(pair));
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
-        self.target.exchange(now, &mut self.world);
+        self.target.exchange(now, &mut self.shell);
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         let device = Rc::new(RefCell::new(device));
         let pair = RoceEndpoint::connect(&device, address.ip(), 4420, &[]).unwrap();
         let (connection, port, fabric) = (ConnectionId(0), PortId(1), Fabric::Roce);
-        driver.world.links.push(Some(Link::new(None, port, fabric, now)));
+        driver.shell.links.push(Some(Link::new(None, port, fabric, now)));
         driver.pairs.connections.push(connection);
         let (proved, resume, pair) = (None, None, Some(Box::new(pair) as Box<dyn Pair>));
         let (peer, local) = (address, address);
@@ -278,7 +278,7 @@ mod tests {
         driver.remove_port(PortId(2));
         assert_eq!(driver.target().connection_count(), 1);
         driver.remove_port(port);
-        assert!(driver.world.links[0].is_none() && driver.pairs.connections.is_empty());
+        assert!(driver.shell.links[0].is_none() && driver.pairs.connections.is_empty());
         assert_eq!((driver.target().connection_count(), device.borrow().connections()), (0, 0));
     }
 }

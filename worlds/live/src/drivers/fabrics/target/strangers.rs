@@ -195,14 +195,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn serve_stranger(&mut self, id: ConnectionId, is_closed: bool, context: &Context<'_>) {
-        let link = self.world.links.get(id.0 as usize).and_then(Option::as_ref);
+        let link = self.shell.links.get(id.0 as usize).and_then(Option::as_ref);
         // The name may belong to a younger connection by now, or its host is admitted.
         if link.is_none_or(|link| link.is_admitted || link.socket.is_none()) {
             return;
         }
         let is_busy = self.receive_from(id, context);
         self.send(self.now, id);
-        let Some(link) = self.world.links[id.0 as usize].as_mut() else { return };
+        let Some(link) = self.shell.links[id.0 as usize].as_mut() else { return };
         if link.is_admitted {
             return;
         }
@@ -222,25 +222,25 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     pub(super) fn settle_strangers(&mut self, sources: &Sources) {
         while let Some((id, product, spent)) = self.worker.take() {
             self.target.engine_mut().handle_input(self.now, Input::Worked { id, product, spent });
-            self.target.exchange(self.now, &mut self.world);
+            self.target.exchange(self.now, &mut self.shell);
         }
-        while let Some(id) = self.world.left.pop() {
+        while let Some(id) = self.shell.left.pop() {
             self.strangers.forget(id);
         }
-        while let Some(id) = self.world.dropped.pop() {
+        while let Some(id) = self.shell.dropped.pop() {
             self.forget(self.now, id, sources);
         }
-        while let Some(id) = self.world.admitted.pop() {
+        while let Some(id) = self.shell.admitted.pop() {
             self.promote(id, sources);
         }
-        while let Some((id, work)) = self.world.work.take() {
+        while let Some((id, work)) = self.shell.work.take() {
             self.worker.begin(id, work, || self.strangers.waker(sources));
         }
     }
 
     /// A connection's host is admitted.
     fn promote(&mut self, id: ConnectionId, sources: &Sources) {
-        let Some(link) = self.world.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let Some(link) = self.shell.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         if core::mem::replace(&mut link.is_admitted, true) {
             return;
         }

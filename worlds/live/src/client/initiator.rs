@@ -17,7 +17,7 @@ use super::error::AttachError;
 use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths, psks};
 use super::options::Options;
 use super::subsystem::{Fabric, Provider};
-use crate::drivers::attached::{Application, Attached};
+use crate::client::blocking::{Application, Blocking};
 use crate::drivers::fabrics::crc32c;
 use crate::drivers::fabrics::initiator::{Carrier, InitiatorDriver, Reach};
 use crate::reactor::Reactor;
@@ -79,14 +79,14 @@ pub(super) fn connect(
         let depth = 2 * QUEUE_SIZE_MAX;
         driver.reach_by(Reach { carrier, local: settings.local, depth, precedence });
     }
-    Ok(Fabrics::new(Attached::new(reactor, driver), options, host))
+    Ok(Fabrics::new(Blocking::new(reactor, driver), options, host))
 }
 
 impl Application for InitiatorDriver {
     type Event = FabricEvent;
 
     fn poll_event(&mut self) -> Option<FabricEvent> {
-        Some(match self.world.events.pop_front()? {
+        Some(match self.shell.events.pop_front()? {
             Output::Completed(completed) => FabricEvent::Completed(completed),
             Output::AdminCompleted(Completed { cookie, entry, data }) => {
                 FabricEvent::AdminCompleted { cookie, entry, data }
@@ -100,7 +100,7 @@ impl Application for InitiatorDriver {
         })
     }
     fn has_events(&self) -> bool {
-        !self.world.events.is_empty()
+        !self.shell.events.is_empty()
     }
     /// Commands leave before everything else.
     fn before_wait(&mut self) {

@@ -11,7 +11,7 @@ use rdma::measure::{Client, Output, Peer, Test};
 
 use super::stream::Stream;
 use super::{Memory, Provider};
-use crate::drivers::attached::{Application, Attached};
+use crate::client::blocking::{Application, Blocking};
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
@@ -57,7 +57,7 @@ impl Measurement {
     ///
     /// # Errors
     /// When the server cannot be reached in time, or the system refuses a socket.
-    pub fn begin(way: Way, peer: Peer, test: Test, spin: Nanos) -> io::Result<Attached<Self>> {
+    pub fn begin(way: Way, peer: Peer, test: Test, spin: Nanos) -> io::Result<Blocking<Self>> {
         let memory = Memory::new();
         let clock = Clock::start();
         let reactor = Reactor::new(clock, spin)?;
@@ -83,7 +83,7 @@ impl Measurement {
             }
         };
         let driver = Self { way, carried, memory, news: VecDeque::new(), is_stopping: false };
-        Ok(Attached::new(reactor, driver))
+        Ok(Blocking::new(reactor, driver))
     }
 
     /// Gets the client the second connection that it wants.

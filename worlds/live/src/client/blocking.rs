@@ -58,7 +58,7 @@ pub trait Application: Driver {
 /// A driver with its loop, whose events an application waits for. When dropped, it leaves the other
 /// end in order.
 #[derive(Debug)]
-pub struct Attached<D: Application> {
+pub struct Blocking<D: Application> {
     reactor: Reactor,
     pub(crate) driver: D,
     /// Waits since the last one with a turn of the driver.
@@ -67,7 +67,7 @@ pub struct Attached<D: Application> {
     ended: bool,
 }
 
-impl<D: Application> Attached<D> {
+impl<D: Application> Blocking<D> {
     pub(crate) const fn new(reactor: Reactor, driver: D) -> Self {
         Self { reactor, driver, glimpses: 0, ended: false }
     }
@@ -118,7 +118,7 @@ impl<D: Application> Attached<D> {
     }
 
     /// Does what there is to do, without waiting. A loop around this one sleeps on
-    /// [`Attached::poll_fd`] and for [`Attached::wake_in`].
+    /// [`Blocking::poll_fd`] and for [`Blocking::wake_in`].
     ///
     /// # Errors
     /// When the loop fails.
@@ -157,7 +157,7 @@ impl<D: Application> Attached<D> {
     }
 }
 
-impl<D: Application> Drop for Attached<D> {
+impl<D: Application> Drop for Blocking<D> {
     /// Leaves in order, also when the owner gives up because of an error: otherwise the far end
     /// would hold the device for it.
     fn drop(&mut self) {
@@ -219,11 +219,11 @@ mod tests {
     /// The turns that `waits` waits take in a loop that spins for `spin`.
     fn turns(waits: u32, spin: Nanos) -> u32 {
         let reactor = Reactor::new(Clock::start(), spin).unwrap();
-        let mut attached = Attached::new(reactor, Eager::default());
+        let mut blocking = Blocking::new(reactor, Eager::default());
         for _ in 0..waits {
-            attached.next_event(None).unwrap().unwrap();
+            blocking.next_event(None).unwrap().unwrap();
         }
-        attached.driver.turns
+        blocking.driver.turns
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tunnel::session::HandshakeError;
 use super::error::{AttachError, Failure};
 use super::options::Options;
 use crate::carrier::route::Route;
-use crate::drivers::attached::Attached;
+use crate::client::blocking::Blocking;
 use crate::drivers::near::{NearDriver, is_somebody_else};
 use crate::media::Media;
 use crate::reactor::Reactor;
@@ -22,7 +22,7 @@ use crate::sys::entropy;
 use crate::sys::ptp::{self, Daemon};
 
 /// A host of far ends, or of a function in the same process, together with the loop of its driver.
-pub type Hierarchy = Attached<NearDriver>;
+pub type Hierarchy = Blocking<NearDriver>;
 
 /// The network's time by `clock`. Without it, exchanges measure the offset of the clocks.
 ///
@@ -36,7 +36,7 @@ fn network_time(clock: &Clock, daemon: Option<&Daemon>) -> Result<Option<Network
     }
 }
 
-impl Attached<NearDriver> {
+impl Blocking<NearDriver> {
     /// Makes a host whose far ends have these `names` (see [`crate::carrier::route::Name`]). The
     /// far ends are dialled with the first wait.
     ///

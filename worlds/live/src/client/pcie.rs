@@ -16,7 +16,7 @@ use super::options::Options;
 use super::slots::Slots;
 use super::transport::{Identity, Transport};
 use crate::carrier::route::Route;
-use crate::drivers::attached::Attached;
+use crate::client::blocking::Blocking;
 use crate::drivers::near::NearDriver;
 use crate::media::Media;
 
@@ -74,13 +74,13 @@ impl Pcie {
 impl Transport for Pcie {
     type Driver = NearDriver;
 
-    fn attached(&self) -> &Hierarchy {
+    fn blocking(&self) -> &Hierarchy {
         &self.hierarchy
     }
-    fn attached_mut(&mut self) -> &mut Hierarchy {
+    fn blocking_mut(&mut self) -> &mut Hierarchy {
         &mut self.hierarchy
     }
-    fn into_attached(self) -> Attached<NearDriver> {
+    fn into_blocking(self) -> Blocking<NearDriver> {
         self.hierarchy
     }
 

@@ -22,7 +22,7 @@ use super::pcie::length;
 use super::places::Places;
 use super::subsystem::{Fabric, host_id};
 use super::transport::{Identity, Transport};
-use crate::drivers::attached::{Application, Attached};
+use crate::client::blocking::{Application, Blocking};
 use crate::drivers::secret_file;
 use crate::sys;
 
@@ -100,7 +100,7 @@ struct Pending {
 /// A subsystem that a host is connected to.
 #[derive(Debug)]
 pub(super) struct Fabrics<D: FabricDriver> {
-    attached: Attached<D>,
+    blocking: Blocking<D>,
     /// The data that have a place.
     places: Places,
     pending: Vec<Option<Pending>>,
@@ -207,10 +207,10 @@ pub(super) fn paths(subsystem: &Subsystem, options: &Options) -> multipath::Conf
 
 impl<D: FabricDriver> Fabrics<D> {
     /// Uses a subsystem through a driver that has begun to connect.
-    pub(super) fn new(attached: Attached<D>, options: &Options, host: Nqn) -> Self {
+    pub(super) fn new(blocking: Blocking<D>, options: &Options, host: Nqn) -> Self {
         let length = usize::try_from(options.data_bytes + ADMIN_BYTES).expect("memory is addressable");
         Self {
-            attached,
+            blocking,
             places: Places::new(length),
             pending: Vec::new(),
             free: Vec::new(),
@@ -223,12 +223,12 @@ impl<D: FabricDriver> Fabrics<D> {
     }
 
     fn multipath(&self) -> &Multipath {
-        self.attached.driver.multipath()
+        self.blocking.driver.multipath()
     }
 
     /// Notes which digests a path has to do without; returns news of a change.
     fn note_digests(&mut self, path: PathIndex) -> Option<News> {
-        let missing = self.attached.driver.missing_digests(path);
+        let missing = self.blocking.driver.missing_digests(path);
         let told = match missing {
             Some(what) => self.missing.insert(path, what),
             None => self.missing.remove(&path),
@@ -262,7 +262,7 @@ impl<D: FabricDriver> Fabrics<D> {
     ) -> Result<(), SubmitError> {
         let cookie = self.remember(pending);
         let command = Command { cookie: cookie.raw(), entry, data };
-        self.attached.driver.submit_admin(now, command).map_err(|error| {
+        self.blocking.driver.submit_admin(now, command).map_err(|error| {
             self.retire(cookie);
             SubmitError::FabricsAdmin(error)
         })
@@ -288,14 +288,14 @@ impl<D: FabricDriver> Fabrics<D> {
 impl<D: FabricDriver> Transport for Fabrics<D> {
     type Driver = D;
 
-    fn attached(&self) -> &Attached<D> {
-        &self.attached
+    fn blocking(&self) -> &Blocking<D> {
+        &self.blocking
     }
-    fn attached_mut(&mut self) -> &mut Attached<D> {
-        &mut self.attached
+    fn blocking_mut(&mut self) -> &mut Blocking<D> {
+        &mut self.blocking
     }
-    fn into_attached(self) -> Attached<D> {
-        self.attached
+    fn into_blocking(self) -> Blocking<D> {
+        self.blocking
     }
 
     fn is_fabric(&self) -> bool {
@@ -317,11 +317,11 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
     }
 
     fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
-        let deadline = self.attached.now() + timeout;
+        let deadline = self.blocking.now() + timeout;
         let mut last = None;
         let mut broken = None;
         while !self.multipath().is_live() {
-            match self.attached.next_event(Some(deadline))? {
+            match self.blocking.next_event(Some(deadline))? {
                 Some(FabricEvent::PathGivenUp(_, failure)) if self.multipath().is_over() => {
                     return Err(match failure {
                         Fault::ControllerLoss => AttachError::NoSubsystem { timeout, last },
@@ -330,7 +330,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
                 }
                 Some(FabricEvent::ProtocolError(why)) => broken = Some(why),
                 Some(FabricEvent::PathLost(path, why)) => {
-                    let reason = broken.take().or_else(|| self.attached.driver.dial_failure(path));
+                    let reason = broken.take().or_else(|| self.blocking.driver.dial_failure(path));
                     last = Some(reason.map_or_else(|| why.to_string(), |reason| format!("{why}: {reason}")));
                 }
                 Some(_) => {}
@@ -386,7 +386,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
         match queue {
             Some(queue) => {
                 let request = Request { cookie, entry, data, queue };
-                self.attached.driver.submit(now, request).map_err(SubmitError::Fabrics)
+                self.blocking.driver.submit(now, request).map_err(SubmitError::Fabrics)
             }
             None => self.admin(now, Pending { cookie, place: None, submitted: now }, entry, data),
         }
@@ -396,7 +396,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
         let get = PropertyGet { size: PropertySize::Dword, offset: property::VERSION };
         let entry = FabricsCommand::PropertyGet(get).emit();
         let command = Command { cookie: PROBE, entry, data: Data::None };
-        self.attached.driver.submit_admin(now, command).map_err(SubmitError::FabricsAdmin)
+        self.blocking.driver.submit_admin(now, command).map_err(SubmitError::FabricsAdmin)
     }
 
     fn poll_own(&mut self) -> Option<Event> {
@@ -410,7 +410,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
                 status => Err(AttachError::Command(status)),
             }),
             FabricEvent::AdminCompleted { cookie, entry, data } => {
-                let (origin, submitted) = (Origin::Controller, self.attached.now());
+                let (origin, submitted) = (Origin::Controller, self.blocking.now());
                 let completed = multipath::Completed { cookie, entry, data, origin, submitted };
                 Event::Completed(self.on_completed(completed)?)
             }

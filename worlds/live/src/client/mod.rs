@@ -7,6 +7,7 @@
 //! buffers. On PCI Express, data in memory need no copy; on a fabric, data in buffers need none.
 
 mod address;
+pub mod blocking;
 mod cookie;
 mod error;
 mod event;
@@ -47,7 +48,7 @@ pub use subsystem::{Fabric, Provider, Settings, SubsystemUrl};
 pub use transport::Identity;
 pub use url::{FarUrl, Url};
 
-use crate::drivers::attached::WaitError;
+use crate::client::blocking::WaitError;
 use crate::drivers::fabrics::initiator::InitiatorDriver;
 use crate::media::Media;
 use crate::reactor::{Stop, Turn};
@@ -127,11 +128,11 @@ impl Controller {
 
     /// The time of the loop's clock.
     pub fn now(&self) -> Instant {
-        each!(&self.reached, transport => transport.attached().now())
+        each!(&self.reached, transport => transport.blocking().now())
     }
     /// A handle that ends a wait from outside.
     pub fn stop(&self) -> Stop {
-        each!(&self.reached, transport => transport.attached().stop())
+        each!(&self.reached, transport => transport.blocking().stop())
     }
     /// Whether the controller is behind a fabric, rather than on PCI Express.
     pub fn is_fabric(&self) -> bool {
@@ -171,7 +172,7 @@ impl Controller {
         match &mut self.reached {
             Reached::Pcie(pcie) => Some(pcie.near_mut().watch()),
             Reached::VfioUser(_) => None,
-            Reached::Fabric(fabric) => fabric.attached_mut().driver.watch(),
+            Reached::Fabric(fabric) => fabric.blocking_mut().driver.watch(),
         }
     }
 
@@ -248,15 +249,15 @@ impl Controller {
     /// # Errors
     /// When the loop fails.
     pub fn step(&mut self) -> io::Result<Turn> {
-        each!(&mut self.reached, transport => transport.attached_mut().step())
+        each!(&mut self.reached, transport => transport.blocking_mut().step())
     }
     /// The descriptor that becomes readable when there is something to do.
     pub fn poll_fd(&self) -> RawFd {
-        each!(&self.reached, transport => transport.attached().poll_fd())
+        each!(&self.reached, transport => transport.blocking().poll_fd())
     }
     /// How long at most until there is something to do, even without news.
     pub fn wake_in(&self) -> Option<Nanos> {
-        each!(&self.reached, transport => transport.attached().wake_in())
+        each!(&self.reached, transport => transport.blocking().wake_in())
     }
 
     /// Leaves the other end in order.
@@ -264,7 +265,7 @@ impl Controller {
     /// # Errors
     /// When the loop fails before that.
     pub fn close(self) -> io::Result<()> {
-        each!(self.reached, transport => transport.into_attached().close())
+        each!(self.reached, transport => transport.into_blocking().close())
     }
 
     /// Carries out one I/O command and waits for it, while nothing else is under way.

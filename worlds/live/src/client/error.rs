@@ -14,7 +14,7 @@ use nvme_pcie::host::SubmitError as Refused;
 use pcie::requester::RequestError;
 use tunnel::session::HandshakeError;
 
-use crate::drivers::attached::WaitError;
+use crate::client::blocking::WaitError;
 use crate::drivers::secret_file::SecretFileError;
 
 /// Why there is no controller to use, or no longer one.

@@ -16,7 +16,7 @@ use super::options::Options;
 use super::pcie::length;
 use super::slots::Slots;
 use super::transport::{Identity, Transport};
-use crate::drivers::attached::Attached;
+use crate::client::blocking::Blocking;
 use crate::drivers::vfio_user_client::UserDriver;
 use crate::reactor::Reactor;
 use crate::sys::clock::Clock;
@@ -32,7 +32,7 @@ const CONTROL: &str = "cntrl";
 /// The controller of another process's function.
 #[derive(Debug)]
 pub(super) struct VfioUser {
-    attached: Attached<UserDriver>,
+    blocking: Blocking<UserDriver>,
     slots: Slots,
     /// Copy of data in memory that the other process shares: the original could change while it is
     /// read.
@@ -72,27 +72,27 @@ impl VfioUser {
         let reactor = Reactor::new(clock, options.spin)?;
         let user = User::new(config, memory, file);
         let driver = UserDriver::new(user, connection, options.spin, clock.now())?;
-        let attached = Attached::new(reactor, driver);
-        Ok(Self { attached, slots: Slots::new(options.slots), copy: Vec::new() })
+        let blocking = Blocking::new(reactor, driver);
+        Ok(Self { blocking, slots: Slots::new(options.slots), copy: Vec::new() })
     }
 
     /// The driver; `None` before the function is set up and after it has failed.
     const fn host(&self) -> Option<&Host> {
-        self.attached.driver.user().driver()
+        self.blocking.driver.user().driver()
     }
 }
 
 impl Transport for VfioUser {
     type Driver = UserDriver;
 
-    fn attached(&self) -> &Attached<UserDriver> {
-        &self.attached
+    fn blocking(&self) -> &Blocking<UserDriver> {
+        &self.blocking
     }
-    fn attached_mut(&mut self) -> &mut Attached<UserDriver> {
-        &mut self.attached
+    fn blocking_mut(&mut self) -> &mut Blocking<UserDriver> {
+        &mut self.blocking
     }
-    fn into_attached(self) -> Attached<UserDriver> {
-        self.attached
+    fn into_blocking(self) -> Blocking<UserDriver> {
+        self.blocking
     }
 
     /// There is no hierarchy: the function has the place that a hierarchy would give first.
@@ -103,9 +103,9 @@ impl Transport for VfioUser {
         self.host()?.identity().map(Identity::from)
     }
     fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
-        let deadline = self.attached.now() + timeout;
+        let deadline = self.blocking.now() + timeout;
         loop {
-            match self.attached.next_event(Some(deadline))? {
+            match self.blocking.next_event(Some(deadline))? {
                 Some(Told::Ready) => return Ok(()),
                 Some(Told::Failed(failure)) => return Err(AttachError::Failed(Failure::VfioUser(failure))),
                 Some(_) => {}
@@ -119,21 +119,21 @@ impl Transport for VfioUser {
     }
     fn bytes(&mut self, place: Place) -> &[u8] {
         self.copy.resize(length(place), 0);
-        let read = self.attached.driver.user().memory().read(place.address, &mut self.copy);
+        let read = self.blocking.driver.user().memory().read(place.address, &mut self.copy);
         read.expect("data lies in the region that the driver gave");
         &self.copy
     }
     fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         self.copy.resize(length(place), 0);
         let result = fill(&mut self.copy);
-        let written = self.attached.driver.user().memory().write(place.address, &self.copy);
+        let written = self.blocking.driver.user().memory().write(place.address, &self.copy);
         written.expect("data lies in the region that the driver gave");
         result
     }
 
     #[inline]
     fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
-        let driver = &mut self.attached.driver;
+        let driver = &mut self.blocking.driver;
         driver.user_mut().submit(now, submission).map_err(SubmitError::Pcie)?;
         driver.on_submitted(now);
         Ok(())
@@ -145,7 +145,7 @@ impl Transport for VfioUser {
         command: Command,
     ) -> Result<(), SubmitError> {
         let target = Slots::target(self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?, queue);
-        let memory = self.attached.driver.user().memory();
+        let memory = self.blocking.driver.user().memory();
         let submission = self.slots.issue(target, &command, |at, bytes| memory.write(at, bytes))?;
         self.submit(now, submission).inspect_err(|_| {
             self.slots.retire(submission.cookie);
@@ -153,7 +153,7 @@ impl Transport for VfioUser {
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
-        self.attached.driver.user_mut().config_read(now, 0);
+        self.blocking.driver.user_mut().config_read(now, 0);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Transport for VfioUser {
     fn on_event(&mut self, event: Told) -> Option<Event> {
         Some(match event {
             Told::Completed(completed) => {
-                let memory = self.attached.driver.user().memory();
+                let memory = self.blocking.driver.user().memory();
                 Event::Completed(self.slots.complete(&completed, |at, bytes| memory.read(at, bytes)))
             }
             Told::ConfigRead(result) => Event::Probed(result.map_err(|error| {

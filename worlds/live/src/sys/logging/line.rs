@@ -179,7 +179,7 @@ mod tests {
         repeated.repeated = 7;
         let text = String::from_utf8(Form::Json.of(&repeated)).unwrap();
         let expected = "{\"time\":\"1970-01-01T00:00:01.000Z\",\"level\":\"warning\",\
-            \"module\":\"live::sys::telling::line\",\
+            \"module\":\"live::sys::logging::line\",\
             \"message\":\"what \\\"they\\\" said\\u0009\",\"repeated\":7,\
             \"fields\":{\"peer\":\"a\\\"b\\\\c\\n\\u0001\"}}\n";
         assert_eq!(text.replace("farlane_live", "live"), expected);

@@ -7,7 +7,7 @@ use nvme_pcie::host::{self, Data as Place, DataRegion, Submission};
 
 use super::error::{AttachError, SubmitError};
 use super::event::Event;
-use crate::drivers::attached::{Application, Attached, WaitError};
+use crate::client::blocking::{Application, Blocking, WaitError};
 
 /// What a controller reported about itself.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +38,9 @@ pub(super) trait Transport {
     /// The driver in the loop.
     type Driver: Application;
 
-    fn attached(&self) -> &Attached<Self::Driver>;
-    fn attached_mut(&mut self) -> &mut Attached<Self::Driver>;
-    fn into_attached(self) -> Attached<Self::Driver>;
+    fn blocking(&self) -> &Blocking<Self::Driver>;
+    fn blocking_mut(&mut self) -> &mut Blocking<Self::Driver>;
+    fn into_blocking(self) -> Blocking<Self::Driver>;
 
     /// Whether the transport is a fabric.
     fn is_fabric(&self) -> bool {
@@ -81,7 +81,7 @@ pub(super) trait Transport {
             if let Some(event) = self.poll_own() {
                 return Ok(Some(event));
             }
-            let Some(event) = self.attached_mut().next_event(deadline)? else { return Ok(None) };
+            let Some(event) = self.blocking_mut().next_event(deadline)? else { return Ok(None) };
             if let Some(event) = self.on_event(event) {
                 return Ok(Some(event));
             }
@@ -93,7 +93,7 @@ pub(super) trait Transport {
             if let Some(event) = self.poll_own() {
                 return Some(event);
             }
-            let event = self.attached_mut().poll_event()?;
+            let event = self.blocking_mut().poll_event()?;
             if let Some(event) = self.on_event(event) {
                 return Some(event);
             }

@@ -54,7 +54,7 @@ impl Client {
 }
 
 /// The client, its memory, and the function's side.
-pub(super) struct World<F> {
+pub(super) struct GuestShell<F> {
     pub(super) side: Side,
     pub(super) client: Option<Client>,
     pub(super) memory: SharedMemory,
@@ -66,7 +66,7 @@ pub(super) struct World<F> {
     pub(super) report: F,
 }
 
-impl<F: FnMut(Event)> World<F> {
+impl<F: FnMut(Event)> GuestShell<F> {
     pub(super) fn new(side: Side, report: F) -> Self {
         Self {
             side,
@@ -184,7 +184,7 @@ impl<F: FnMut(Event)> World<F> {
     }
 }
 
-impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
+impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
     fn pass(&mut self, now: Instant, output: Output<OwnedFd>, guest: &mut Guest<OwnedFd>) {
         match output {
             Output::ReadMemory { token, address, length } => {
@@ -291,15 +291,15 @@ mod tests {
         let _peer = Connection::connect(listener.path()).unwrap();
         let connection = listener.accept().unwrap().expect("the client waits");
         let reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
-        let mut world = World::new(Side::Far(Vec::new()), |_| ());
-        let client = world.client.insert(Client::new(connection));
+        let mut shell = GuestShell::new(Side::Far(Vec::new()), |_| ());
+        let client = shell.client.insert(Client::new(connection));
         client.connection.send(Buffer::zeroed(4 << 20), Vec::new()).unwrap();
         let now = Instant::from_nanos(1_000);
         client.close(now);
-        world.flush(reactor.sources());
+        shell.flush(reactor.sources());
         let end = now + CLOSING_MAX;
-        assert_eq!(world.closing_at(), Some(end));
-        assert!(!world.close_late(now, reactor.sources()) && world.client.is_some());
-        assert!(world.close_late(end, reactor.sources()) && world.client.is_none());
+        assert_eq!(shell.closing_at(), Some(end));
+        assert!(!shell.close_late(now, reactor.sources()) && shell.client.is_some());
+        assert!(shell.close_late(end, reactor.sources()) && shell.client.is_none());
     }
 }

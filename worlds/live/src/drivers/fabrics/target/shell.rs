@@ -19,7 +19,7 @@ use crate::reactor::Shell;
 const LINGER: Nanos = Nanos::from_secs(1);
 
 /// The connections and media of a target.
-pub(super) struct World<F> {
+pub(super) struct TargetShell<F> {
     /// The links, by connection.
     pub(super) links: Vec<Option<Link>>,
     /// Connections with something to send.
@@ -47,7 +47,7 @@ pub(super) struct World<F> {
     pub(super) report: F,
 }
 
-impl<F: FnMut(Event)> World<F> {
+impl<F: FnMut(Event)> TargetShell<F> {
     pub(super) const fn new(report: F) -> Self {
         Self {
             links: Vec::new(),
@@ -72,7 +72,7 @@ impl<F: FnMut(Event)> World<F> {
     }
 }
 
-impl<F: FnMut(Event)> Shell<Target> for World<F> {
+impl<F: FnMut(Event)> Shell<Target> for TargetShell<F> {
     fn pass(&mut self, now: Instant, output: Output, _: &mut Target) {
         match output {
             Output::Media { subsystem, request } => {
