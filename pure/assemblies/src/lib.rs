@@ -12,7 +12,8 @@
 //! - [`record_function::RecordFunction`] is the PCIe function by which a driver controls a
 //!   recorder.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
-//! - [`watch`] says what can be watched in `Near`, `Guest` and `Far`, by the same watchers.
+//! - [`watch`] lists the events that can be watched in `Near`, `Guest` and `Far`, by the same
+//!   watchers.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
 

@@ -1,10 +1,10 @@
-//! A root complex, and what is on the link of its root port: the distributed switch with its
+//! A root complex, and the hierarchy on the link of its root port: the distributed switch with its
 //! tunnels, or a single function.
 //!
 //! The hosts ([`Near`](crate::near::Near), [`Guest`](crate::guest::Guest)) differ above the root
 //! complex. From the root complex down they have this in common. A host polls in this order:
-//! [`RootPort::poll_root`] for what the root complex has for the host, [`RootPort::poll_packet`]
-//! for what has come through the tunnels, and [`RootPort::poll_link`] for the rest.
+//! [`RootPort::poll_root`] for the root complex's outputs for the host, [`RootPort::poll_packet`]
+//! for packets that have come through the tunnels, and [`RootPort::poll_link`] for the rest.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,14 +18,14 @@ use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 use crate::Upstream;
 use crate::watch::{Connection, Direction, Port, Seen};
 
-/// A root complex, and what is on the link of its root port.
+/// A root complex, and the hierarchy on the link of its root port.
 #[derive(Debug)]
 pub(crate) struct RootPort {
     root: RootComplex,
     below: Below,
 }
 
-/// What is on the link of the root port, and whoever watches the link.
+/// The hierarchy on the link of the root port, and the watchers of the link.
 #[derive(Debug)]
 struct Below {
     /// The switch, with a tunnel behind each of its ports. Without it, a single function is on the
@@ -58,21 +58,20 @@ impl RootPort {
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         self.below.upstream.as_deref()
     }
-    /// Whoever watches this port.
+    /// The watchers of this port.
     pub(crate) const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.below.watch
     }
-    /// Whether somebody watches this port.
+    /// Whether this port has a watcher.
     pub(crate) const fn is_watched(&self) -> bool {
         self.below.watch.is_on()
     }
-    /// Whether somebody needs the time at which each thing happens: a watcher, or a far end that
-    /// reads time stamps.
+    /// Whether the time of each event is needed: a watcher, or a far end that reads time stamps.
     pub(crate) fn is_timed(&self) -> bool {
         self.below.watch.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
     }
 
-    /// Tells the tunnels the time; see [`tunnel::Upstream::advance`].
+    /// Advances the tunnels' time; see [`tunnel::Upstream::advance`].
     pub(crate) fn advance(&mut self, now: Instant) {
         if let Some(upstream) = &mut self.below.upstream {
             upstream.advance(now);
@@ -84,7 +83,7 @@ impl RootPort {
             upstream.set_segment_max(connection, bytes);
         }
     }
-    /// Leaves unread for now what has come over a connection; see [`tunnel::Upstream::hold_back`].
+    /// Leaves the bytes of a connection unread for now; see [`tunnel::Upstream::hold_back`].
     pub(crate) fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         self.below.upstream.as_mut().is_some_and(|upstream| upstream.hold_back(now, connection))
     }
@@ -92,7 +91,7 @@ impl RootPort {
     pub(crate) fn ping(&mut self, now: Instant) {
         self.each_port(|upstream, port| upstream.ping(now, port));
     }
-    /// Ends all sessions in order and tells the far ends `text` as the reason.
+    /// Ends all sessions in order and sends the far ends `text` as the reason.
     pub(crate) fn close(&mut self, now: Instant, text: &str) {
         self.each_port(|upstream, port| upstream.close(now, port, text));
     }
@@ -107,7 +106,7 @@ impl RootPort {
         }
     }
 
-    /// Handles what the network brings.
+    /// Handles an input from the network.
     pub(crate) fn on_network(&mut self, now: Instant, input: upstream::Input) {
         match &mut self.below.upstream {
             Some(upstream) if !self.below.watch.is_on() => upstream.handle_input(now, input),
@@ -132,7 +131,7 @@ impl RootPort {
         self.below.watch.show(now, move || Seen::Packet { direction: Direction::Up, packet, arrival });
         self.root.receive(now, packet)
     }
-    /// Handles a packet that has come up the link. What it means for the host comes from
+    /// Handles a packet that has come up the link. Its meaning for the host comes from
     /// [`RootPort::poll_root`].
     pub(crate) fn handle_packet(&mut self, now: Instant, packet: Packet, arrival: Option<&Arrival>) {
         let seen = &packet;
@@ -191,7 +190,7 @@ impl RootPort {
     pub(crate) fn poll_link(&mut self) -> Option<upstream::Output> {
         self.below.upstream.as_mut()?.poll_output()
     }
-    /// Shows a piece of a connection's byte stream to whoever watches.
+    /// Shows a piece of a connection's byte stream to the watchers.
     #[inline]
     pub(crate) fn show_bytes(
         &mut self,
@@ -210,8 +209,8 @@ impl Below {
         Self { upstream, packets: VecDeque::new(), watch: Watch::new() }
     }
 
-    /// Sends a packet of the root complex down the link. While nobody watches, nothing refers to
-    /// the packet, so the compiler need not copy it.
+    /// Sends a packet of the root complex down the link. Without a watcher, nothing refers to the
+    /// packet, so the compiler need not copy it.
     #[inline]
     fn send(&mut self, now: Instant, packet: Packet) {
         match &mut self.upstream {

@@ -1,8 +1,8 @@
-//! What can be watched in a machine: packets, commands, and the bytes of connections.
+//! The events of a machine that can be watched: packets, commands, and the bytes of connections.
 //!
 //! [`Near`](crate::near::Near), [`Guest`](crate::guest::Guest), [`Far`](crate::far::Far),
 //! [`User`](crate::vfio_user_client::User), [`Initiator`](crate::initiator::Initiator) and
-//! [`Target`](crate::target::Target) show what passes by the same type. So one watcher fits each of
+//! [`Target`](crate::target::Target) show events by the same type. So one watcher fits each of
 //! them, live and simulated.
 
 use core::net::SocketAddr;
@@ -85,7 +85,7 @@ pub enum Seen<'a> {
         direction: Direction,
         /// The connection that carries the bytes.
         connection: Connection,
-        /// Who is at its ends, if the machine knows.
+        /// The addresses of its ends, if the machine knows them.
         ends: Option<Ends>,
         /// The bytes of this piece.
         bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! Who may reach the device: keys, known by their fingerprints.
+//! The keys that may reach the device, known by their fingerprints.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,7 +7,7 @@ use core::str::{self, FromStr};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// What the text of a fingerprint begins with.
+/// Prefix of a fingerprint's text.
 const PREFIX: &str = "SHA256:";
 /// Length of 32 bytes in base64 without padding.
 const TEXT_LENGTH: usize = 43;
@@ -57,10 +57,10 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Who may reach a device.
+/// The hosts that may reach a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever connects, without a key too.
+    /// Every host that connects, also without a key.
     #[default]
     Anyone,
     /// Hosts that have proved one of these keys.

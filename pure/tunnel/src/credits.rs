@@ -80,7 +80,7 @@ pub(crate) fn cost(packet: &Tlp<Buffer>) -> Cost {
     (Lane::of(&packet.header), Amount { headers: 1, data: data_credits(packet) })
 }
 
-/// The sender's account: what has been sent against what the peer allows.
+/// The sender's account: bytes and packets sent, against the limits that the peer has granted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spending {
     sent: CreditLimits,
@@ -112,13 +112,14 @@ impl Allowance for Spending {
     }
 }
 
-/// The receiver's account: what has arrived and been passed on, against what was granted.
+/// The receiver's account: bytes and packets that arrived and were passed on, against the granted
+/// limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granting {
     window: CreditLimits,
     arrived: CreditLimits,
     passed_on: CreditLimits,
-    /// The limits that the peer was last told.
+    /// The limits that were last sent to the peer.
     told: CreditLimits,
     worth_company: bool,
     worth_segment: bool,
@@ -137,7 +138,7 @@ impl Granting {
             worth_segment: false,
         }
     }
-    /// The limits to tell the peer. The account takes them as told.
+    /// The limits to send to the peer. The account counts them as sent.
     pub(crate) fn tell(&mut self) -> CreditLimits {
         for (told, (passed, window)) in
             self.told.lanes.iter_mut().zip(self.passed_on.lanes.iter().zip(&self.window.lanes))
@@ -147,7 +148,7 @@ impl Granting {
         (self.worth_company, self.worth_segment) = (false, false);
         self.told
     }
-    /// Counts a packet that arrived. False if it exceeds what was granted.
+    /// Counts a packet that arrived. False if it exceeds the granted limits.
     pub(crate) fn arrive(&mut self, (lane, cost): (Lane, Amount)) -> bool {
         let arrived = &mut self.arrived.lanes[lane.index()];
         *arrived = arrived.plus(cost);

@@ -1,4 +1,4 @@
-//! Events of a link that an application is told about.
+//! Events of a link, for the application.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::frame::Identity;
 use crate::paths::PathIndex;
 use crate::session::{DownReason, HandshakeError, LossReason};
 
-/// What happened to a link.
+/// A change of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Packets pass from now on.

@@ -40,7 +40,7 @@ fn config() -> Config {
 
 /// Runs a connected session with a packet under way. The first byte chooses the role, whether a
 /// handshake comes first, and whether frames have digests. The rest is the peer's stream, in pieces
-/// whose length the second byte tells.
+/// whose length is in the second byte.
 pub fn session(bytes: &[u8]) {
     let [mode, size, stream @ ..] = bytes else { return };
     let upstream = mode & 1 == 0;

@@ -5,10 +5,10 @@
 //! encodes the bytes, and `docs/tunnel-protocol.md` specifies them.
 //!
 //! Start at [`Session`] for one link that carries packets as they are. Start at [`Upstream`] for a
-//! host with several devices, and at [`Downstream`] for a device that anybody may dial. Module
-//! [`paths`] sends one stream over several connections. All of these are
-//! [engines](engine::Engine), which own no socket. What an [`Interposer`](pcie::switch::Interposer)
-//! sends ahead of the device's reads, the device's end keeps and answers.
+//! host with several devices, and at [`Downstream`] for a device that accepts connections. Module
+//! [`paths`] sends one stream over several connections. All of these are [engines](engine::Engine),
+//! which own no socket. The work that an [`Interposer`](pcie::switch::Interposer) sends ahead of
+//! the device's reads, the device's end keeps and answers.
 //!
 //! # The run loop
 //! The world passes on what arrives: [`Input::Connected`](session::Input::Connected), then
@@ -30,7 +30,7 @@
 //! use farlane_tunnel::session::{Config, Input, Output, Session};
 //! use pcie::wire::{Bdf, Packet, Tag};
 //!
-//! // Seeds are for tests. A live world passes `Entropy::System`, which nobody can predict.
+//! // Seeds are for tests. A live world passes `Entropy::System`, which is unpredictable.
 //! let mut host = Session::upstream(Config::default(), Rng::from_seed(1));
 //! let mut device = Session::downstream(Config::default(), Rng::from_seed(2));
 //! let (root, function) = (Bdf::new(0, 0, 0), Bdf::new(1, 0, 0));
@@ -79,12 +79,12 @@
 //! allocate more than a frame, whose body has at most [`frame::BODY_MAX`] bytes. A peer that breaks
 //! a rule is refused, or its link goes down. [`HandshakeError`](session::HandshakeError) or
 //! [`DownReason`](session::DownReason) names the fault. The protocol itself has no authentication
-//! and no encryption: whoever can read the stream can take over the session. A carrier such as TLS
-//! or QUIC provides both. It tells [`Downstream`] which key a host has proved, and the device's end
-//! admits hosts by an [`Access`] list.
+//! and no encryption: a party that can read the stream can take over the session. A carrier such as
+//! TLS or QUIC provides both. It passes [`Downstream`] the key that a host has proved, and the
+//! device's end admits hosts by an [`Access`] list.
 //!
-//! [`Config::window`](session::Config::window) limits what a peer may have under way to this end. A
-//! sender waits for an acknowledgement after [`session::REPLAY_FRAMES_MAX`] frames or
+//! [`Config::window`](session::Config::window) limits the bytes that a peer may have in flight to
+//! this end. A sender waits for an acknowledgement after [`session::REPLAY_FRAMES_MAX`] frames or
 //! [`session::REPLAY_BYTES_MAX`] bytes. The link goes down when more than
 //! [`session::QUEUE_PACKETS_MAX`] packets or [`session::QUEUE_BYTES_MAX`] bytes wait to be sent. At
 //! the device's end, at most [`downstream::WAITING_MAX`] connections wait for their Hello, at most

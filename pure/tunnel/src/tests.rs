@@ -1,4 +1,5 @@
-//! The worked example of `docs/tunnel-protocol.md`, checked against what the sessions really send.
+//! The worked example of `docs/tunnel-protocol.md`, checked against the bytes that the sessions
+//! send.
 
 use std::string::String;
 use std::vec::Vec;

@@ -1,4 +1,4 @@
-//! The server's reads of host memory, assembled from what comes over the link.
+//! The server's reads of host memory, assembled from the completions that come over the link.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

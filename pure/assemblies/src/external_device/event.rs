@@ -1,4 +1,4 @@
-//! What happens to a device of another process.
+//! Events of a device of another process.
 
 use core::fmt;
 use pcie::config::ClassCode;
@@ -6,7 +6,7 @@ use pcie::config::ClassCode;
 use super::plan::{Missing, Unusable};
 use vfio_user::client::CloseReason;
 
-/// What the application is told of a device of another process.
+/// An event of a device of another process, for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The device is present: hosts may have it from now on.

@@ -37,10 +37,10 @@ use plan::Plan;
 use requests::{Purpose, Requests, padded};
 use setup::{AnswerResult, KIND, Question, Steps};
 
-/// What hosts are told when the device has gone.
+/// The reason sent to hosts when the device has gone.
 const ABSENT: &str = "the device behind this far end has gone; it may come back";
 
-/// What the world tells the engine.
+/// Inputs of the engine.
 #[derive(Debug)]
 pub enum Input<D> {
     /// The connection to the server is open.
@@ -56,7 +56,7 @@ pub enum Input<D> {
     Signalled(u16),
 }
 
-/// What the engine asks of the world, or tells the world.
+/// Outputs of the engine: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output<D> {
     /// Append this message to the server's stream; the descriptors go with its first byte.
@@ -360,7 +360,7 @@ impl<D: 'static> ExternalDevice<D> {
         }
     }
 
-    /// The endpoint was reset: resets the device too, and gives up what was under way.
+    /// The endpoint was reset: resets the device too, and gives up the requests in flight.
     fn on_reset(&mut self) {
         let State::Ready(present) = &mut self.state else { return };
         while let Some(token) = present.reads.pop() {
@@ -421,7 +421,7 @@ impl<D: 'static> ExternalDevice<D> {
         }
     }
 
-    /// The endpoint has had a configuration request: passes on what the server should know of it.
+    /// The endpoint has had a configuration request: passes its effect on to the server.
     fn on_config(&mut self, request: &requests::ConfigRequest) {
         if !request.is_write() {
             return;
@@ -432,7 +432,7 @@ impl<D: 'static> ExternalDevice<D> {
         self.update_interrupts();
     }
 
-    /// Tells the server those bits of the Command register that a device may want to know.
+    /// Sends the server those bits of the Command register that a device may need.
     fn post_command(&mut self) {
         let State::Ready(present) = &self.state else { return };
         let space = present.endpoint.config();
@@ -552,7 +552,7 @@ impl<D: 'static> Device for ExternalDevice<D> {
             if let Some(said) = self.outputs.pop_front() {
                 return Some(said);
             }
-            // The endpoint first: what the client brings must not come before a reset.
+            // The endpoint first: the client's requests must not come before a reset.
             if let State::Ready(present) = &mut self.state
                 && let Some(output) = present.endpoint.poll_output()
             {

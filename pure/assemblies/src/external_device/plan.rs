@@ -1,4 +1,4 @@
-//! What a host sees of a device, computed from the server's answers.
+//! A host's view of a device, computed from the server's answers.
 //!
 //! The lengths of the regions give the sizes of the BARs. MSI-X, power management, PCI Express and
 //! error reporting are the endpoint's own: they belong to the link, of which the server knows
@@ -28,7 +28,8 @@ const BAR_MIN: u64 = 16;
 const BAR32_MAX: u64 = 1 << 31;
 const BAR64_MAX: u64 = 1 << 62;
 
-/// Capability IDs that are not shown, because the endpoint or nobody can keep their promises.
+/// Capability IDs that are not shown, because the endpoint provides them, or because their promises
+/// can't be kept.
 mod hidden {
     /// Enhanced Allocation: BARs that cannot be moved.
     pub(super) const ENHANCED_ALLOCATION: u8 = 0x14;
@@ -38,7 +39,7 @@ mod hidden {
 /// Vendor-Specific: the third byte of the capability is its length.
 const VENDOR_SPECIFIC: u8 = 0x09;
 
-/// What a server has said of a device.
+/// A server's description of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// The configuration space as far as it exists, at least [`HEADER`] bytes.
@@ -114,7 +115,7 @@ pub(super) struct Shown {
     pub(super) length: u16,
 }
 
-/// What a host sees of a device, and where the device has it.
+/// A host's view of a device, and the places of its parts in the device.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) endpoint: EndpointConfig,

@@ -46,7 +46,7 @@ impl ConfigRequest {
     }
 }
 
-/// What an answer is for.
+/// The purpose of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     /// An answer to the setup's question.
@@ -79,7 +79,7 @@ impl Requests {
         let at = self.under_way.iter().position(|(name, _)| *name == request)?;
         self.under_way.remove(at).map(|(_, purpose)| purpose)
     }
-    /// Forgets accesses to registers and BARs: nobody waits for them any more.
+    /// Forgets accesses to registers and BARs: their answers are no longer awaited.
     pub(super) fn forget_registers(&mut self) {
         let is_register = |purpose: &Purpose| {
             matches!(purpose, Purpose::Register { .. } | Purpose::RegisterWrite { .. } | Purpose::Bar { .. })
@@ -104,7 +104,8 @@ pub(super) fn runs(enables: u8) -> Vec<Range<usize>> {
     runs
 }
 
-/// `data`, padded to `length` bytes with all ones, which stand for addresses that nobody decodes.
+/// `data`, padded to `length` bytes with all ones, which stand for addresses that no function
+/// decodes.
 pub(super) fn padded(pool: &mut Pool, data: Buffer, length: u32) -> Buffer {
     let length = usize::try_from(length).expect("a TLP's length");
     if data.len() == length {

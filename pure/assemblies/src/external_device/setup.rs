@@ -32,8 +32,8 @@ pub(super) type AnswerResult<D> = Result<Answer<D>, Errno>;
 pub(super) type Ended = Result<Plan, Unusable>;
 pub(super) type Steps<D> = Script<Question, AnswerResult<D>, Ended>;
 
-/// Finds out what the device is, and lets the device reach all memory. A message carries at most
-/// `data_max` bytes.
+/// Reads the description of the device, and lets the device reach all memory. A message carries at
+/// most `data_max` bytes.
 pub(super) fn start<D: 'static>(data_max: u32) -> (Steps<D>, Step<Question, Ended>) {
     Script::start(move |asker: Asker<Question, AnswerResult<D>>| async move {
         let mut facts = Facts::default();

@@ -1,4 +1,4 @@
-//! The controller's end of a connection, whatever its fabric.
+//! The controller's end of a connection of any fabric.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -31,13 +31,13 @@ impl From<tcp::Config> for Config {
     /// The usual settings of NVMe/RDMA beside these of NVMe/TCP, with the same pool.
     fn from(tcp: tcp::Config) -> Self {
         let rdma = rdma::Config::new(Rc::clone(&tcp.pool));
-        // A controller lends no memory, so nobody can guess a key of its.
+        // A controller lends no memory, so it has no key that could be guessed.
         let pairs = QueuePairs::new(Rc::clone(&tcp.pool), tcp.crc32c, Rng::from_seed(0).into());
         Self { tcp, rdma, pairs }
     }
 }
 
-/// What the connection tells its owner.
+/// Outputs of the connection, for its owner.
 #[derive(Debug)]
 pub enum Output {
     /// The connection is initialised.
@@ -63,7 +63,7 @@ pub enum Output {
         /// Status to complete the command with.
         status: Status,
     },
-    /// The connection is over: send what the outbox holds, then close. Nothing follows.
+    /// The connection is over: send the contents of the outbox, then close. Nothing follows.
     Closed(Closed),
 }
 
@@ -153,13 +153,13 @@ impl Connection {
             }
             super::Fabric::Roce | super::Fabric::Verbs => {
                 let end =
-                    pair.expect("whoever accepts a connection without a byte stream has its queue pair");
+                    pair.expect("the acceptor of a connection without a byte stream has its queue pair");
                 Self::Pair(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
             }
         }
     }
 
-    /// The descriptors that commands may have, as Identify tells (SGLS).
+    /// The descriptors that commands may have, as Identify reports them (SGLS).
     pub const fn sgl_support(&self) -> u32 {
         match self {
             Self::Tcp(_) => SGL_SUPPORT_TCP,
@@ -244,13 +244,13 @@ impl Connection {
         each!(self, end => end.is_owed_data())
     }
 
-    /// Sets what the connection may do from now on.
+    /// Sets the connection's permission from now on.
     #[inline]
     pub fn permit(&mut self, permission: Permission) {
         each!(self, end => end.permit(permission));
     }
 
-    /// Ends the connection at once and silently: what the outbox holds is dropped.
+    /// Ends the connection at once and silently: the contents of the outbox are dropped.
     pub fn give_up(&mut self) {
         each!(self, end => end.give_up());
     }

@@ -1,4 +1,4 @@
-//! The host's end of a connection, whatever its fabric.
+//! The host's end of a connection of any fabric.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -43,7 +43,7 @@ pub struct Queue {
     pub size: u16,
     /// Maximum length of the data in a capsule, in bytes.
     pub capsule_data_max: u32,
-    /// On an I/O queue, what was agreed on the Admin Queue.
+    /// On an I/O queue, the parameters that were agreed on the Admin Queue.
     pub agreed: Option<Parameters>,
 }
 
@@ -81,14 +81,14 @@ impl Config {
     }
 }
 
-/// What the connection tells its owner.
+/// Outputs of the connection, for its owner.
 #[derive(Debug)]
 pub enum Output {
     /// The connection is initialised: commands can be submitted.
     Initialized(Parameters),
     /// A command has ended.
     Completed(Completed),
-    /// The connection is over: send what the outbox holds, then close. Nothing follows. How
+    /// The connection is over: send the contents of the outbox, then close. Nothing follows. How
     /// outstanding commands ended is unknown.
     Closed(Closed),
 }
@@ -115,7 +115,7 @@ impl core::error::Error for Closed {}
 
 /// A host's end of a connection, which carries one queue.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "whoever has many connections keeps each in a box")]
+#[expect(clippy::large_enum_variant, reason = "an owner of many connections keeps each in a box")]
 pub enum Connection {
     /// NVMe/TCP.
     Tcp(tcp::Connection),
@@ -151,7 +151,7 @@ macro_rules! mover {
 }
 
 impl Connection {
-    /// A connection that was just made; what it says first is in the outbox.
+    /// A connection that was just made; its first bytes are in the outbox.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name, or is of a queue pair:

@@ -22,9 +22,9 @@ use nvme_fabrics::wire::{RdmaProvider, TransportAddress};
 
 pub use queue_pairs::QueuePairs;
 
-/// A queue pair that a device of the world moves. Connections cannot tell which kind it is.
+/// A queue pair that a device of the world moves. Connections do not depend on its kind.
 pub trait Pair: rdma::Endpoint + fmt::Debug {
-    /// Whether there are events or completions that nobody has taken.
+    /// Whether there are events or completions that were not taken.
     fn has_news(&self) -> bool;
 }
 
@@ -34,7 +34,7 @@ impl Pair for roce::RoceEndpoint {
     }
 }
 
-/// What carries the connections of a port or a path.
+/// The carrier of the connections of a port or a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fabric {
     /// NVMe/TCP.
@@ -73,7 +73,7 @@ impl fmt::Display for Fabric {
     }
 }
 
-/// What both ends of a connection have agreed upon.
+/// The parameters that both ends of a connection have agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameters {
     /// Of a connection of NVMe/TCP.

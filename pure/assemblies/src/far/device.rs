@@ -1,4 +1,4 @@
-//! What can be behind the far end's link.
+//! Devices behind the far end's link.
 
 use alloc::vec::Vec;
 
@@ -15,16 +15,16 @@ const PROPERTIES_BYTES: usize = 12;
 
 /// A PCIe function behind the tunnel, with its requests to the world.
 pub trait Device {
-    /// What the world tells the device.
+    /// Inputs of the device.
     type Input;
-    /// What the device asks of the world.
+    /// The device's requests to the world.
     type Output;
 
     /// A packet has come over the link.
     fn on_packet(&mut self, now: Instant, packet: &Packet);
     /// The link went down, or was reset.
     fn on_hot_reset(&mut self, now: Instant);
-    /// The world tells the device something.
+    /// Handles an input of the world.
     fn on_input(&mut self, now: Instant, input: Self::Input);
     /// The next thing that the device says; `None` when it has nothing to say.
     fn poll(&mut self) -> Option<Said<Self::Output>>;
@@ -44,14 +44,14 @@ pub trait Device {
     fn show(&mut self, _show: &mut impl FnMut(Registers)) {}
     /// While `throttled`, the link does not take the results of new work.
     fn set_throttled(&mut self, throttled: bool);
-    /// Sets what the host may do from now on. A device that can't tell hosts apart ignores it.
+    /// Sets the host's permit from now on. A device that can't distinguish hosts ignores it.
     fn set_permit(&mut self, _now: Instant, _permit: &Permit) {}
     /// Whether there is a device. A device that comes and goes reports that with [`Said::Present`]
     /// and [`Said::Absent`].
     fn is_present(&self) -> bool {
         true
     }
-    /// Handles what has become due at `now`.
+    /// Handles the deadlines that are due at `now`.
     fn on_timeout(&mut self, now: Instant);
     /// When [`Device::on_timeout`] wants to be called, if ever.
     fn deadline(&self) -> Option<Instant>;
@@ -67,7 +67,7 @@ pub(crate) fn show_configuration(space: &ConfigSpace, show: &mut impl FnMut(Regi
     }
 }
 
-/// What a [`Device`] says.
+/// Outputs of a [`Device`].
 #[derive(Debug)]
 pub enum Said<O> {
     /// A packet to send over the link.
@@ -76,11 +76,11 @@ pub enum Said<O> {
     World(O),
     /// The device is present from now on.
     Present,
-    /// The device has gone. Hosts are told this reason.
+    /// The device has gone. Hosts receive this reason.
     Absent(&'static str),
 }
 
-/// What an SSD asks of the world.
+/// An SSD's requests to the world.
 #[derive(Debug)]
 pub enum Storage {
     /// A request to a medium.

@@ -27,7 +27,7 @@ const THROTTLE_BYTES: usize = 8 << 20;
 /// Below this many bytes in the link's queue, the controller fetches commands again.
 const RELEASE_BYTES: usize = THROTTLE_BYTES / 2;
 
-/// What the world tells the box.
+/// Inputs of the box.
 #[derive(Debug)]
 pub enum Input<I = media::Completion> {
     /// Something that the network brings.
@@ -36,7 +36,7 @@ pub enum Input<I = media::Completion> {
     Device(I),
 }
 
-/// What the box asks of the world, or tells the world.
+/// Outputs of the box: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output<O = Storage> {
     /// Append these bytes to a connection's stream.
@@ -54,7 +54,7 @@ pub enum Output<O = Storage> {
 pub struct Admitted {
     /// The key that the host must prove.
     pub key: Fingerprint,
-    /// What the host may do with an SSD.
+    /// The host's rights on an SSD.
     pub permit: Permit,
 }
 
@@ -78,8 +78,8 @@ pub struct Far<F: Device = Function> {
 }
 
 impl Far {
-    /// A box with an SSD after power-up at `now`, which nobody uses yet. See [`Downstream::new`]
-    /// for `entropy`.
+    /// A box with an SSD after power-up at `now`, without a host. See [`Downstream::new`] for
+    /// `entropy`.
     pub fn new(
         now: Instant,
         session: tunnel::session::Config,
@@ -89,8 +89,8 @@ impl Far {
         Self::around(now, session, Function::new(now, function), entropy)
     }
 
-    /// Applies `change` to the SSD's command core, for changes to its namespaces; the host is told
-    /// of them.
+    /// Applies `change` to the SSD's command core, for changes to its namespaces; the host is
+    /// notified of them.
     pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Subsystem) -> T) -> T {
         self.tell(now);
         self.stir = true;
@@ -99,8 +99,7 @@ impl Far {
 }
 
 impl<F: Device> Far<F> {
-    /// A box around `function` at `now`, which nobody uses yet. See [`Downstream::new`]
-    /// for `entropy`.
+    /// A box around `function` at `now`, without a host. See [`Downstream::new`] for `entropy`.
     pub fn around(
         now: Instant,
         session: tunnel::session::Config,
@@ -134,7 +133,7 @@ impl<F: Device> Far<F> {
         &self.function
     }
     /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
-    /// processed as they come in, so that the time stamps on frames tell how long that took.
+    /// processed as they come in, so that the time stamps on frames show how long that took.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
         self.downstream.advance(now);
@@ -147,7 +146,7 @@ impl<F: Device> Far<F> {
     pub fn set_waiting_max(&mut self, places: usize) {
         self.downstream.set_waiting_max(places);
     }
-    /// Leaves unread for now what comes over a connection, if it is for the device; see
+    /// Leaves the bytes of a connection unread for now, if they are for the device; see
     /// [`Downstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
         self.tell(now);
@@ -158,11 +157,11 @@ impl<F: Device> Far<F> {
     pub fn is_timed(&self) -> bool {
         self.watch.is_on() || self.downstream.session().is_stamped()
     }
-    /// Whoever watches the packets of this box's device, and the bytes of its connections.
+    /// The watchers of the packets of this box's device, and of the bytes of its connections.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }
-    /// Admits from now on the hosts with these keys, or whoever connects if there is no list; see
+    /// Admits from now on the hosts with these keys, or every host if there is no list; see
     /// [`Downstream::set_access`].
     pub fn admit(&mut self, now: Instant, admitted: Option<Vec<Admitted>>) {
         self.tell(now);
@@ -175,7 +174,7 @@ impl<F: Device> Far<F> {
         self.permit_owner();
     }
 
-    /// Lets the host that has the session do what its permit says.
+    /// Applies the permit of the host that has the session.
     fn permit_owner(&mut self) {
         let owner = self.downstream.owner();
         let host = self.admitted.iter().find(|host| Some(host.key) == owner);
@@ -183,7 +182,7 @@ impl<F: Device> Far<F> {
         self.function.set_permit(self.now, &permit);
         self.stir = true;
     }
-    /// Ends the session, tells the host `text` as the reason, and takes no further session.
+    /// Ends the session, sends the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         self.closed = true;
@@ -196,7 +195,7 @@ impl<F: Device> Far<F> {
         self.quiet = false;
     }
 
-    /// Moves what the function has for the link and the media. This goes first, because the next
+    /// Moves the function's outputs for the link and the media. This goes first, because the next
     /// packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
         while core::mem::take(&mut self.stir) {
@@ -268,7 +267,7 @@ impl<F: Device> Far<F> {
         self.downstream.handle_input(self.now, input);
     }
 
-    /// Shows bytes of a connection to whoever watches.
+    /// Shows bytes of a connection to the watchers.
     #[cold]
     fn show(&mut self, direction: Direction, connection: ConnectionId, bytes: &Buffer) {
         let connection = Connection::Far(connection);
@@ -302,8 +301,8 @@ impl<F: Device> Far<F> {
     }
 }
 
-/// Sends a packet of the device up the link. While nobody watches, nothing refers to the packet,
-/// so the compiler need not copy it.
+/// Sends a packet of the device up the link. Without a watcher, nothing refers to the packet, so
+/// the compiler need not copy it.
 #[inline]
 fn send(now: Instant, packet: Packet, downstream: &mut Downstream, watch: &mut Watch<Port>) {
     if watch.is_on() {

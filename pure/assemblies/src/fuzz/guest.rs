@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Sends packets of the function that nobody has asked for.
+    /// Sends unsolicited packets of the function.
     fn volunteer(&mut self, source: &mut Source<'_>) {
         let how = source.byte();
         let address = match how & 3 {
@@ -332,7 +332,7 @@ impl World {
             }
             Output::Vector { vector, descriptor: None } => drop(self.vectors.remove(&vector)),
             Output::Signal { vector } => {
-                assert!(self.vectors.contains_key(&vector), "vector {vector} has nobody")
+                assert!(self.vectors.contains_key(&vector), "vector {vector} has no listener")
             }
             Output::Packet(packet) => self.on_packet(packet),
             Output::Connect(_) | Output::Transmit(..) | Output::Close(_) => {
@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    /// Does what the function wants.
+    /// Serves the function's requests.
     fn work(&mut self, output: function::Output) {
         match output {
             function::Output::Packet(packet) if !self.silent => {

@@ -1,5 +1,5 @@
 //! Fuzz entries: whole machines among hostile peers. Each entry is ordinary code that must never
-//! panic, whatever the bytes.
+//! panic, for any bytes.
 
 mod external_device;
 mod guest;

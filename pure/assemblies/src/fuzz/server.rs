@@ -29,7 +29,7 @@ struct Asked {
 /// A message, and the descriptors that come with it.
 pub(super) type Said = (Vec<u8>, Vec<Descriptor>);
 
-/// A vfio-user server. The first bytes of an input choose what it says of the device.
+/// A vfio-user server. The first bytes of an input choose its description of the device.
 pub(super) struct Server {
     asked: VecDeque<Asked>,
     space: Vec<u8>,
@@ -85,7 +85,7 @@ impl Server {
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<(RegionAccess, Vec<u8>)> {
         let header = bytes.first_chunk().expect("a message has a header");
         let Header { id, command, size, kind } = Header::parse(header).expect("a header is in form");
-        assert_eq!(size as usize, bytes.len(), "a header tells the length");
+        assert_eq!(size as usize, bytes.len(), "a header has the length");
         let payload = bytes[HEADER_LENGTH..].to_vec();
         let Kind::Command { no_reply } = kind else { return None };
         let write = match command {

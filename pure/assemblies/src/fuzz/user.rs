@@ -22,7 +22,7 @@ const ARENA: usize = 0x2_0000;
 const DISK_BYTES: u64 = 64 << 10;
 /// Maximum number of answers in a step that gives all of them.
 const ROUNDS_MAX: usize = 128;
-/// How long a step that gives all answers waits for what comes next.
+/// How long a step that gives all answers waits for the next message.
 const MOMENT: Nanos = Nanos::from_millis(20);
 
 /// A user whose server does what `bytes` say: first come the facts of the device, then steps.
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Does what the controller wants.
+    /// Serves the controller's requests.
     fn work(&mut self, output: controller::Output) {
         use controller::{Input as To, Output as From};
         match output {
@@ -247,7 +247,7 @@ impl World {
                 self.controller.handle_input(self.now, To::Dma(result));
             }
             From::Dma(Dma::Write { address, data }) => {
-                // A lost write is reported to nobody.
+                // A lost write is not reported.
                 let _ = self.user.memory_mut().write(address, &data);
             }
             From::Media(request) => {

@@ -18,7 +18,7 @@ const QUEUE_BYTES_MAX: usize = 4 << 20;
 /// many more.
 const REQUESTS_MAX: usize = 1024;
 
-/// What the client asks for.
+/// A client's access.
 #[derive(Debug)]
 pub(super) enum Operation {
     Read { token: Token, region: RegionIndex, offset: u64, length: u32 },
@@ -158,7 +158,7 @@ impl Accesses {
         self.pop()
     }
 
-    /// The client has gone: nobody waits for anything.
+    /// The client has gone: no answer is awaited.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.queued_bytes = 0;

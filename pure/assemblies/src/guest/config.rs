@@ -11,7 +11,7 @@ pub struct Config {
     /// without an answer by then reads as all ones. A function that cannot be enumerated within it
     /// does not exist for the guest.
     pub root: root_complex::Config,
-    /// What enumeration may give out, and the settings that it makes.
+    /// The resources that enumeration may assign, and the settings that it makes.
     pub plan: Plan,
     /// Index of the endpoint to offer among those that were found, from 0. `None`: the first NVMe
     /// controller.

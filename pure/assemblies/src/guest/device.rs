@@ -1,4 +1,4 @@
-//! What comes from the function: reads and writes of the guest's memory, interrupts, answers.
+//! Packets from the function: reads and writes of the guest's memory, interrupts, answers.
 
 use engine::{Buffer, Nanos};
 use pcie::requester;
@@ -34,7 +34,7 @@ impl<D: 'static> Guest<D> {
     }
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
-        // Reads of the lookahead cost nobody a round trip.
+        // Reads of the lookahead cost no round trip.
         let lookahead = self.upstream().and_then(Upstream::interposer).map(|ahead| ahead.statistics().reads);
         let waits = lookahead.is_none_or(|reads| reads != self.reads_of_function);
         self.reads_of_function = lookahead.unwrap_or(0);

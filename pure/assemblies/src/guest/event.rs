@@ -1,4 +1,4 @@
-//! What a guest's slot tells the application.
+//! Events of a guest's slot, for the application.
 
 use core::fmt;
 
@@ -31,7 +31,7 @@ impl fmt::Display for Offer {
     }
 }
 
-/// What happened to a guest's slot.
+/// An event of a guest's slot.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Something happened to the link of the tunnel.
@@ -51,7 +51,7 @@ pub enum Event {
         /// controller.
         wanted: Option<usize>,
     },
-    /// Another function than before is present. The connected client cannot be told, and is no
+    /// Another function than before is present. The connected client cannot be notified, and is no
     /// longer served. The next client is served the new function.
     Changed(Offer),
     /// Enumeration failed.

@@ -36,7 +36,7 @@ const DOORBELLS: u64 = 0x1000;
 const PAGE: u64 = 0x1000;
 const DOORBELLS_MAX: u16 = 1024;
 
-/// What a script is for.
+/// The purpose of a script.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// To set up this function, which enumeration has found.
@@ -55,7 +55,7 @@ impl Purpose {
     }
 }
 
-/// The function that is offered, and what the guest has made of it.
+/// The function that is offered, and the state that the guest has given it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) target: Target,
@@ -127,7 +127,7 @@ pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
     (within && apart).then_some(place)
 }
 
-/// What a client sees of `function`.
+/// A client's view of `function`.
 fn server_config(function: &Function, doorbells: bool) -> server::Config {
     let mut config = server::Config::default();
     for bar in &function.bars {
@@ -217,7 +217,7 @@ impl<D: 'static> Guest<D> {
         self.by_message.forget_signals();
         if let Some(slot) = &mut self.slot {
             slot.forget();
-            // The next client waits until it is known what is there then.
+            // The next client waits until the function is known again.
             slot.replaced = None;
         }
         self.fail_accesses();
@@ -302,7 +302,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Begins what a script asks for. Returns whether it is done already.
+    /// Begins the operation that a script asks for. Returns whether it is done already.
     fn ask(&mut self, question: Question) -> bool {
         let Phase::Scripted(running, purpose) = &mut self.phase else { return false };
         let name = SCRIPT | self.script_serial << NAME_SHIFT;
@@ -385,7 +385,7 @@ impl<D: 'static> Guest<D> {
                     self.reset_done(token, Err(Errno::EIO));
                 }
                 if error != RequestError::LinkDown {
-                    // What a client has left behind must not reach the next one.
+                    // Requests that a client has left behind must not reach the next one.
                     self.reset_due |= !self.client;
                     self.is_unreset = true;
                     self.event(Event::Unready(error));

@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
-/// What becomes of an interrupt.
+/// The effect of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The guest is told.
+    /// The guest is interrupted.
     Signal,
     /// The interrupt is kept until the guest wants to hear of the vector.
     Keep,
@@ -105,7 +105,7 @@ mod tests {
         vectors.set_enabled(true);
         assert_eq!(vectors.raise(0), Verdict::Keep);
         assert!(vectors.want(0, true));
-        assert!(!vectors.want(0, true), "told once");
+        assert!(!vectors.want(0, true), "signalled once");
         assert_eq!(vectors.raise(0), Verdict::Signal);
         // The client tears down all vectors and sets them up again.
         vectors.want(0, false);

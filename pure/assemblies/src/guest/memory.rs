@@ -23,7 +23,7 @@ struct Read {
     bytes: BufferMut,
 }
 
-/// What is to be sent to the client.
+/// A message to the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// Read this many bytes at this address.
@@ -42,7 +42,7 @@ impl Message {
     }
 }
 
-/// What an answer of the client means.
+/// The meaning of a client's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// A read has ended: with its bytes, or without if it failed.
@@ -53,7 +53,7 @@ pub(super) enum Answer {
     Nothing,
 }
 
-/// Guest memory that is reached by message: its regions, and what is under way to it.
+/// Guest memory that is reached by message: its regions, and the accesses in flight.
 #[derive(Debug, Default)]
 pub(super) struct ByMessage {
     /// First and last address of each region, in rising order.

@@ -55,7 +55,7 @@ const TUNNEL_BYTES_MAX: usize = 256 << 10;
 /// The only port of the switch.
 const PORT: PortIndex = PortIndex(0);
 
-/// What the world tells the slot.
+/// Inputs of the slot.
 #[derive(Debug)]
 pub enum Input<'a, D> {
     /// The connection to the far end that [`Output::Connect`] asked for is open.
@@ -79,7 +79,7 @@ pub enum Input<'a, D> {
     ClientDisconnected,
 }
 
-/// What the slot asks of the world, or tells the world.
+/// Outputs of the slot: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output<D> {
     /// Dial the far end for this connection. Connections are numbered from 0;
@@ -264,7 +264,7 @@ enum Phase {
     Scripted(Box<Running>, function::Purpose),
     /// The function is in use.
     Present,
-    /// No function answered in time: whoever connects now finds an empty slot.
+    /// No function answered in time: a client that connects now finds an empty slot.
     Empty,
 }
 
@@ -345,8 +345,8 @@ impl<D: 'static> Guest<D> {
     pub fn takes_packets(&self) -> bool {
         self.by_message.has_room()
     }
-    /// Leaves unread for now what has come over a connection to the far end;
-    /// see [`tunnel::Upstream::hold_back`].
+    /// Leaves the bytes of a connection to the far end unread for now; see
+    /// [`tunnel::Upstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         self.port.hold_back(now.max(self.now), connection)
     }
@@ -405,19 +405,19 @@ impl<D: 'static> Guest<D> {
         self.port.ping(now);
     }
 
-    /// Ends the session in order and tells the far end `text` as the reason.
+    /// Ends the session in order and sends the far end `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         self.port.close(now, text);
     }
 
-    /// Whether somebody watches this slot's packets. What a world may do without packets, it does
-    /// by packets then.
+    /// Whether this slot's packets have a watcher. Work that a world may do without packets, it
+    /// does by packets then.
     pub const fn is_watched(&self) -> bool {
         self.port.is_watched()
     }
 
-    /// Whoever watches this slot's packets, and the bytes of its connections to the far end.
+    /// The watchers of this slot's packets, and of the bytes of its connections to the far end.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         self.port.watch()
     }
@@ -438,8 +438,8 @@ impl<D: 'static> Guest<D> {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
-    /// also until the tunnel has output everything that it has for the world.
+    /// Moves the parts' outputs to each other until nothing more is received. With `transmit`, also
+    /// until the tunnel has output everything that it has for the world.
     fn circulate(&mut self, transmit: bool) {
         loop {
             while let Some(output) = self.port.poll_root(self.now) {

@@ -10,7 +10,7 @@ use super::access::{Operation, Purpose};
 use super::function::{NAME_SHIFT, NUMBER_MASK, SCRIPT};
 use super::{Event, Guest, Output, Phase, setup};
 
-/// What an absent function answers.
+/// The answers of an absent function.
 const ALL_ONES: u8 = 0xff;
 /// Bytes of a double word.
 const DWORD: u64 = 4;

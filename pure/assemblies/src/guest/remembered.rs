@@ -1,8 +1,8 @@
 //! The last known values of an NVMe controller's registers.
 //!
-//! While the connection to the far end is lost but held, nothing answers. All ones would tell a
+//! While the connection to the far end is lost but held, nothing answers. All ones would signal a
 //! driver that its device is gone for good, though the device is only slow. The remembered values
-//! tell the driver that nothing has changed yet, which is true as far as anybody can know.
+//! tell the driver that nothing has changed yet, which is true as far as this end can know.
 
 use vfio_user::RegionIndex;
 
@@ -10,7 +10,7 @@ use vfio_user::RegionIndex;
 /// memory buffer.
 const BYTES: usize = 0x40;
 const DWORDS: usize = BYTES / 4;
-/// Registers whose reads do not return what was written: Interrupt Mask Set and Clear, Controller
+/// Registers whose reads do not return the written value: Interrupt Mask Set and Clear, Controller
 /// Status, NVM Subsystem Reset.
 const NOT_KEPT: [usize; 4] = [0x0c / 4, 0x10 / 4, 0x1c / 4, 0x20 / 4];
 

@@ -25,7 +25,7 @@ pub(super) struct RegisterWrite {
     pub(super) value: u32,
 }
 
-/// What a script asks of the root complex. All requests of one list are under way at once.
+/// A script's requests to the root complex. All requests of one list are in flight at once.
 #[derive(Debug)]
 pub(super) enum Question {
     /// Read the double words at these offsets of the configuration space.
@@ -43,7 +43,7 @@ pub(super) type Answer = Vec<Result<u32, RequestError>>;
 /// The configuration space as it was found; empty after a reset.
 pub(super) type Ended = Result<Vec<u32>, RequestError>;
 
-/// What must be known of a function to set it up.
+/// The properties of a function that its set-up needs.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) function: Function,
@@ -72,7 +72,7 @@ pub(super) fn find(target: Target, bus_master: bool) -> (Steps, Step<Question, E
     })
 }
 
-/// Resets a function and restores what the slot's root complex had set.
+/// Resets a function and restores the registers that the slot's root complex had set.
 pub(super) fn reset(target: Target, bus_master: bool) -> (Steps, Step<Question, Ended>) {
     Script::start(move |asker: Asker<Question, Answer>| async move {
         let function = &target.function;

@@ -1,9 +1,9 @@
 //! The configuration space as the guest sees it.
 //!
-//! The far function keeps what the slot's root complex has set: addresses, payload sizes, and Bus
-//! Master Enable while the guest wants it. The guest's writes to such registers are kept here and
-//! read back from here. Registers that change at the far end (status, error logs, registers unknown
-//! here) are read and written there.
+//! The far function keeps the registers that the slot's root complex has set: addresses, payload
+//! sizes, and Bus Master Enable while the guest wants it. The guest's writes to such registers are
+//! kept here and read back from here. Registers that change at the far end (status, error logs,
+//! registers unknown here) are read and written there.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ const HIDDEN_EXTENDED: [u16; 6] = [0x0010, 0x000f, 0x0013, 0x001b, 0x0015, 0x000
 /// One double word of the configuration space.
 #[derive(Clone, Copy, Debug)]
 struct Register {
-    /// What the guest reads in the bits of `near`.
+    /// The guest's value of the bits of `near`.
     value: u32,
     /// `value` after a reset.
     initial: u32,
@@ -32,7 +32,7 @@ struct Register {
     writable: u32,
     /// Bits that the guest writes at the far end.
     through: u32,
-    /// What a write at the far end puts into the bits outside of `through`.
+    /// The value that a write at the far end puts into the bits outside of `through`.
     fixed: u32,
 }
 
@@ -297,14 +297,14 @@ impl Shadow {
         later.min().unwrap_or(space).min(space)
     }
 
-    /// What the guest reads of the double word `index`; `None` where the function must be asked.
+    /// The guest's value of the double word `index`; `None` where the function must be asked.
     pub(super) fn read(&self, index: usize) -> Option<u32> {
         let register = self.registers.get(index)?;
         (register.near == u32::MAX).then_some(register.value)
     }
 
-    /// What the guest reads of the double word `index` when the function has answered `live`, or
-    /// with an error (`None`). The answer is remembered.
+    /// The guest's value of the double word `index` when the function has answered `live`, or with
+    /// an error (`None`). The answer is remembered.
     pub(super) fn merge(&mut self, index: usize, live: Option<u32>) -> u32 {
         let Some(register) = self.registers.get_mut(index) else { return u32::MAX };
         let kept = register.value & register.near;
@@ -317,7 +317,7 @@ impl Shadow {
         }
     }
 
-    /// What the guest reads of the double word `index` when the function does not answer: the last
+    /// The guest's value of the double word `index` when the function does not answer: the last
     /// known value.
     pub(super) fn recall(&self, index: usize) -> u32 {
         self.registers.get(index).map_or(u32::MAX, |register| register.value)

@@ -21,7 +21,7 @@ pub(super) fn was_late(topology: &Topology) -> bool {
     topology.faults.iter().any(|(_, fault)| late(fault))
 }
 
-/// Fills `bytes` with what an empty slot's configuration space holds at `offset`: all ones as
+/// Fills `bytes` with the contents of an empty slot's configuration space at `offset`: all ones as
 /// identity, then zeros. All ones everywhere would be a capability list without end, in which
 /// monitors loop for ever.
 pub(super) fn nothing(offset: u64, bytes: &mut [u8]) {

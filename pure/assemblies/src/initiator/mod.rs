@@ -34,7 +34,7 @@ struct QueueConnection {
     /// The connection; `None` while it is being dialled.
     connection: Option<Box<Connection>>,
     config: end::Config,
-    /// Who is at its ends, once the world has told.
+    /// The addresses of its ends, once the world has passed them.
     ends: Option<Ends>,
     /// The agreed parameters, once the connection is initialised.
     parameters: Option<end::Parameters>,
@@ -42,7 +42,7 @@ struct QueueConnection {
     held: VecDeque<Dispatch>,
 }
 
-/// What a connection has done with a command.
+/// The outcome of a command at a connection.
 enum Taken {
     Sent(CommandId),
     /// The command is sent when others have ended.
@@ -210,7 +210,7 @@ impl Initiator {
     }
 
     /// Sends a command, or holds it until others have ended. Returns whether that was possible; if
-    /// not, the path is told and sends the command again.
+    /// not, the path is notified and sends the command again.
     #[inline]
     fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
         let Dispatch { path, queue, entry, .. } = dispatch;
@@ -242,7 +242,7 @@ impl Initiator {
         }
     }
 
-    /// Passes what the paths want to the connections and to the world, until they want nothing.
+    /// Passes the paths' requests to the connections and to the world, until there are none.
     fn exchange(&mut self, now: Instant) {
         loop {
             self.multipath.settle(now);
@@ -294,8 +294,8 @@ impl Initiator {
         }
     }
 
-    /// What a queue pair says when it asks for a connection; `None` of a connection that does not
-    /// exist any more, or that has a byte stream.
+    /// The private data of a queue pair's request for a connection; `None` of a connection that
+    /// does not exist any more, or that has a byte stream.
     pub fn private_data(&mut self, id: ConnectionId) -> Option<[u8; PrivateData::LENGTH]> {
         match &self.connection_of(id)?.config {
             end::Config::Pair(config) => Some(config.private_data()),
@@ -317,7 +317,7 @@ impl Initiator {
         }
     }
 
-    /// Passes what a connection has to tell to the paths.
+    /// Passes a connection's outputs to the paths.
     #[inline]
     fn pump(&mut self, now: Instant, id: ConnectionId) {
         while let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
@@ -359,8 +359,8 @@ impl Initiator {
     }
 }
 
-/// Limit in bytes on what is still sent when a connection breaks down, with the reason at its end:
-/// as much as a socket takes at once.
+/// Limit on the bytes that are still sent when a connection breaks down, with the reason at its
+/// end: as much as a socket takes at once.
 const LAST_BYTES_MAX: usize = 16 << 10;
 
 impl Engine for Initiator {

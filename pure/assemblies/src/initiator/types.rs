@@ -1,4 +1,4 @@
-//! What passes between an initiator and its world.
+//! The interface between an initiator and its world.
 
 use alloc::boxed::Box;
 
@@ -31,7 +31,7 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
-/// What the world tells an initiator.
+/// Inputs of an initiator.
 #[derive(Debug)]
 pub enum Input {
     /// The connection that [`Output::Dial`] asked for is open.
@@ -64,7 +64,7 @@ pub enum Input {
     Closed(ConnectionId),
 }
 
-/// What an initiator asks of the world, or tells the world.
+/// Outputs of an initiator: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output {
     /// Connect to the address of the path.
@@ -95,6 +95,6 @@ pub enum Output {
     AdminCompleted(nvme::host::Completed),
     /// A controller reports an event (DW0 of the Asynchronous Event Request).
     Event(PathIndex, u32),
-    /// What a controller of this path says about itself has changed.
+    /// A controller of this path describes itself differently from before.
     IdentityChanged(PathIndex),
 }

@@ -1,4 +1,4 @@
-//! What an initiator does only while somebody watches it.
+//! Work of an initiator that only a watcher needs.
 
 use core::net::SocketAddr;
 
@@ -12,14 +12,14 @@ use crate::fabric::first_bytes;
 use crate::watch::{Connection, Direction, Ends, Port, Seen};
 
 impl Initiator {
-    /// Whoever watches the bytes of the connections, the commands that they carry, and
-    /// the responses.
+    /// The watchers of the bytes of the connections, the commands that they carry, and the
+    /// responses.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }
 
-    /// Tells who is at the ends of a connection that is about to be open: the host at its own
-    /// address, and the controller. Whoever watches is told.
+    /// Shows the watchers the ends of a connection that is about to be open: the host at its own
+    /// address, and the controller.
     pub fn set_ends(&mut self, id: ConnectionId, host: SocketAddr, controller: SocketAddr) {
         let ends = Ends { host, controller, queue: Some(id.queue) };
         if let Some(one) = self.connection_of(id) {

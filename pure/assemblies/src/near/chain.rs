@@ -89,7 +89,7 @@ fn chain(observations: &[Observation], clock: ClockAlignment) -> Option<Chain> {
     ])
 }
 
-/// What the near clock showed when the far clock showed `far`.
+/// The time of the near clock when the far clock showed `far`.
 fn near_time(far: Instant, clock: ClockAlignment) -> Instant {
     let shifted = i128::from(far.as_nanos()) - i128::from(clock.offset_ns);
     Instant::from_nanos(u64::try_from(shifted.max(0)).unwrap_or(u64::MAX))

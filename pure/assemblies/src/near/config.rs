@@ -16,7 +16,7 @@ pub const PORTS_MAX: usize = 32;
 pub struct Config {
     /// The root complex above the switch.
     pub root: root_complex::Config,
-    /// What enumeration may give out, and the settings that it makes.
+    /// The resources that enumeration may assign, and the settings that it makes.
     pub plan: Plan,
     /// Bytes of host memory for the queues and data of each driver.
     pub arena_bytes: u64,
@@ -32,8 +32,8 @@ pub struct Config {
 
 impl Default for Config {
     /// Times that fit each other: a silent network is given up after 5 s, and its session is held
-    /// for 10 s more. No Completion Timeout strikes before that, so nobody above the tunnel notices
-    /// a connection that is back by then.
+    /// for 10 s more. No Completion Timeout strikes before that, so software above the tunnel does
+    /// not notice a connection that is back by then.
     fn default() -> Self {
         let timeout = pcie::requester::CompletionTimeout::D2;
         let driver = host::Config {

@@ -13,7 +13,7 @@ use tunnel::upstream::PortIndex;
 
 /// This bit marks the cookies of configuration reads.
 const CONFIG: u64 = 1 << 62;
-/// The cookie of a configuration write of this host's own, whose answer nobody waits for.
+/// The cookie of a configuration write of this host's own, whose answer is not awaited.
 pub(super) const SET_UP: u64 = CONFIG | 1 << 40;
 /// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.
 const INDEX_SHIFT: u32 = 48;

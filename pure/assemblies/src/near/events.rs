@@ -1,4 +1,4 @@
-//! What a near host tells the application.
+//! Events of a near host, for the application.
 
 use core::fmt;
 
@@ -11,14 +11,14 @@ use tunnel::upstream::PortIndex;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerIndex(pub usize);
 
-/// What happened to a near host.
+/// An event of a near host.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Something happened to the link of a port.
     Link {
         /// The port of the link.
         port: PortIndex,
-        /// What happened to the link.
+        /// The change of the link.
         event: tunnel::Event,
     },
     /// The hierarchy was enumerated, for the first time or again below a port; see
@@ -61,7 +61,7 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// What cannot be used, and why.
+/// The function that cannot be used, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
     /// The hierarchy could not be enumerated.

@@ -37,7 +37,7 @@ use driver::Driver;
 use crate::Upstream;
 use crate::root_port::RootPort;
 
-/// What the world tells the host.
+/// Inputs of the host.
 #[derive(Debug)]
 pub enum Input {
     /// The connection that [`Output::Connect`] asked for is open.
@@ -50,7 +50,7 @@ pub enum Input {
     Packet(Packet),
 }
 
-/// What the host asks of the world, or tells the world.
+/// Outputs of the host: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output {
     /// Dial the far end of the connection's port. Answer with [`Input::Connected`]
@@ -72,10 +72,10 @@ enum Timer {
     Gather,
 }
 
-/// Who may have something to do or to say.
+/// The parts that may have work or outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
-    /// Nobody, until the next call from outside.
+    /// None, until the next external call.
     Nobody,
     /// The root port.
     Port,
@@ -159,7 +159,7 @@ impl Near {
         }
     }
 
-    /// What enumeration found; `None` before the first [`Event::Enumerated`].
+    /// The functions that enumeration found; `None` before the first [`Event::Enumerated`].
     pub const fn topology(&self) -> Option<&Topology> {
         self.topology.as_ref()
     }
@@ -224,7 +224,7 @@ impl Near {
     }
 
     /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
-    /// processed as they come in, so that the time stamps on frames tell how long that took.
+    /// processed as they come in, so that the time stamps on frames show how long that took.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
         self.port.advance(now);
@@ -248,7 +248,7 @@ impl Near {
         self.port.is_timed()
     }
 
-    /// Ends all sessions in order and tells the far ends `text` as the reason.
+    /// Ends all sessions in order and sends the far ends `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         self.port.close(now, text);
@@ -375,7 +375,7 @@ impl Near {
         self.config.arena_bytes * self.links_up.len().max(1) as u64
     }
 
-    /// Handles what the root complex has for this host.
+    /// Handles the root complex's outputs for this host.
     fn on_root(&mut self, output: root_complex::Output) {
         match output {
             root_complex::Output::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
@@ -499,8 +499,8 @@ impl Near {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
-    /// also until no part has anything for the world.
+    /// Moves the parts' outputs to each other until nothing more is received. With `transmit`, also
+    /// until no part has anything for the world.
     fn circulate(&mut self, transmit: bool) {
         let mut packet = Packet::blank();
         loop {

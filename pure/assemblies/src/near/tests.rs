@@ -1,4 +1,4 @@
-//! What becomes of the controllers that enumeration finds.
+//! The controllers that enumeration finds, in use and in error.
 
 use alloc::boxed::Box;
 

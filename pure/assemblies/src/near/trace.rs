@@ -12,7 +12,7 @@ use crate::watch::{Direction, Port, Seen};
 /// Maximum number of observations kept until they are taken; more are dropped.
 const OBSERVATIONS_MAX: usize = 1 << 16;
 
-/// What happened at the near host.
+/// An event at the near host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A command was submitted.
@@ -34,7 +34,7 @@ pub enum Point {
 pub struct Observation {
     /// When it happened, by the near clock.
     pub at: Instant,
-    /// What happened.
+    /// The event.
     pub point: Point,
     /// For a packet that came through a tunnel: when it arrived, and the time stamps of its frame.
     pub arrival: Option<Arrival>,
@@ -89,7 +89,7 @@ impl Watcher<Port> for Trace {
     }
 }
 
-/// What a packet means to the command that it belongs to, if anything.
+/// The meaning of a packet to the command that it belongs to, if any.
 fn point_of(direction: Direction, kind: &Kind) -> Option<Point> {
     use MemoryOperation::{Read, Write};
     match (direction, kind) {

@@ -1,4 +1,4 @@
-//! What a near host does only while somebody watches it.
+//! Work of a near host that only a watcher needs.
 
 use engine::Watch;
 use nvme::wire::CommandId;
@@ -8,7 +8,7 @@ use super::{ControllerIndex, Event, Near, Output};
 use crate::watch::{Direction, Port, Seen};
 
 impl Near {
-    /// Whoever watches this host's packets, commands and bytes.
+    /// The watchers of this host's packets, commands and bytes.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         self.port.watch()
     }
@@ -27,7 +27,7 @@ impl Near {
         Ok(command)
     }
 
-    /// Shows an output to whoever watches, as it leaves.
+    /// Shows an output to the watchers, as it leaves.
     #[cold]
     pub(super) fn show(&mut self, output: Option<&Output>) {
         match output {

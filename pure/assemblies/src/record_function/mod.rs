@@ -24,7 +24,7 @@ const COMMANDS_MAX: usize = 64;
 
 const _: () = assert!(record::registers::layout::LENGTH <= MSIX_TABLE);
 
-/// What the outside world tells the function.
+/// Inputs of the function.
 #[derive(Debug)]
 pub enum Input {
     /// A packet arrived from the link.
@@ -33,7 +33,7 @@ pub enum Input {
     Show(Values),
 }
 
-/// What the function asks of the outside world.
+/// Outputs of the function: requests to the world.
 #[derive(Debug)]
 pub enum Output {
     /// A packet to send on the link.

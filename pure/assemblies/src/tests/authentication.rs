@@ -1,4 +1,4 @@
-//! Hosts and targets that prove to each other who they are, joined in memory.
+//! Hosts and targets that authenticate each other, joined in memory.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -25,7 +25,7 @@ const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1";
 const KEY: SubsystemKey = SubsystemKey(0);
 const PORT: PortId = PortId(1);
 const BYTES: u64 = 1 << 20;
-/// Longest time that a test waits for what it expects.
+/// Longest time that a test waits for an expected event.
 const PATIENCE: Nanos = Nanos::from_secs(300);
 
 fn nqn(name: &str) -> Nqn {
@@ -293,7 +293,7 @@ fn who_has_no_secret_is_told_so() {
     let mut pair = Pair::new(None, Some(credentials(1, false)));
     pair.until(|pair| pair.ended.is_some());
     assert_eq!(pair.ended, why(authentication::Failure::NoHostSecret));
-    // The target does not know the host. Whoever pretends to be the target could say the same.
+    // The target does not know the host. An impostor of the target could say the same.
     let mut pair = Pair::new(Some(credentials(1, true)), None);
     pair.until(|pair| pair.ended.is_some());
     assert_eq!(pair.ended, why(authentication::Failure::NotDemanded));

@@ -23,7 +23,7 @@ enum Health {
     Well,
     /// The device's medium never answers.
     Stuck,
-    /// The device ignores everything that it is told.
+    /// The device ignores all requests.
     Dead,
 }
 
@@ -176,7 +176,7 @@ fn a_device_that_reaches_outside_host_memory_is_refused_and_harms_nothing() {
     assert_eq!(direct.near.root().statistics().refused - refused, outside.len() as u64);
     assert_eq!(direct.near.writes_dropped(), outside.len() as u64);
     let after = direct.near.memory().slice(near::MEMORY_BASE, length).unwrap();
-    assert!(after == before, "what was written outside has come inside");
+    assert!(after == before, "a write outside has changed the inside");
     direct.assert_well(1);
 }
 
@@ -215,5 +215,5 @@ fn a_device_that_never_answers_is_reset_and_its_commands_fail_with_a_status() {
     assert!(statistics.aborts > 0 && statistics.resets > 0, "{statistics:?}");
     assert!(direct.events.iter().any(|event| matches!(event, Event::Failed(_))));
     let late = Submission::on_blocks(IoOpcode::Read, QueueId(1), NamespaceId(1), 0, 8, direct.data(), 9);
-    assert!(direct.near.submit(direct.now, CONTROLLER, late).is_err(), "nobody is kept waiting");
+    assert!(direct.near.submit(direct.now, CONTROLLER, late).is_err(), "the submission is refused at once");
 }

@@ -1,4 +1,4 @@
-//! The config cache against the device itself: both give the same answers, whatever software does.
+//! The config cache against the device itself: both give the same answers to any accesses.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ struct World {
     fresh: bool,
 }
 
-/// What software does.
+/// An access by software.
 #[derive(Clone, Debug)]
 enum Step {
     Read {

@@ -17,7 +17,7 @@ fn reads(pair: &Pair) -> (u64, u64) {
     (statistics.misses, statistics.hits)
 }
 
-/// What the DMA rule has refused.
+/// The refusals of the DMA rule.
 fn refusals(pair: &Pair) -> Option<Refusals> {
     pair.near.upstream()?.interposer()?.refusals(0)
 }

@@ -10,7 +10,7 @@ use pcie::wire::Kind;
 use super::*;
 use crate::watch::{Direction, Port, Seen};
 
-/// What passed one way.
+/// The packets and bytes that passed one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     /// Requests to memory and registers. Nothing but the two ends of a tunnel answers these.
@@ -21,7 +21,7 @@ pub(crate) struct Count {
     pub(crate) bytes: usize,
 }
 
-/// Counts what passes a port.
+/// Counts the packets and bytes that pass a port.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) down: Count,
@@ -89,7 +89,7 @@ fn both_ends_see_every_packet_byte_and_command() {
         assert_eq!((&near.submitted[..], &near.completed[..]), (&[3, 4][..], &[3, 4][..]));
         assert!(far.submitted.is_empty());
     }
-    // Nothing is shown to whoever watches no more.
+    // A removed watcher is shown nothing.
     let seen = near.borrow().down;
     pair.near.watch().clear();
     assert!(Rc::strong_count(&near) == 1);

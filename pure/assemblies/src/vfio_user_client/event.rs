@@ -1,4 +1,4 @@
-//! What the user of a function tells the application.
+//! Events of the user of a function, for the application.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use pcie::config::ClassCode;
 use vfio_user::Errno;
 use vfio_user::client::CloseReason;
 
-/// What happened to the function or its driver.
+/// An event of the function or its driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The controller is up, for the first time or after a reset.
@@ -38,14 +38,14 @@ pub enum Failure {
     Protocol(CloseReason),
     /// The server refuses something indispensable.
     Refused {
-        /// What the server was asked, worded as "to …".
+        /// The request to the server, worded as "to …".
         what: &'static str,
         /// The error that the server answered.
         error: Errno,
     },
     /// The server's answer does not fit the question.
     Answer {
-        /// What the server was asked, worded as "to …".
+        /// The request to the server, worded as "to …".
         what: &'static str,
     },
     /// The function is not on PCI.
@@ -68,7 +68,7 @@ impl fmt::Display for Failure {
             Self::Protocol(reason @ CloseReason::Handshake) => {
                 write!(f, "{reason}: it is no vfio-user device, or a farlane attach whose far end is away")
             }
-            Self::Protocol(reason) => write!(f, "what is there does not speak vfio-user: {reason}"),
+            Self::Protocol(reason) => write!(f, "the peer does not speak vfio-user: {reason}"),
             Self::Refused { what, error } => write!(f, "the server refuses {what} ({error})"),
             Self::Answer { what } => write!(f, "the server was asked {what} and answered something else"),
             Self::NotPci => f.write_str("the device is no PCI function"),

@@ -38,7 +38,7 @@ pub struct Config {
     pub driver: host::Config,
 }
 
-/// What the user asks of the world, or tells the world.
+/// Outputs of the user: requests to the world, and events.
 #[derive(Debug)]
 pub enum Output<D> {
     /// Append this message to the stream; its descriptors go with its first byte.
@@ -92,8 +92,8 @@ struct Setup<D> {
 }
 
 /// A change of whether completions are signalled. MSI-X is enabled after the descriptors are given,
-/// and disabled before they are taken away. The server thus never has an interrupt that it can
-/// signal to nobody.
+/// and disabled before they are taken away. The server thus never has an interrupt that it can not
+/// signal.
 #[derive(Clone, Copy, Debug)]
 struct Listening {
     request: RequestId,
@@ -122,7 +122,7 @@ pub struct User<D, M> {
     listening: Option<Listening>,
     /// The part of BAR0 that holds the doorbells and is mapped, or is about to be.
     doorbells: Option<Area>,
-    /// What the driver may use for interrupts.
+    /// The interrupts that the driver may use.
     interrupts: Found,
     /// Number of requests without an answer.
     unanswered: usize,
@@ -166,7 +166,7 @@ impl<D: 'static, M: Memory> User<D, M> {
     pub const fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
     }
-    /// Whoever watches the messages and the commands. The only controller is the first one.
+    /// The watchers of the messages and the commands. The only controller is the first one.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }
@@ -174,8 +174,8 @@ impl<D: 'static, M: Memory> User<D, M> {
     pub const fn has_doorbells(&self) -> bool {
         self.doorbells.is_some()
     }
-    /// Number of vectors that must be listened to unless somebody polls; 0 where the function has
-    /// no usable interrupts.
+    /// Number of vectors that must be listened to unless the application polls; 0 where the
+    /// function has no usable interrupts.
     pub const fn vectors(&self) -> u32 {
         self.interrupts.vectors
     }
@@ -207,8 +207,8 @@ impl<D: 'static, M: Memory> User<D, M> {
     }
 
     /// Takes the next completion that has come to an I/O queue, ahead of all outputs. `None` also
-    /// while outputs wait, and while somebody watches what leaves as an output. Meant for callers
-    /// that poll all the time; see [`Host::poll_io_completed`].
+    /// while outputs wait, and while a watcher sees the outputs. Meant for callers that poll all
+    /// the time; see [`Host::poll_io_completed`].
     #[inline]
     pub fn poll_io_completed(&mut self, now: Instant) -> Option<host::Completed> {
         if !self.outputs.is_empty() || self.watch.is_on() {
@@ -263,7 +263,7 @@ impl<D: 'static, M: Memory> User<D, M> {
                 let offset = control.offset.into();
                 self.client.write(self.now, RegionIndex::CONFIG, offset, &control.value(on))
             }
-            // Without vectors nobody listens; any request with an answer will do.
+            // Without vectors there is no listener; any request with an answer will do.
             None => self.client.device_info(self.now),
         }
     }
@@ -456,7 +456,7 @@ impl<D: 'static, M: Memory> User<D, M> {
         area.offset <= first && last <= area.offset + area.length
     }
 
-    /// Shows an output to whoever watches, as it leaves.
+    /// Shows an output to the watchers, as it leaves.
     #[cold]
     fn show(&mut self, output: &Output<D>) {
         let (direction, connection) = (Direction::Down, Connection::VfioUser);
@@ -472,7 +472,7 @@ impl<D: 'static, M: Memory> User<D, M> {
         }
     }
 
-    /// Moves what the parts have for each other and for the world.
+    /// Moves the parts' outputs to each other and to the world.
     fn circulate(&mut self) {
         loop {
             if let Some(output) = self.client.poll_output() {

@@ -25,7 +25,7 @@ const CAPABILITIES_MAX: usize = 48;
 /// An area longer than this, in bytes, holds more than doorbells and is not mapped whole.
 const AREA_MAX: u64 = 1 << 20;
 
-/// What the script asks.
+/// A request of the script.
 #[derive(Debug)]
 pub(super) enum Question<D> {
     Device,
@@ -50,7 +50,7 @@ pub(super) enum Question<D> {
 
 pub(super) type Steps<D> = Script<Question<D>, Result<Answer<D>, Errno>, Result<Found, Failure>>;
 
-/// What the driver must know.
+/// The properties that the driver needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// Vectors to listen to; 0 where there are fewer vectors than queues.
@@ -95,7 +95,7 @@ type Ask<D> = Asker<Question<D>, Result<Answer<D>, Errno>>;
 /// Sets up a function for a driver with `queue_pairs` besides the admin queues.
 pub(super) fn script<D: 'static>(queue_pairs: u16) -> Begun<D> {
     Script::start(move |asker: Ask<D>| async move {
-        let what = "to say what the device is";
+        let what = "to describe the device";
         match ask(&asker, what, Question::Device).await? {
             Answer::Device(device) if device.pci => {}
             Answer::Device(_) => return Err(Failure::NotPci),
@@ -184,8 +184,8 @@ fn doorbells(info: &RegionInfo, end: u64) -> Option<(usize, Area)> {
     areas.iter().copied().enumerate().find(|(_, area)| holds(area))
 }
 
-/// Finds the number of vectors and their Message Control. MSI-X stays disabled until somebody
-/// listens: a server may take an interrupt that it can signal to nobody for a fault.
+/// Finds the number of vectors and their Message Control. MSI-X stays disabled until there is a
+/// listener: a server may take an interrupt that it cannot signal for a fault.
 async fn interrupts<D: 'static>(
     asker: &Ask<D>,
     space: &[u8],

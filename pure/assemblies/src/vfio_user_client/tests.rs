@@ -22,7 +22,7 @@ const DOORBELLS: Descriptor = 2;
 const ARENA: (u64, u64) = (0x10_0000, 1 << 20);
 const NOW: Instant = Instant::ZERO;
 
-/// What a server learns about interrupts.
+/// A server's view of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Descriptors(usize),
@@ -34,8 +34,8 @@ struct Far {
     server: Server<Descriptor>,
     space: Vec<u8>,
     mapped: Option<(u64, u64, Option<Descriptor>)>,
-    /// What happened to interrupts, in order: how many vectors have descriptors, whether MSI-X
-    /// is enabled.
+    /// The changes of interrupts, in order: how many vectors have descriptors, whether MSI-X is
+    /// enabled.
     interrupts: Vec<Told>,
     /// Reads and writes of BAR0 that arrived: the offset, and the length or the bytes.
     reads: Vec<(u64, u32)>,
@@ -75,7 +75,7 @@ fn user() -> User<Descriptor, Ram> {
 }
 
 impl Far {
-    /// Does what the server wants, and returns the server's messages.
+    /// Serves the server's requests, and returns the server's messages.
     fn serve(&mut self) -> Vec<(Vec<u8>, Vec<Descriptor>)> {
         let mut said = Vec::new();
         while let Some(output) = self.server.poll_output() {
@@ -178,13 +178,13 @@ fn who_watches_sees_every_message() {
     let passed = Rc::new(RefCell::new(Passed::default()));
     user.watch().add(passed.clone());
     assert!(run(&mut user, &mut far).is_empty());
-    // What the set-up of this function takes, counted by the server.
+    // The requests that the set-up of this function takes, counted by the server.
     assert_eq!(passed.borrow().0, far.moved);
     assert!(far.moved.iter().all(|bytes| *bytes > 200), "{:?}", far.moved);
     user.watch().clear();
     user.nudge(NOW);
     assert!(exchange(&mut user, &mut far).is_empty());
-    assert!(passed.borrow().0[0] < far.moved[0], "nothing is shown to whoever watches no more");
+    assert!(passed.borrow().0[0] < far.moved[0], "a removed watcher is shown nothing");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_function_is_set_up_and_the_driver_has_it() {
     let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     assert!(run(&mut user, &mut far).is_empty());
     assert_eq!(far.mapped, Some((ARENA.0, ARENA.1, Some(MEMORY))));
-    // Memory space, bus mastering, no pin. No MSI-X while nobody listens.
+    // Memory space, bus mastering, no pin. No MSI-X without a listener.
     assert_eq!((far.space[4..6].to_vec(), far.space[0x53]), (std::vec![0x06, 0x04], 0x00));
     assert_eq!((user.vectors(), user.has_doorbells()), (2, false));
     assert_eq!(far.reads, [(0, 8)], "the driver reads CAP first");

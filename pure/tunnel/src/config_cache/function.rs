@@ -18,7 +18,7 @@ const BAR_TYPE: u32 = 0b110;
 const BAR_WIDE: u32 = 0b100;
 const BAR_FLAGS: u32 = 0b1111;
 
-/// What a configuration write may change.
+/// The effect that a configuration write may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Only the written register.
@@ -102,7 +102,7 @@ impl Function {
         self.dword(offset)
     }
 
-    /// What a write of `value` to the double word at `offset` may change.
+    /// The effect that a write of `value` to the double word at `offset` may have.
     pub(super) fn effect(&self, offset: u16, enables: u8, value: u32) -> Effect {
         let sleep = self.steady.power.is_some_and(|at| sets(power::STATE.at(at), offset, enables, value));
         let plain = self.steady.plain.get(usize::from(offset / 4)).copied().unwrap_or(0);

@@ -25,7 +25,7 @@ use pcie::wire::{CompletionStatus, Kind, Packet};
 use crate::frame::Registers;
 use port::{Answer, Port};
 
-/// What the config cache has answered since the start.
+/// Counters of the config cache since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Reads of configuration space that were answered near the host.
@@ -55,7 +55,8 @@ pub(crate) struct ConfigCache {
 }
 
 impl ConfigCache {
-    /// Creates the cache. `answers` tells for each port whether it is to answer.
+    /// Creates the cache. `answers` has an entry for each port: whether the cache answers for its
+    /// device.
     pub(crate) fn new(answers: &[bool]) -> Self {
         Self {
             ports: answers.iter().map(|answers| Port::new(*answers)).collect(),
@@ -70,7 +71,7 @@ impl ConfigCache {
         &self.statistics
     }
 
-    /// Forgets what is known below a port, since its session begins or ends or the device is reset.
+    /// Forgets the functions below a port, since its session begins or ends or the device is reset.
     fn forget(&mut self, port: usize) {
         self.ports[port].forget();
     }
@@ -81,8 +82,8 @@ impl ConfigCache {
         self.ports[port].on_registers(registers);
     }
 
-    /// The answer to a packet that goes down to a port, if the packet need not go. `flushed` tells
-    /// whether the device has everything that was sent before.
+    /// The answer to a packet that goes down to a port, if the packet need not go. `flushed`
+    /// returns whether the device has everything that was sent before.
     fn answer(&mut self, port: usize, packet: &Packet, flushed: impl FnOnce() -> bool) -> Option<Packet> {
         match &packet.header.kind {
             Kind::Config(_) => self.on_config(port, packet, flushed),
@@ -197,7 +198,7 @@ impl Interposer for ConfigCache {
         // Only the root complex sends configuration requests. Memory requests may come from another
         // device.
         let below = around.switch.is_below(packet.requester());
-        // A read flushes earlier writes: its answer tells the reader that they have arrived.
+        // A read flushes earlier writes: its answer proves to the reader that they have arrived.
         let flushed = || !below && around.is_clear && link.is_flushed();
         match self.answer(port, packet, flushed) {
             Some(answer) => Passage::Answered(answer),

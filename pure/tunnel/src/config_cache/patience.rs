@@ -68,7 +68,7 @@ impl Patience {
         self.waiting.retain(|(_, packet)| (packet.requester(), packet.tag()) != (requester, tag));
     }
 
-    /// Notes a configuration request that goes down. `resets` tells whether it resets its function.
+    /// Notes a configuration request that goes down. `resets`: whether it resets its function.
     pub(super) fn on_request(&mut self, request: &ConfigRequest, resets: bool) {
         let Some(function) = asked(request) else { return };
         if resets {

@@ -1,4 +1,4 @@
-//! What is below one port: the functions, and unanswered writes to them.
+//! The functions below one port, and unanswered writes to them.
 
 use alloc::vec::Vec;
 
@@ -119,7 +119,7 @@ impl Port {
         let resets = function.resets(offset, enables, value);
         if effect == Effect::Reset || full {
             function.forget();
-            // The reset undoes what was written before.
+            // The reset undoes earlier writes.
             let same = |write: &&mut Write| write.target.function() == target.function();
             self.writes.iter_mut().filter(same).for_each(|write| write.effect = Effect::Reset);
         }

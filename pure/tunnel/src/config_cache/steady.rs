@@ -1,8 +1,8 @@
 //! Which registers of a configuration space cannot change by themselves.
 //!
-//! The list is ours, whatever the device's end shows. Identity, class, BARs and control registers
-//! stay as software has left them. Status registers, and registers that are not known here, belong
-//! to the device alone.
+//! The list is fixed, independent of the registers that the device's end shows. Identity, class,
+//! BARs and control registers stay as software has left them. Status registers, and registers that
+//! are not known here, belong to the device alone.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ const EXPRESS_1_BYTES: u16 = 0x14;
 /// Where MSI has its mask and pending bits, without and with 64-bit addresses.
 const MSI_MASK: [u16; 2] = [0x0c, 0x10];
 
-/// What is steady in a function's configuration space.
+/// The steady registers of a function's configuration space.
 #[derive(Debug, Default)]
 pub(super) struct Steady {
     /// For each double word, a mask of the bytes that only software and resets change.

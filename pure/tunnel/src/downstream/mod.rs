@@ -1,9 +1,9 @@
 //! The device's end of the tunnel: one session, and a gate before it.
 //!
-//! Anybody may connect. A connection that does not say Hello in time and in form is told why and
-//! closed. A second host is told that the device is in use, but not by whom. None of this touches
-//! the session. Only the host that has the session can take it over, with the secret that it was
-//! given.
+//! Connections are open to every peer. A connection without a timely, well-formed Hello is refused
+//! with the reason and closed. A second host is refused because the device is in use; the refusal
+//! does not name the user. None of this touches the session. Only the host that has the session can
+//! take it over, with the secret that it was given.
 
 mod gate;
 pub(crate) mod store;
@@ -35,13 +35,13 @@ use gate::{Caller, Gate, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// What the world tells the device's end.
+/// Inputs of the device's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A connection was accepted from this address.
     Accepted(ConnectionId, IpAddr),
-    /// The host of a connection has proved that it has this key. To be told before the first piece
-    /// of the stream.
+    /// The host of a connection has proved that it has this key. Comes before the first piece of
+    /// the stream.
     Identified(ConnectionId, Fingerprint),
     /// A piece of a connection's byte stream, cut anywhere.
     Received(ConnectionId, Buffer),
@@ -49,7 +49,7 @@ pub enum Input {
     Disconnected(ConnectionId),
 }
 
-/// What the device's end asks of the world, or tells it.
+/// Outputs of the device's end: requests to the world, and events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet for the device.
@@ -75,7 +75,7 @@ pub enum Output {
         /// The connection to end.
         connection: ConnectionId,
     },
-    /// Something to tell the application.
+    /// An event for the application.
     Event {
         /// The connection that the event concerns, if any.
         connection: Option<ConnectionId>,
@@ -95,7 +95,7 @@ pub struct Downstream {
     handshake: Nanos,
     /// The connections that carry the session: one for each strand.
     attached: [Option<ConnectionId>; STRANDS_MAX],
-    /// Who may have a session.
+    /// The hosts that may have a session.
     access: Access,
     /// The key that the host of the session has proved, if any.
     owner: Option<Fingerprint>,
@@ -105,8 +105,8 @@ pub struct Downstream {
 }
 
 impl Downstream {
-    /// Creates the end of a device that nobody uses yet. Secrets that admit hosts to their sessions
-    /// come from `entropy`: where strangers can connect, use the system's entropy.
+    /// Creates the end of a device without a host. Secrets that admit hosts to their sessions come
+    /// from `entropy`: where strangers can connect, use the system's entropy.
     pub fn new(config: Config, entropy: impl Into<Entropy>) -> Self {
         Self {
             handshake: config.handshake,
@@ -134,11 +134,11 @@ impl Downstream {
             self.session.send_on(now, strand, packet);
         }
     }
-    /// Ends the session, admits no further one, and tells the host `text`.
+    /// Ends the session, admits no further one, and sends the host `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.session.close(now, text);
     }
-    /// Ends the session because the device has gone, as `text` says. Every host is told to come
+    /// Ends the session because the device has gone, as `text` says. Every host is asked to come
     /// again later until [`Downstream::resume`].
     pub fn suspend(&mut self, now: Instant, text: &str) {
         self.session.close(now, text);
@@ -175,11 +175,11 @@ impl Downstream {
     pub fn queued_bytes(&self) -> usize {
         self.session.queued_bytes()
     }
-    /// Tells the time to the session; see [`Session::advance`].
+    /// Advances the session's time; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.session.advance(now);
     }
-    /// Says how long segments of a connection may be; see [`Session::set_segment_max`]. To be told
+    /// Sets the longest segment of a connection; see [`Session::set_segment_max`]. To be called
     /// before the first piece of the stream.
     pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
         self.gate.set_segment_max(connection, bytes);
@@ -201,9 +201,9 @@ impl Downstream {
     pub fn has_host(&self) -> bool {
         self.attached.iter().any(Option::is_some)
     }
-    /// Leaves unread for now what comes over a connection, if it is for the device, which has no
-    /// room for it. The session does not take this for a silence of the host. Returns false for
-    /// any other connection: what comes there is to be read, so that hosts are greeted.
+    /// Leaves the bytes of a connection unread for now, if they are for the device, which has no
+    /// room for it. The session does not take this for a silence of the host. Returns false for any
+    /// other connection: its bytes are read, so that hosts are greeted.
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
         self.strand_of(connection).is_some_and(|strand| self.session.hold_back(now, strand))
     }
@@ -313,7 +313,7 @@ impl Downstream {
     }
 
     /// The refusal for a host that wants the device while another host has it, or while this host
-    /// has it but cannot prove so. It tells nothing about who has the device.
+    /// has it but cannot prove so. It does not reveal which host has the device.
     fn taken_by_another(&self, caller: &Caller) -> Option<(RefuseCode, String)> {
         let session = self.session.main();
         let peer = session.peer()?;
@@ -327,7 +327,7 @@ impl Downstream {
             // Soon the host is back, or the device is free.
             (RefuseCode::Busy, "held for a host whose connection was lost".to_owned())
         } else {
-            (RefuseCode::InUse, "in use; who has it is told where the device is".to_owned())
+            (RefuseCode::InUse, "in use; the far end's status names the host".to_owned())
         })
     }
 
@@ -399,7 +399,7 @@ impl Downstream {
             From::CloseConnection => {
                 self.attached[strand.index()].take().map(|connection| Output::Close { connection })
             }
-            // The state of a further strand concerns nobody while the link is up.
+            // The state of a further strand has no effect while the link is up.
             _ if !strand.is_main() => None,
             From::WantsTally => {
                 let tally = self.store.tally().since(&self.counted);
@@ -425,7 +425,7 @@ impl Downstream {
     }
 }
 
-/// What a host is told whose key is not admitted, or that has none.
+/// The reason sent to a host whose key is not admitted, or that has none.
 fn forbidden(key: Option<Fingerprint>) -> String {
     match key {
         Some(key) => format!(

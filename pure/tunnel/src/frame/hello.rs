@@ -48,7 +48,7 @@ pub enum Role {
     Downstream = 2,
 }
 
-/// What became of a handshake.
+/// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
@@ -92,8 +92,8 @@ impl SessionId {
     pub const NONE: Self = Self(0);
 }
 
-/// Proof of a session, 128 bits from a source that nobody can predict. A Welcome gives it to the
-/// host, and the host shows it to take its session over.
+/// Proof of a session, 128 bits from an unpredictable source. A Welcome gives it to the host, and
+/// the host shows it to take its session over.
 #[derive(Clone, Copy)]
 pub struct Secret(pub [u8; 16]);
 
@@ -129,7 +129,7 @@ pub struct Identity {
     pub name: String,
     /// Vendor of the end, at most [`NAME_MAX`] bytes.
     pub vendor: String,
-    /// What kind of device the end is, at most [`NAME_MAX`] bytes.
+    /// The kind of device that the end is, at most [`NAME_MAX`] bytes.
     pub device: String,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What an end can receive, and how long it waits.
+/// The limits of an end's receiver, and its timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest TLP payload that the end receives, in bytes: 128..=4096, a multiple of 4.
@@ -170,7 +170,7 @@ pub struct Hello<'a> {
     pub instance: InstanceId,
     /// Number of the oldest frame that the sender can still send again.
     pub oldest: Sequence,
-    /// What the sender can receive, and how long it waits.
+    /// The limits of the sender's receiver, and its timeouts.
     pub limits: Limits,
     /// How much the receiver of this frame may send, counted from the start of the session.
     pub credits: CreditLimits,
@@ -178,7 +178,7 @@ pub struct Hello<'a> {
     pub name: &'a str,
     /// Vendor of the sender.
     pub vendor: &'a str,
-    /// What kind of device the sender is.
+    /// The kind of device that the sender is.
     pub device: &'a str,
     /// Whether the sender wants time stamps on TLP frames.
     pub wants_stamps: bool,
@@ -198,7 +198,7 @@ pub struct Hello<'a> {
     pub member: Option<Member>,
     /// Whether all frames after the handshake have digests.
     pub digests: bool,
-    /// The network's time by the sender's clock, if somebody synchronises the sender's machine.
+    /// The network's time by the sender's clock, if the sender's machine is synchronised.
     pub time: Option<NetworkTime>,
 }
 
@@ -265,7 +265,7 @@ impl<'a> Hello<'a> {
         let session = SessionId(reader.u64()?);
         let instance = InstanceId(reader.array()?);
         let oldest = Sequence::from_bits(reader.u32()?);
-        // Whoever has the whole frame has verified the check.
+        // The reader of the whole frame has verified the check.
         reader.bytes(FIXED - CHECK_OFFSET)?;
         let options = Options::parse(kind, reader.rest)?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! The bytes of the tunnel; `docs/tunnel-protocol.md` is their specification.
 //!
 //! A frame is a header of [`HEADER_LENGTH`] bytes and a body. Every field is big-endian and every
-//! length a multiple of 4, so that a TLP's double words stay aligned in whatever carries them.
+//! length a multiple of 4, so that a TLP's double words stay aligned in any carrier.
 
 mod ahead;
 mod codes;
@@ -53,7 +53,7 @@ const TEXT_HEAD: usize = 4;
 const FLAG_STAMPED: u8 = 1;
 const _: () = assert!(REGISTERS_BODY_MAX <= BODY_MAX);
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -69,13 +69,13 @@ pub enum FrameKind {
     Tlp = 0x10,
     /// Requests a hot reset, or answers the request. The frame is numbered.
     Reset = 0x11,
-    /// Tells credit limits. Like every frame header, it also carries an acknowledgement.
+    /// Grants credit limits. Like every frame header, it also carries an acknowledgement.
     Credit = 0x12,
     /// Carries host memory that the device is about to read (lookahead).
     Ahead = 0x13,
-    /// Tells which memory sent ahead is no longer useful (lookahead).
+    /// Names memory sent ahead that is no longer useful (lookahead).
     Forget = 0x14,
-    /// Tells what has become of memory sent ahead so far (lookahead).
+    /// Reports the use of memory sent ahead so far (lookahead).
     Tally = 0x15,
     /// Shows registers of the function, so that the upstream end can answer for it. The frame
     /// is numbered.
@@ -141,7 +141,7 @@ impl FrameKind {
 /// The header that begins every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the frame is for.
+    /// The purpose of the frame.
     pub kind: FrameKind,
     /// Whether a TLP frame has [`Stamps`]; false for every other kind.
     pub stamped: bool,
@@ -230,7 +230,7 @@ pub enum Frame<'a> {
     Ahead(Ahead, &'a [u8]),
     /// Keys of memory sent ahead that is no longer useful ([`FrameKind::Forget`]).
     Forget(Keys<'a>),
-    /// What has become of memory sent ahead ([`FrameKind::Tally`]).
+    /// The use of memory sent ahead ([`FrameKind::Tally`]).
     Tally(Tally),
     /// Registers of the function ([`FrameKind::Registers`]).
     Registers(Registers),
@@ -332,7 +332,7 @@ fn parse_text(kind: FrameKind, body: &[u8]) -> Result<(u16, &str), FrameError> {
     Ok((code, checked_text(text).ok_or(FrameError::Text { kind, offset: TEXT_HEAD })?))
 }
 
-/// Checks a peer's text: UTF-8 without control characters, since it ends up on somebody's terminal.
+/// Checks a peer's text: UTF-8 without control characters, since it ends up on a terminal.
 fn checked_text(bytes: &[u8]) -> Option<&str> {
     core::str::from_utf8(bytes).ok().filter(|text| !text.chars().any(char::is_control))
 }
@@ -407,7 +407,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Encodes the body of `frame` at the start of `bytes` and returns the length of the body.
-/// [`BODY_MAX`] bytes suffice for any frame. Texts are cut to what the format can carry.
+/// [`BODY_MAX`] bytes suffice for any frame. Texts are cut to the length that the format can carry.
 ///
 /// # Panics
 /// When `bytes` is too short.

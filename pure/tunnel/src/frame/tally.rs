@@ -1,4 +1,4 @@
-//! The frame in which the device's end tells what became of the memory that was sent ahead.
+//! The frame by which the device's end reports the use of the memory that was sent ahead.
 
 use super::{FrameError, Reader};
 
@@ -6,7 +6,7 @@ use super::{FrameError, Reader};
 pub const TALLY_BODY: usize = FIELDS * size_of::<u64>();
 const FIELDS: usize = 6;
 
-/// What has become of the memory sent ahead, and of the device's reads, since the session began.
+/// Counters of the memory sent ahead, and of the device's reads, since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Reads by the device that were answered from memory sent ahead.
@@ -48,8 +48,8 @@ impl Tally {
         [hits, misses, bytes_answered, bytes_received, bytes_in_vain, evicted]
     }
 
-    /// What has been counted since `start`. A count that is below its value in `start`, as in a
-    /// newer session, gives 0.
+    /// The difference of the counts to those in `start`. A count that is below its value in
+    /// `start`, as in a newer session, gives 0.
     #[must_use]
     pub const fn since(&self, start: &Self) -> Self {
         Self {

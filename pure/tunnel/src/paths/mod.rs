@@ -4,8 +4,8 @@
 //! A path is a byte stream of its own, for example a TCP connection through another network. What
 //! one path loses or delays, another path has already brought. A lost path leaves the stream whole
 //! as long as another path lives, and the lost path may join again. A path that lags behind leaves
-//! out what has been acknowledged meanwhile. Section 9 of `docs/tunnel-protocol.md` specifies the
-//! format.
+//! out the bytes that have been acknowledged meanwhile. Section 9 of `docs/tunnel-protocol.md`
+//! specifies the format.
 //!
 //! The engine knows neither sessions nor sockets: [`Paths::send`] takes the bytes of the stream,
 //! and [`Output::Deliver`] gives the bytes of the peer's stream.
@@ -52,7 +52,7 @@ const SILENCE: Nanos = Nanos::from_secs(5);
 /// A stream of which nothing is acknowledged for this long is over.
 const STALL: Nanos = Nanos::from_secs(10);
 
-/// What the world tells a stream.
+/// Inputs of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A path exists: dialled, or accepted with its [`Preamble`] read. It replaces any earlier path
@@ -66,10 +66,10 @@ pub enum Input {
     Lost(PathIndex),
 }
 
-/// What a stream asks of the world.
+/// Outputs of a stream: requests to the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Append these bytes to a path. [`Input::Drained`] tells when the path has taken them.
+    /// Append these bytes to a path. [`Input::Drained`] follows when the path has taken them.
     Transmit(PathIndex, Buffer),
     /// The next bytes of the peer's stream.
     Deliver(Buffer),
@@ -86,7 +86,7 @@ pub enum EndReason {
     NoPath,
     /// The other end has begun another stream, because it lost all paths of this one.
     Forgotten,
-    /// The other end acknowledges too little of what is sent, so that too much is kept.
+    /// The other end acknowledges too few of the sent bytes, so that too many are kept.
     TooMuchKept,
     /// The other end is there but acknowledges nothing.
     Stalled,
@@ -103,7 +103,7 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// What has passed over the paths of a stream.
+/// Counters of the paths of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// For each path, how many bytes of the peer's stream it brought first.
@@ -182,7 +182,7 @@ impl Paths {
         self.paths.get(path.index()).is_some_and(Option::is_some)
     }
 
-    /// What has passed so far.
+    /// The counters so far.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -197,7 +197,7 @@ impl Paths {
         matches!(self.paths.get(path.index()), Some(Some(path)) if path.given > 0)
     }
 
-    /// Acknowledges now what has come, when waiting for more is not worthwhile.
+    /// Acknowledges the received bytes now, when waiting for more is not worthwhile.
     pub fn conclude(&mut self, now: Instant) {
         if self.told < self.delivered {
             self.acknowledge(now);
@@ -354,7 +354,8 @@ impl Paths {
         self.outputs.push_back(Output::Deliver(news));
     }
 
-    /// Acknowledges on every path what has come. A busy path acknowledges with its next record.
+    /// Acknowledges the received bytes on every path. A busy path acknowledges with its next
+    /// record.
     fn acknowledge(&mut self, now: Instant) {
         (self.acknowledge_at, self.told) = (None, self.delivered);
         for index in 0..PATHS_MAX {

@@ -26,7 +26,7 @@ enum Event {
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// The least delay one way, and what may come on top.
+    /// The least delay one way, and the most that may come on top.
     delay: u64,
     jitter: u64,
     /// Time that one byte takes.
@@ -47,7 +47,7 @@ struct World {
     delivered: [Vec<u8>; 2],
     ended: [Option<EndReason>; 2],
     drops: Vec<PathError>,
-    /// What the far end has read of each path's preamble.
+    /// The part of each path's preamble that the far end has read.
     opened: Vec<Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: usize, bytes: Buffer) {
         let Line { delay, jitter, byte, life, up, latest } = self.lines[path];
-        // A far end that has not noticed the loss of a path speaks to nobody.
+        // A far end that has not noticed the loss of a path sends in vain.
         if !up || (from == 1 && self.opened[path].len() < PREAMBLE_LENGTH) {
             return;
         }
@@ -250,7 +250,7 @@ fn what_one_path_holds_up_comes_by_the_other() {
     world.join(0);
     world.join(1);
     world.run_for(Nanos::from_millis(20));
-    // The first path goes silent, and nobody is told.
+    // The first path goes silent, without notice to either end.
     world.lines[0].up = false;
     let (now, before) = (world.now, world.delivered[1].len());
     world.ends[0].send(now, Buffer::zeroed(5_000));

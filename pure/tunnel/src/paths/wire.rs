@@ -25,8 +25,8 @@ impl PathIndex {
     }
 }
 
-/// Name of a stream that all its paths share. The end that dials draws it from a source that nobody
-/// can predict, because whoever knows the name is admitted.
+/// Name of a stream that all its paths share. The end that dials draws it from an unpredictable
+/// source, because knowledge of the name admits a path.
 #[derive(Clone, Copy)]
 pub struct GroupId(pub [u8; 16]);
 
@@ -46,8 +46,8 @@ impl fmt::Debug for GroupId {
     }
 }
 
-/// Tells a stream from a later stream of the same group. The end that accepts chooses it at random,
-/// never 0.
+/// Distinguishes a stream from a later stream of the same group. The end that accepts chooses it at
+/// random, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
@@ -70,7 +70,7 @@ pub enum PathError {
     NoPreamble,
     /// The preamble has this other version of the format.
     Version(u8),
-    /// Nobody asked for the path: its number is too high, its group is another one, or it names no
+    /// The path is not expected: its number is too high, its group is another one, or it names no
     /// stream.
     Stranger,
     /// A record begins behind bytes that have not come.
@@ -146,18 +146,18 @@ impl Preamble {
     }
 }
 
-/// What the first bytes of an accepted connection say.
+/// The meaning of the first bytes of an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// A session begins, or an unknown protocol.
     Session,
-    /// More bytes must come before a session and a path can be told apart.
+    /// More bytes must come before a session can be distinguished from a path.
     More,
     /// A path begins. Its records follow the first [`PREAMBLE_LENGTH`] bytes.
     Path(Preamble),
 }
 
-/// Tells a session from a path by `bytes`, all that have come on a connection.
+/// Distinguishes a session from a path by `bytes`, all that have come on a connection.
 pub fn opening(bytes: &[u8]) -> Opening {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {

@@ -186,7 +186,7 @@ mod tests {
                 Ahead { address: 0x1000, key, completer: Bdf::new(0, 0, 0), payload_size: 128, once: true };
             let before = queue.length_max(None);
             let pushed = queue.push(Sequence::FIRST, ahead, Buffer::zeroed(64));
-            assert_eq!(pushed, queue.length_max(None) > before, "who sends is told what is not sent");
+            assert_eq!(pushed, queue.length_max(None) > before, "a sender learns what is not sent");
             sent += u32::from(pushed);
             queue.forget(Sequence::FIRST, key);
             let keys = KEYS_MAX * (KEY_BYTES + HEADER_LENGTH);

@@ -31,7 +31,7 @@ pub(super) struct Clock {
     samples: [Option<Sample>; SAMPLES_MAX],
     next: usize,
     round_trip: Option<Nanos>,
-    /// What both ends know by the time of their network.
+    /// The times of both ends by their network's time.
     by_network: Option<ClockAlignment>,
 }
 
@@ -77,7 +77,7 @@ impl Clock {
             ClockAlignment { error: sample.alignment.error + drift, ..sample.alignment }
         });
         let exchanged = aged.min_by_key(|alignment| alignment.error);
-        // A clock that contradicts an exchange is not what its owner takes it for.
+        // A clock that contradicts an exchange does not follow the network's time.
         let agrees = |one: ClockAlignment, other: ClockAlignment| {
             one.offset_ns.abs_diff(other.offset_ns) <= (one.error + other.error).get()
         };

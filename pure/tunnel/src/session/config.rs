@@ -40,20 +40,20 @@ pub struct Config {
     /// of the device's reads (lookahead). With 0, the host's end sends none. The host's end ignores
     /// this setting.
     pub ahead: u32,
-    /// At the host's end: whether an interposer of [`Upstream`](crate::Upstream) may send ahead
-    /// what devices are about to read, if the device's end keeps such memory.
+    /// At the host's end: whether an interposer of [`Upstream`](crate::Upstream) may send ahead the
+    /// memory that devices are about to read, if the device's end keeps such memory.
     pub lookahead: bool,
-    /// At the host's end: what the device may reach. An interposer of
+    /// At the host's end: the memory that the device may reach. An interposer of
     /// [`Upstream`](crate::Upstream) sees to it.
     pub dma: Dma,
-    /// At the host's end: whether each Pong tells what became of memory that was sent
-    /// ahead ([`Session::tally`](super::Session::tally)).
+    /// At the host's end: whether each Pong reports the use of memory that was sent ahead
+    /// ([`Session::tally`](super::Session::tally)).
     pub tally: bool,
     /// At the host's end: whether to answer reads in the device's place, for registers that the
     /// device's end shows and that cannot change by themselves.
     pub config_cache: bool,
     /// At the host's end: over how many connections to spread a link, 1 to 8, if the device's end
-    /// takes several. Only traffic that lookahead can tell apart is spread.
+    /// takes several. Only traffic that lookahead can separate is spread.
     pub strands: u8,
     /// At the device's end: over how many connections a link may be spread, 1 to 8.
     pub strands_max: u8,
@@ -61,16 +61,17 @@ pub struct Config {
     /// TCP itself misses some flips, and all that happen where its bytes are copied from one
     /// connection to another.
     pub digests: bool,
-    /// The network's time by this end's clock, if somebody synchronises this machine.
+    /// The network's time by this end's clock, if this machine is synchronised.
     pub time: Option<NetworkTime>,
     /// The function that computes digests. A world may have a faster one than the default.
     pub crc32c: Crc32c,
 }
 
-/// What a device below a port may reach.
+/// The memory that a device below a port may reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dma {
-    /// Only what the host has named to it, where an interposer follows the device's function.
+    /// Only memory that the host has named to it, where an interposer follows the device's
+    /// function.
     #[default]
     Strict,
     /// All memory that the root complex lets it reach.
@@ -112,9 +113,9 @@ impl Config {
     /// Clamps all settings to their ranges.
     pub(super) fn normalise(&mut self) {
         self.max_payload = self.max_payload.clamp(128, 4096).next_multiple_of(4);
-        // A receiver tells at once when half of a window is free again. The sender may then be left
-        // with half a window less what is under way. If that did not suffice for any TLP, both ends
-        // would wait for each other.
+        // A receiver grants credits at once when half of a window is free again. The sender may
+        // then be left with half a window less the bytes in flight. If that did not suffice for any
+        // TLP, both ends would wait for each other.
         let longest = u32::from(self.max_payload).div_ceil(16);
         let at_least = |amount: Amount, data: u32| Amount {
             headers: amount.headers.clamp(2, WINDOW_MAX),

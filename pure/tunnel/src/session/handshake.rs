@@ -18,7 +18,7 @@ use crate::frame::{
 /// The shortest interval between Pings, however soon a peer takes silence for a loss.
 const PING_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
-/// What a peer's first frame was, if it was not the awaited one.
+/// A first frame other than the expected one.
 #[derive(Debug)]
 pub(crate) enum Ungreeted {
     /// The peer is to be refused, for this reason.
@@ -100,10 +100,10 @@ pub(crate) fn greeting<'a>(
     }
 }
 
-/// What a peer's refusal means to a host.
+/// The meaning of a peer's refusal to a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// Dialling again cannot help until somebody changes something.
+    /// Dialling again cannot help until the configuration of an end changes.
     Final,
     /// Another host has the device.
     Lost,
@@ -195,7 +195,7 @@ impl Session {
             (Role::Downstream, None) => u16::from(self.config.strands_max),
         }
     }
-    /// The number of strands that a Hello or Welcome tells, or 0 if nobody asks.
+    /// The number of strands in a Hello or Welcome, or 0 if none were asked for.
     fn strands_told(&self) -> u16 {
         let asked = matches!(self.role, Role::Upstream) || self.peer_strands > 1;
         if asked && self.strands_ours() > 1 { self.strands_ours() } else { 0 }
@@ -229,7 +229,7 @@ impl Session {
         });
         if resumable {
             let id = hello.session;
-            // The Welcome tells what has arrived before the connection continues from there.
+            // The Welcome acknowledges what has arrived. The connection then continues from there.
             self.greet(id, Outcome::Resumed);
             self.resume(header);
         } else {
@@ -328,7 +328,7 @@ impl Session {
         self.statistics.resumptions += 1;
         self.emit(Output::Resumed);
         self.on_open();
-        // Credits told on the lost connection may not have arrived.
+        // Credits granted on the lost connection may not have arrived.
         self.acknowledge_due = true;
     }
 
@@ -343,7 +343,7 @@ impl Session {
         self.timers.arm(Timer::Silence, self.now + self.config.silence);
     }
 
-    /// Refuses a handshake and tells the peer why.
+    /// Refuses a handshake and sends the peer the reason.
     fn refuse(&mut self, code: RefuseCode, text: String) {
         self.transmit_last(&Frame::Refuse(code, &text));
         self.drop_connection();

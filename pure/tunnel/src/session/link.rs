@@ -14,7 +14,7 @@ use crate::frame::{
     SessionId, Stamps, TLP_LENGTH_MAX, Tally, emit_stamps, seal, trailer,
 };
 
-/// How many numbered frames are kept to be sent again. With so many, a sender waits for an
+/// How many numbered frames are kept to be sent again. With this many, a sender waits for an
 /// acknowledgement before it sends more.
 pub const REPLAY_FRAMES_MAX: usize = 8192;
 /// How many payload bytes are kept to be sent again, give or take one TLP.
@@ -169,8 +169,8 @@ impl Link {
         }
     }
 
-    /// Whether the peer is known to have learnt of this link. The frames that told it may have been
-    /// lost.
+    /// Whether the peer is known to have learnt of this link. The frames that announced it may have
+    /// been lost.
     pub(super) const fn is_confirmed(&self) -> bool {
         self.heard || self.resumed
     }
@@ -251,7 +251,7 @@ impl Link {
         self.replay_posted == 0 && self.queue.is_empty()
     }
 
-    /// The limits to tell the peer, which count as told.
+    /// The limits to send to the peer, which count as sent.
     pub(super) fn tell_credits(&mut self) -> CreditLimits {
         self.granting.tell()
     }
@@ -259,7 +259,7 @@ impl Link {
         self.blocked = false;
         if self.spending.allow(limits) { Ok(()) } else { Err(ProtocolError::CreditLimit) }
     }
-    /// Whether it is time to tell the peer of credits: in a segment of its own if `alone`, else in
+    /// Whether it is time to grant the peer credits: in a segment of its own if `alone`, else in
     /// any.
     pub(super) const fn credits_due(&self, alone: bool) -> bool {
         if alone { self.granting.is_worth_segment() } else { self.granting.is_worth_company() }
@@ -339,7 +339,7 @@ impl Link {
         self.acknowledged();
     }
 
-    /// Notes that the peer has just been told what has arrived.
+    /// Notes that the arrived frames have just been acknowledged to the peer.
     pub(super) const fn acknowledged(&mut self) {
         self.unacknowledged_frames = 0;
         self.unacknowledged_bytes = 0;

@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Ends the link and the connection, and tells the peer if a connection is open.
+    /// Ends the link and the connection, and notifies the peer if a connection is open.
     pub(super) fn end_link(&mut self, code: CloseCode, reason: DownReason) {
         if self.connection == Connection::Open {
             let text = alloc::format!("{reason}");
@@ -100,9 +100,9 @@ impl Session {
         self.link_down(DownReason::HoldExpired(hold));
     }
 
-    /// What has come over the connection is left unread for now, because there is no room for it.
-    /// The peer is not silent, and an incomplete frame may have its rest there. Returns false
-    /// without an open connection: a handshake is to be read.
+    /// The bytes of the connection are left unread for now, because there is no room for them. The
+    /// peer is not silent, and an incomplete frame may have its rest there. Returns false without
+    /// an open connection: a handshake is to be read.
     pub(crate) fn hold_back(&mut self, now: Instant) -> bool {
         let is_open = self.is_open();
         if is_open {

@@ -1,4 +1,4 @@
-//! What a session does as one strand of a link that has several.
+//! A session's part as one strand of a link that has several.
 
 use engine::{Engine, Entropy, Instant};
 use pcie::wire::Packet;
@@ -60,7 +60,7 @@ impl Session {
     pub(crate) fn is_confirmed(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_confirmed)
     }
-    /// Takes the link down, and tells the peer why.
+    /// Takes the link down, and sends the peer the reason.
     pub(crate) fn end(&mut self, now: Instant, code: CloseCode, reason: DownReason) {
         self.now = now;
         self.catch_up();

@@ -56,7 +56,7 @@ const PINGS_QUICK: u8 = 4;
 /// Time between two of the quick Pings on a new connection.
 const PING_QUICK_INTERVAL: Nanos = Nanos::from_millis(20);
 
-/// What the world tells a session.
+/// Inputs of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A connection exists: the one asked for with [`Output::Connect`], or an accepted one.
@@ -67,7 +67,7 @@ pub enum Input {
     Disconnected,
 }
 
-/// What a session asks of the world, or tells it.
+/// Outputs of a session: requests to the world, and events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Append these bytes to the stream.
@@ -129,7 +129,7 @@ pub struct Arrival {
     pub stamps: Option<Stamps>,
 }
 
-/// What a session has done since it was created.
+/// Counters of a session since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// TLPs sent. Repetitions are not counted.
@@ -153,7 +153,7 @@ pub struct Statistics {
     pub dropped: u64,
 }
 
-/// State of the connection, and what is awaited.
+/// State of the connection, and the awaited frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
     /// No connection, and none is wanted.
@@ -236,7 +236,8 @@ impl Session {
     }
 
     /// Creates the end towards the device, which waits for [`Input::Connected`]. The secret that
-    /// admits a host to the device comes from `entropy`, so nobody else may be able to predict it.
+    /// admits a host to the device comes from `entropy`, so that source must be unpredictable for
+    /// all others.
     pub fn downstream(config: Config, entropy: impl Into<Entropy>) -> Self {
         Self::new(Role::Downstream, config, entropy.into())
     }
@@ -343,8 +344,8 @@ impl Session {
         self.link.as_ref().is_some_and(Link::is_flushed)
     }
 
-    /// Ends the session for good after sending what credits allow, and tells the peer `text`. The
-    /// upstream end does not dial again until [`Session::restart`].
+    /// Ends the session for good after sending what credits allow, and sends the peer `text` as the
+    /// reason. The upstream end does not dial again until [`Session::restart`].
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
         self.catch_up();
@@ -384,8 +385,8 @@ impl Session {
     pub fn is_open(&self) -> bool {
         self.connection == Connection::Open
     }
-    /// Tells the time, with which the next polled frames are stamped. Every input tells the time,
-    /// too. A driver that has worked on inputs for a while calls this to say how late it has
+    /// Advances the time, with which the next polled frames are stamped. Every input advances the
+    /// time, too. A driver that has worked on inputs for a while calls this to say how late it has
     /// become.
     pub const fn advance(&mut self, now: Instant) {
         self.now = now;
@@ -423,7 +424,7 @@ impl Session {
     pub fn unacknowledged_bytes(&self) -> usize {
         self.link.as_ref().map_or(0, Link::replay_bytes)
     }
-    /// What the session has done so far.
+    /// The session's counters so far.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -463,7 +464,7 @@ impl Session {
         SessionId(self.entropy.next_u64().max(1))
     }
 
-    /// A secret that only the host of a new session is told.
+    /// A secret that only the host of a new session receives.
     fn new_secret(&self) -> Secret {
         let mut secret = Secret([0; 16]);
         self.entropy.fork("secret").fill(&mut secret.0);
@@ -527,8 +528,8 @@ impl Engine for Session {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // A TLP that waits to be polled is due since it arrived. Whoever polls it later tells the
-        // time first, and the deadlines that the TLP brings count from that time.
+        // A TLP that waits to be polled is due since it arrived. A later poll passes the time
+        // first, and the deadlines that the TLP brings count from that time.
         if self.tlp_waits { Some(self.last_heard) } else { self.timers.earliest() }
     }
 }

@@ -84,7 +84,7 @@ pub enum HandshakeError {
         /// Reason for the refusal, in the peer's words.
         text: String,
     },
-    /// This end refused the handshake, and told the peer the same reason.
+    /// This end refused the handshake, and sent the peer the same reason.
     Refused {
         /// Code of the refusal.
         code: RefuseCode,

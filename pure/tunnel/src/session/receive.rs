@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// Whether this end has told the peer that it keeps memory sent ahead.
+    /// Whether this end has announced to the peer that it keeps memory sent ahead.
     fn takes_ahead(&self) -> bool {
         self.role == Role::Downstream && self.config.ahead > 0
     }

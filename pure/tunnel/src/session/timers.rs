@@ -2,7 +2,7 @@
 
 use engine::Instant;
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     /// When to dial next.

@@ -82,8 +82,8 @@ impl Session {
                 at += put(&Frame::Tally(tally), &mut bytes[at..]);
             }
         }
-        // Every frame has acknowledged what had arrived. Credits that have not been told can wait:
-        // see `Config::normalise`.
+        // Every frame has acknowledged the frames that had arrived. Credits that have not been
+        // granted can wait: see `Config::normalise`.
         link.acknowledged();
         self.acknowledge_due = false;
         self.timers.disarm(Timer::Acknowledge);
@@ -108,7 +108,7 @@ impl Session {
     pub(super) fn transmit(&mut self, frame: &Frame<'_>) {
         let (sequence, acknowledge) = match &self.link {
             _ if frame.kind() == FrameKind::Refuse => (Sequence::FIRST, Sequence::FIRST),
-            // The number in a Hello or a Welcome is that of new frames. A field of their body tells
+            // The number in a Hello or a Welcome is that of new frames. A field of their body has
             // which frames are not acknowledged.
             Some(link) if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) => {
                 (link.next(), link.expected())

@@ -1,4 +1,4 @@
-//! A link as what stands between the switch and the link uses it.
+//! A link, as an interposer between the switch and the link uses it.
 
 use engine::{Buffer, Instant};
 use pcie::switch::{Ahead, AheadKey, FarLink, Strand};

@@ -136,7 +136,7 @@ impl FurtherStrands {
         place(strand).map_or(main, |place| &mut self.strands[place].session)
     }
 
-    /// Tells what comes before a packet that is about to go out on `strand`.
+    /// Sends the counts that come before a packet that is about to go out on `strand`.
     fn keep_order(&mut self, main: &mut Session, now: Instant, strand: Strand) {
         if let Some(after) = self.order.before(strand) {
             let packet = Message::Order(after).packet(&mut self.pool);
@@ -302,7 +302,7 @@ impl FurtherStrands {
         }
     }
 
-    /// Handles what a session tells about its connection and the link.
+    /// Handles a session's events about its connection and the link.
     fn on_event(&mut self, main: &mut Session, now: Instant, strand: Strand, output: Output) {
         match (place(strand), &output) {
             (_, Output::Interrupted { .. }) => self.lose_ahead(),

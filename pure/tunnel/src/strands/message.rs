@@ -2,7 +2,7 @@
 //! at the other end of the link.
 //!
 //! The messages travel like packets: numbered, sent again, and in order with posted packets. The
-//! first double word of their data tells the type of message.
+//! first double word of their data has the type of message.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,8 @@ const CLEAR: u32 = 3;
 pub(super) const RANGES_MAX: usize = 128;
 const RANGE_BYTES: usize = 12;
 
-/// A count of another strand's posted packets, which come before whatever follows on this strand.
+/// A count of another strand's posted packets, which come before everything that follows on this
+/// strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct After {
     pub(super) strand: Strand,
@@ -38,12 +39,12 @@ pub(super) struct After {
 /// The contents of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Whatever follows waits for these packets.
+    /// Later packets wait for these packets.
     Order(Vec<After>),
     /// Writes to these ranges of host memory need only the order of this strand. A range is an
     /// address and a length.
     Courses { key: AheadKey, strand: Strand, ranges: Vec<(u64, u32)> },
-    /// All ranges told before are of no use any more.
+    /// All ranges sent before are void.
     Clear,
 }
 

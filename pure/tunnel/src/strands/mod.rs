@@ -163,7 +163,7 @@ impl LinkEnd {
         }
         self.main.close(now, text);
     }
-    /// Tells the time to all strands; see [`Session::advance`].
+    /// Advances the time of all strands; see [`Session::advance`].
     pub(crate) fn advance(&mut self, now: Instant) {
         self.main.advance(now);
         for one in self.further.iter_mut().flat_map(|further| &mut further.strands) {
@@ -199,8 +199,7 @@ impl LinkEnd {
             session.handle_input(now, input);
         }
     }
-    /// Leaves unread for now what comes over the connection of a strand; see
-    /// [`Session::hold_back`].
+    /// Leaves the bytes of a strand's connection unread for now; see [`Session::hold_back`].
     pub(crate) fn hold_back(&mut self, now: Instant, strand: Strand) -> bool {
         self.session(strand).is_some_and(|session| session.hold_back(now))
     }

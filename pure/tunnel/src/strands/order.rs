@@ -1,4 +1,4 @@
-//! Counts of posted packets that have passed on each strand, which tell what may not overtake what.
+//! Counts of posted packets that have passed on each strand, which keep packets from overtaking.
 //!
 //! Packets of the main strand stay in order with all posted packets. Packets of a further strand
 //! stay in order with posted packets of their own strand and the main one. As PCI Express asks,
@@ -21,14 +21,14 @@ const AHEAD_MAX: u32 = 1 << 31;
 pub(super) struct Order {
     /// Posted packets sent on each strand.
     sent: [u32; STRANDS_MAX],
-    /// For each strand, the counts of the other strands that were last told on it.
+    /// For each strand, the counts of the other strands that were last sent on it.
     told: [[u32; STRANDS_MAX]; STRANDS_MAX],
     /// Posted packets of the peer that were passed on, for each strand.
     passed_on: [u32; STRANDS_MAX],
 }
 
 impl Order {
-    /// The counts that must be told on `strand` before a packet goes there, if any.
+    /// The counts that must be sent on `strand` before a packet goes there, if any.
     pub(super) fn before(&mut self, strand: Strand) -> Option<Vec<After>> {
         let others = if strand.is_main() { 1..STRANDS_MAX } else { 0..1 };
         if self.sent[others.clone()] == self.told[strand.index()][others.clone()] {

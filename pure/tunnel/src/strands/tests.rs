@@ -572,8 +572,8 @@ fn hosts_that_talk_nonsense_harm_nobody_else() {
             net.run_for(Nanos::from_micros(100));
         }
         net.run_for(Nanos::from_secs(1));
-        // Nonsense ends the link. An order that can never be met holds what is behind it, within
-        // limits.
+        // Nonsense ends the link. An order that can never be met holds the packets behind it,
+        // within limits.
         let others = net.ends[DOWN].further.as_ref().unwrap();
         assert!(others.held_bytes() <= 4 << 20, "seed {seed}");
     }

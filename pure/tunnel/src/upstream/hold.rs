@@ -6,8 +6,8 @@ use pcie::switch::Interposer;
 use super::{ConnectionIndex, Upstream};
 
 impl<I: Interposer> Upstream<I> {
-    /// Leaves unread for now what has come over a connection, because the host has no room for it.
-    /// The session does not take this for a silence of the far end. Returns false without an open
+    /// Leaves the bytes of a connection unread for now, because the host has no room for them. The
+    /// session does not take this for a silence of the far end. Returns false without an open
     /// session: a handshake is to be read.
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         let (port, strand) = self.strand_of(connection);

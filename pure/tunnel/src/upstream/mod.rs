@@ -1,7 +1,7 @@
 //! The host's end of the tunnel: a switch with a session below each of its downstream ports.
 //!
-//! The switch answers for itself whatever becomes of the far ends. A session that comes up is a
-//! device plugged in, and a session that goes down is a device pulled out.
+//! The switch answers for itself, also without any far end. A session that comes up is a device
+//! plugged in, and a session that goes down is a device pulled out.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -33,7 +33,7 @@ impl ConnectionIndex {
     }
 }
 
-/// What the world tells the host's end.
+/// Inputs of the host's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A packet from the root complex.
@@ -46,7 +46,7 @@ pub enum Input {
     Disconnected(ConnectionIndex),
 }
 
-/// What the host's end asks of the world, or tells it.
+/// Outputs of the host's end: requests to the world, and events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet for the root complex.
@@ -75,7 +75,7 @@ pub enum Output {
         /// The connection to end.
         connection: ConnectionIndex,
     },
-    /// Something to tell the application.
+    /// An event for the application.
     Event {
         /// The port whose link the event concerns.
         port: PortIndex,
@@ -216,7 +216,7 @@ impl<I: Interposer> Upstream<I> {
     pub fn queued_bytes(&self, port: PortIndex) -> usize {
         self.ports.get(usize::from(port.0)).map_or(0, LinkEnd::queued_bytes)
     }
-    /// Tells the time to all sessions; see [`Session::advance`].
+    /// Advances the time of all sessions; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.now = now;
         for session in &mut self.ports {
@@ -323,7 +323,8 @@ impl<I: Interposer> Upstream<I> {
         self.now = now;
         self.switch.hot_reset();
     }
-    /// Ends the session below `port`, if there is such a port, and tells the device's end `text`.
+    /// Ends the session below `port`, if there is such a port, and sends the device's end `text` as
+    /// the reason.
     pub fn close(&mut self, now: Instant, port: PortIndex, text: &str) {
         self.now = now;
         // Packets that the switch has sent on go out before the end.
@@ -368,7 +369,7 @@ impl<I: Interposer> Upstream<I> {
         }
     }
 
-    /// Handles an output of the session below `port`, and returns what is for the world.
+    /// Handles an output of the session below `port`, and returns an output for the world, if any.
     fn on_session(&mut self, port: PortIndex, strand: Strand, output: session::Output) -> Option<Output> {
         use session::Output as From;
         let event = |event| Some(Output::Event { port, event });
@@ -401,7 +402,7 @@ impl<I: Interposer> Upstream<I> {
                 Some(Output::CloseConnection { connection: self.connection(port, strand) })
             }
             From::LinkUp { .. } | From::Resumed if self.lays_again(port, strand) => None,
-            // The state of a further strand concerns nobody while the link is up.
+            // The state of a further strand has no effect while the link is up.
             _ if !strand.is_main() => None,
             From::LinkUp { peer } => {
                 self.on_link(port);
@@ -432,7 +433,7 @@ impl<I: Interposer> Upstream<I> {
     }
 
     /// Handles a strand that has come up or come back. The device's end has forgotten which queues
-    /// go over it, and is told again. Returns whether there is nothing else to do.
+    /// go over it, and receives that again. Returns whether there is nothing else to do.
     fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
         let index = usize::from(port.0);
         self.interposers.on_strand(self.now, index, strand, &mut self.ports[index]);

@@ -28,7 +28,7 @@ pub(crate) const VECTOR: usize = 3;
 pub(crate) const VECTORS: u32 = 20;
 const REGISTERS: usize = 0x100;
 
-/// What the device wants of the world.
+/// The device's requests to the world.
 #[derive(Debug)]
 pub(crate) enum Wish {
     Transmit(Buffer),

@@ -373,7 +373,7 @@ fn a_server_that_goes_takes_the_device_with_it_and_brings_it_back() {
     bench.external.on_input(bench.now, Input::Disconnected);
     bench.quiet();
     assert!(!bench.present && bench.events.contains(&Event::Gone));
-    // Whatever the link still brings finds no device.
+    // Packets that the link still brings find no device.
     bench.root.config_read(bench.now, 1, DEVICE, 0).unwrap();
     bench.quiet();
     bench.root.handle_input(bench.now, root_complex::Input::LinkDown);

@@ -203,7 +203,7 @@ impl Pair {
     }
 }
 
-/// When something sent on `port` arrives: at `at`, but not before what was sent earlier.
+/// When something sent on `port` arrives: at `at`, but not before earlier packets.
 fn due<T>(
     under_way: &VecDeque<(Instant, ConnectionIndex, T)>,
     port: ConnectionIndex,

@@ -21,7 +21,7 @@ impl Hostile {
         let mut rng = Rng::from_seed(seed);
         let mut space: Vec<u32> = (0..1024).map(|_| odd(&mut rng)).collect();
         let masks = (0..1024).map(|_| if rng.below(3) == 0 { u32::MAX } else { odd(&mut rng) }).collect();
-        // This much must be right, or nobody looks at the rest.
+        // This much must be right, or the rest is not examined.
         (space[0], space[2], space[3]) = (0x0010_fa1a, 0x0108_0201, 0);
         space[1] |= 1 << 20;
         space[0x34 / 4] = u32::try_from(0x40 + rng.below(0x30) * 4).unwrap();
@@ -67,7 +67,7 @@ impl Hostile {
         }
     }
 
-    /// Sends packets that nobody has asked for.
+    /// Sends unsolicited packets.
     fn volunteer(&mut self, out: &mut Vec<Packet>) {
         let requester = Bdf::new(1, 0, 0);
         let address = match self.rng.below(3) {

@@ -209,7 +209,7 @@ fn a_reset_that_a_client_was_refused_is_repeated_before_the_next_client() {
     let request = bench.client.reset(bench.now);
     bench.settle();
     // Initiate Function Level Reset.
-    let reset = bench.packets.last().expect("the function is told");
+    let reset = bench.packets.last().expect("the function is reset");
     let status = CompletionStatus::UnsupportedRequest;
     let refusal = Packet::completion(Bdf::new(1, 0, 0), status, &reset.header);
     bench.function = function;

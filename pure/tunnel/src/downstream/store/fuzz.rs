@@ -13,8 +13,8 @@ use crate::frame::{Ahead, AheadKey};
 const DWORDS: usize = 256;
 const STEP: Nanos = Nanos::from_millis(300);
 
-/// Compares a store with a record of what each byte must be if it is answered. Each five bytes of
-/// `bytes` choose one step.
+/// Compares a store with a model that has the value of each byte that may be answered. Each five
+/// bytes of `bytes` choose one step.
 ///
 /// # Panics
 /// When a read is answered with other bytes, or with too few or too many.

@@ -12,7 +12,7 @@ use pcie::wire::{AddressType, Kind, MemoryOperation, MemoryRequest, Packet};
 
 use crate::frame::{Ahead, AheadKey, Tally};
 
-/// The most pieces that are kept, whatever their length.
+/// The most pieces that are kept, of any length.
 pub const PIECES_MAX: usize = 4096;
 /// How long a piece is kept that the device does not read. A device that takes longer can also wait
 /// for the host.
@@ -67,7 +67,7 @@ impl Store {
         }
     }
 
-    /// What has become of memory sent ahead since the store was created.
+    /// Counters of memory sent ahead since the store was created.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }

@@ -95,7 +95,7 @@ fn a_key_that_is_struck_off_the_list_loses_its_session() {
     let again = resumption(&mut host, at(3));
     accept_with(&mut downstream, at(3), 2, Some(OURS));
     assert_eq!(refusal_to(&receive(&mut downstream, at(3), 2, &again), 2).0, RefuseCode::Forbidden);
-    // The device is free for whoever is on the list.
+    // The device is free for hosts on the list.
     let (_, hello) = hello("other", 9);
     accept_with(&mut downstream, at(4), 3, Some(OTHERS));
     receive(&mut downstream, at(4), 3, &hello);

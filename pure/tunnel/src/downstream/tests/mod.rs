@@ -113,7 +113,7 @@ fn confirmed() -> (Downstream, Session) {
     (downstream, host)
 }
 
-/// What `host` sends.
+/// The frames that `host` sends.
 fn said(host: &mut Session) -> Vec<u8> {
     let mut bytes = Vec::new();
     settle(host, at(2), |output| {
@@ -124,7 +124,7 @@ fn said(host: &mut Session) -> Vec<u8> {
     bytes
 }
 
-/// What `downstream` sends over `connection`.
+/// The frames that `downstream` sends over `connection`.
 fn sent(outputs: &[Output], connection: u32) -> Vec<u8> {
     let of = |output: &Output| match output {
         Output::Transmit { connection: to, bytes } if *to == ConnectionId(connection) => Some(bytes.to_vec()),
@@ -168,7 +168,7 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     accept(&mut downstream, at(4_001), 2);
     let outputs = receive(&mut downstream, at(4_001), 2, &bytes);
     let (code, text) = refusal_to(&outputs, 2);
-    assert_eq!((code, text.as_str()), (RefuseCode::InUse, "in use; who has it is told where the device is"));
+    assert_eq!((code, text.as_str()), (RefuseCode::InUse, "in use; the far end's status names the host"));
     let Output::Transmit { bytes, .. } = &outputs[0] else { panic!() };
     second.handle_input(at(4_001), session::Input::Received(bytes.clone()));
     assert_eq!(second.poll_output(), Some(session::Output::CloseConnection));

@@ -1,4 +1,4 @@
-//! What a stranger can take from a host, and what a host can take back.
+//! The resources that a stranger can take from a host, and that a host can take back.
 
 use super::*;
 use crate::frame::{HELLO_BODY_MAX, InstanceId, Member, Secret, SessionId};
@@ -59,7 +59,7 @@ fn a_stranger_that_knows_all_names_evicts_nobody() {
         assert!(!text.contains("host") && !text.contains(&instance), "{text}");
         assert_alive(&mut downstream, &mut host, at(3));
     }
-    // The stranger is told no more while the host is away.
+    // The stranger learns no more while the host is away.
     downstream.handle_input(at(4), Input::Disconnected(ConnectionId(1)));
     drained(&mut downstream, at(4));
     for (number, bytes) in (60..).zip(&attempts) {
@@ -100,7 +100,7 @@ fn a_stranger_is_no_strand_of_a_link() {
     let outputs = receive(&mut downstream, at(3), 60, &of_strand(secret, session));
     let welcome = said_to(&outputs, 60);
     let header = FrameHeader::parse(welcome.first_chunk().unwrap()).unwrap();
-    assert_eq!(header.kind, crate::frame::FrameKind::Welcome, "who knows the secret is one");
+    assert_eq!(header.kind, crate::frame::FrameKind::Welcome, "a host with the secret is admitted");
 }
 
 /// A host with these settings, and its Hello.
@@ -187,8 +187,8 @@ fn whoever_says_nothing_keeps_nobody_out() {
             closed += u32::try_from(left.count()).unwrap();
         }
         let most = u32::try_from(WAITING_PER_ADDRESS_MAX).unwrap();
-        assert_eq!(strangers - closed, most, "so many of one address wait");
-        // Among all these connections, the host comes back, and another host is told that it is too
+        assert_eq!(strangers - closed, most, "the most connections of one address wait");
+        // Among all these connections, the host comes back, and another host hears that it is too
         // late.
         let back = next_hello(&mut host, at(4));
         accept(&mut downstream, at(4), 2);

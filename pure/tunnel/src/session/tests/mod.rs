@@ -47,7 +47,7 @@ fn assert_delivered(found: &[Packet], sent: &[Packet]) {
         };
         assert_eq!(of(found), of(sent), "{lane:?}");
     }
-    // Nothing may pass a posted write: whatever was sent after the n-th write arrives after it.
+    // Nothing may pass a posted write: packets sent after the n-th write arrive after it.
     let posted_before = |packets: &[Packet]| -> Vec<(String, usize)> {
         let mut posted = 0;
         let mut all = Vec::new();
@@ -381,7 +381,7 @@ fn fault(frame: &Frame<'_>, sequence: u32, acknowledge: u32) -> String {
     let now = pair.now;
     pair.down.session.handle_input(now, Input::Received(Buffer::copy_from_slice(&bytes[..length])));
     pair.run_for(Nanos::from_millis(10));
-    // The peer is told in the same words.
+    // The peer receives the same words.
     let reason = pair.down.events.get(1).expect("the link is still up").clone();
     let told = pair.up.events.get(1).expect("the peer knows nothing").clone();
     let words = reason.strip_prefix("down: ").expect("the link went down");

@@ -86,7 +86,7 @@ impl World {
         self.now = end;
     }
 
-    /// Passes everything on until nobody has anything to say.
+    /// Passes everything on until all ends are quiet.
     fn exchange(&mut self) {
         loop {
             let mut outputs = Vec::new();

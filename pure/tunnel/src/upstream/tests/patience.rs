@@ -89,7 +89,7 @@ fn a_function_that_has_answered_asks_for_patience_only_when_it_was_reset() {
     assert_eq!((answers(&mut world), retries(&world)), ([retry(READ_TAG)].into(), 1));
     world.reachable = true;
     world.run_for(Nanos::from_secs(5));
-    // This device does not forget what it was asked before its reset.
+    // This device does not forget requests from before its reset.
     world.to_root.clear();
     read(&mut world);
     assert_eq!(answers(&mut world), [done()]);
