@@ -80,13 +80,13 @@ impl Buffer {
         true
     }
 
-    /// Whether the block has other bytes, too. The block is freed only when all holders of its
-    /// parts let go.
+    /// Whether this buffer covers only part of its block. The block is freed when the last buffer
+    /// that shares it is dropped.
     pub fn is_part(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.len() > self.length as usize)
     }
 
-    /// The bytes for writing, if nobody else holds the block.
+    /// The bytes for writing; `None` if another buffer shares the block.
     pub fn try_mut(&mut self) -> Option<&mut [u8]> {
         let range = self.start as usize..self.start as usize + self.length as usize;
         match &mut self.block {
@@ -127,7 +127,7 @@ impl From<Vec<u8>> for Buffer {
 }
 
 impl fmt::Debug for Buffer {
-    /// Shows the length and the first 16 bytes only: whole payloads drown a log.
+    /// Formats only the length and the first 16 bytes: whole payloads would flood a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self[..self.len().min(16)];
         write!(f, "Buffer({} B: {shown:02x?}{})", self.len(), if self.len() > 16 { "…" } else { "" })
@@ -136,7 +136,7 @@ impl fmt::Debug for Buffer {
 
 /// Bytes with one owner, being filled. A buffer from a [`Pool`] has unspecified contents at first.
 pub struct BufferMut {
-    /// Never cloned while the buffer is mutable, so that it can always be written.
+    /// Never cloned while the buffer is mutable, so the bytes are always writable.
     block: Rc<[u8]>,
     start: u32,
     length: u32,
@@ -188,17 +188,17 @@ impl fmt::Debug for BufferMut {
 const SMALLEST: usize = 256;
 /// Number of block sizes: 256 B, 512 B, and so on to 2 MiB.
 const CLASSES: usize = 14;
-/// How many of the most recently sealed blocks are searched for a free one. Such a block is still
-/// in the cache.
+/// Number of most recently sealed blocks that a search for a free block tries first: these are
+/// likely still in the cache.
 const RECENT_MAX: usize = 4;
-/// How many other blocks are searched next, before a block is allocated.
+/// Number of other blocks that a search tries next, before the pool allocates a block.
 const SEARCH_MAX: usize = 8;
 
 /// Blocks that are reused when their last holder lets go, so that steady state allocates nothing.
 ///
-/// A pool keeps a reference to every block that it has sealed, and hands out those that nobody else
-/// holds. It remembers at most `retain` bytes of all lengths together, or a single block if that is
-/// longer. To make room, it forgets blocks of the length that occupies the most bytes.
+/// A pool keeps a reference to every block that it has sealed, and reuses a block that has no other
+/// holder. It remembers at most `retain` bytes in total, or a single block if that is longer. To
+/// make room, it forgets blocks of the length that occupies the most bytes.
 #[derive(Debug)]
 pub struct Pool {
     classes: [Class; CLASSES],
@@ -217,7 +217,7 @@ struct Class {
 }
 
 impl Class {
-    /// A block that nobody else holds, if one is found.
+    /// Returns a block that has no other holder, if the search finds one.
     #[inline]
     fn take(&mut self) -> Option<Rc<[u8]>> {
         let recent = self.blocks.iter().enumerate().rev().take(RECENT_MAX);
@@ -228,7 +228,7 @@ impl Class {
         }
     }
 
-    /// Like [`Class::take`], but searches a few of all blocks.
+    /// Like [`Class::take`], but searches at most [`SEARCH_MAX`] of all blocks.
     #[cold]
     fn search(&mut self) -> Option<Rc<[u8]>> {
         for _ in 0..self.blocks.len().min(SEARCH_MAX) {
@@ -268,7 +268,11 @@ impl Pool {
     /// # Panics
     /// When `length` is more than [`Pool::LENGTH_MAX`].
     pub fn take(&mut self, length: usize) -> BufferMut {
-        assert!(length <= Self::LENGTH_MAX, "{length} B asked of a pool that gives {} B", Self::LENGTH_MAX);
+        assert!(
+            length <= Self::LENGTH_MAX,
+            "cannot take {length} B from a pool: the limit is {} B",
+            Self::LENGTH_MAX
+        );
         let class = class_of(length);
         let block = match self.classes[class].take() {
             Some(block) => {
@@ -282,8 +286,7 @@ impl Pool {
 
     /// Makes `buffer` immutable. Its block returns to this pool when the last holder lets go.
     pub fn seal(&mut self, buffer: BufferMut) -> Buffer {
-        // The length of a block is that of its class and slack, whatever the buffer was truncated
-        // to.
+        // A block keeps the length of its class and slack, even if the buffer was truncated.
         let length = buffer.block.len();
         let class = class_of(if length > ALIGNMENT { length - ALIGNMENT } else { length });
         while self.retained + block_bytes(class) > self.retain && self.forget_one() {}
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_forgets_what_it_may_not_retain() {
+    fn a_pool_forgets_blocks_beyond_its_limit() {
         let mut pool = Pool::new(16 << 10);
         let blocks = |pool: &Pool| pool.classes.iter().map(|class| class.blocks.len()).sum::<usize>();
         let held: Vec<_> = (0..5).map(|_| pool.copy(&[0; 4096])).collect();
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_all_kinds_share_what_a_pool_may_retain() {
+    fn all_lengths_share_the_limit_of_a_pool() {
         let mut pool = Pool::new(1 << 20);
         for length in [512, 4096, 16 << 10, 64 << 10, 256 << 10, 512, 4096] {
             let held: Vec<_> =

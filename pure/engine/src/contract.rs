@@ -9,9 +9,9 @@ use crate::Instant;
 /// returns an error. Commands of the application are ordinary methods of the engine. Drivers call
 /// [`Engine::handle_input`] and [`settle`] only.
 pub trait Engine {
-    /// What the world tells the engine.
+    /// An event or an answer that the world hands to the engine.
     type Input<'a>;
-    /// What the engine asks of the world.
+    /// A request that the engine makes of the world.
     type Output;
 
     /// Handles one input.
@@ -24,8 +24,8 @@ pub trait Engine {
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// The calling rule: fires what is due, hands every output to `world`, and returns when to call
-/// again.
+/// The calling rule: handles the due deadlines, hands every output to `world`, and returns when to
+/// call again.
 ///
 /// # Panics
 /// Like [`next_wake`].
@@ -35,10 +35,10 @@ pub fn settle<E: Engine>(engine: &mut E, now: Instant, world: impl FnMut(E::Outp
     next_wake(engine, now)
 }
 
-/// The first step of [`settle`]: fires what is due. Returns whether anything was due.
+/// The first step of [`settle`]: handles the due deadlines. Returns whether there were any.
 ///
-/// A driver that somebody waits for may [`drain`] at once. It takes all steps before it waits
-/// itself.
+/// A driver whose caller is waiting may call [`drain`] directly. It performs all the steps before
+/// it waits itself.
 pub fn fire<E: Engine>(engine: &mut E, now: Instant) -> bool {
     let due = engine.poll_timeout().is_some_and(|at| at <= now);
     if due {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn settle_fires_drains_and_tells_the_next_deadline() {
+    fn settle_fires_drains_and_returns_the_next_deadline() {
         let mut echo = Echo::default();
         let mut seen = Vec::new();
         echo.handle_input(Instant::from_nanos(5), &7);

@@ -1,4 +1,4 @@
-//! CRCs of 32 bits, with which protocols detect bytes that were changed on the way.
+//! 32-bit CRCs, by which protocols detect corrupted bytes.
 
 /// A function that continues a CRC32C: it takes the CRC32C of the bytes before (0 for none) and
 /// more bytes. A world may have a faster one than [`crc32c`].
@@ -14,7 +14,7 @@ const CASTAGNOLI: u32 = 0x82f6_3b78;
 /// Ethernet's polynomial with its bits reversed.
 pub const CRC32_POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// How many bytes are processed at a time.
+/// Number of bytes that one step processes.
 const STRIDE: usize = 16;
 
 /// For each byte value, its effect on the CRC when followed by as many zero bytes as the table's
@@ -52,13 +52,13 @@ const fn tables(polynomial: u32) -> Tables {
 }
 
 /// Computes the CRC32C of `bytes` that follow bytes with the CRC32C `before`, for worlds without a
-/// faster function. NVMe/TCP, iWARP, the tunnel and recordings have it.
+/// faster function. NVMe/TCP, iWARP, the tunnel and recordings use this CRC.
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     continued(&CRC32C, before, bytes)
 }
 
 /// Computes the CRC-32 of `bytes` that follow bytes with the CRC-32 `before`, for worlds without a
-/// faster function. It is the CRC of Ethernet and zlib, which PCIe and RoCEv2 have, too.
+/// faster function. Ethernet, zlib, PCIe and RoCEv2 use this CRC.
 pub fn crc32(before: u32, bytes: &[u8]) -> u32 {
     continued(&CRC32, before, bytes)
 }

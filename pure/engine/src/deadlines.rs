@@ -6,8 +6,8 @@ use crate::Instant;
 
 /// The named deadlines of an engine; the earliest is the engine's `poll_timeout`.
 ///
-/// `K` is an enum that names what each deadline is for. A list should have a handful of deadlines,
-/// because every call walks it.
+/// `K` is an enum with a name for each deadline. A list should have a handful of deadlines, because
+/// every call walks it.
 #[derive(Clone, Debug)]
 pub struct Deadlines<K> {
     armed: Vec<(Instant, K)>,

@@ -1,16 +1,16 @@
-//! Randomness that nobody should be able to predict.
+//! Unpredictable randomness.
 
 use core::fmt;
 
 use crate::Rng;
 
-/// The source of names and secrets that admit whoever knows them: the system's random source in the
-/// live world, a generator in reproducible worlds.
+/// The source of names and secrets that grant access: the system's random source in the live world,
+/// a generator in reproducible worlds.
 #[derive(Clone)]
 pub enum Entropy {
     /// The system's source: a function that fills the given bytes.
     System(fn(&mut [u8])),
-    /// A reproducible sequence, for simulations and tests only. Whoever has seen some of it can
+    /// A reproducible sequence, for simulations and tests only. Part of the sequence suffices to
     /// predict the rest.
     Seeded(Rng),
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seeded_gives_what_its_generator_does() {
+    fn a_seeded_source_yields_the_sequence_of_its_generator() {
         let mut rng = Rng::from_seed(1);
         let mut entropy = Entropy::from(&rng);
         assert_eq!(entropy.fork("a").next_u64(), rng.fork("a").next_u64());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_gives_is_passed_on() {
+    fn bytes_of_the_system_are_passed_on() {
         let mut entropy = Entropy::System(|bytes| bytes.fill(7)).fork("a").split();
         assert_eq!(entropy.next_u64(), 0x0707_0707_0707_0707);
         assert!(entropy.below(3) < 3);

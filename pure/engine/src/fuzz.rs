@@ -1,4 +1,4 @@
-//! Takes the input of a fuzz target apart.
+//! Splits the input of a fuzz target into values.
 
 /// The bytes of an input, taken from its front; zeros follow after the last byte.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +37,8 @@ impl<'a> Source<'a> {
         self.0 = rest;
         bytes
     }
-    /// Fills `bytes` with the next bytes, at most 64 of them, and with zeros behind these, since
-    /// answers may be long.
+    /// Fills `bytes` with at most 64 of the next bytes, and the rest with zeros, because answers
+    /// may be longer than the input.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         let ours = self.bytes(bytes.len().min(64));
         bytes.fill(0);

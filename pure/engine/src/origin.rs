@@ -1,11 +1,11 @@
-//! Where a connection comes from, for the count of what it takes.
+//! The origin of a connection, by which a server counts what each client occupies.
 
 use core::net::IpAddr;
 
-/// Low bits of an IPv6 address that every host of its network can choose freely.
+/// Number of low bits of an IPv6 address that each host of a network can choose freely.
 const INTERFACE_BITS: u32 = 64;
 
-/// Where a connection comes from: an IPv4 address or an IPv6 network.
+/// The origin of a connection: an IPv4 address or an IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(IpAddr);
 

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use crate::{Buffer, Pool};
 
-/// Payloads shorter than this are copied behind their header, which costs less than a piece of
-/// their own.
+/// Payloads shorter than this are copied behind their header, which costs less than a separate
+/// piece.
 const GATHER_MIN: usize = 512;
-/// Limit on sent bytes at the front of the written bytes. Beyond it, the bytes behind them may move
-/// up.
+/// Limit on sent bytes at the front of the written bytes. Beyond it, the outbox may move the unsent
+/// bytes to the front.
 const SENT_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However much is taken at a time, every byte goes once and in order.
+        /// Every byte is sent once and in order, for any sizes of the pieces taken.
         #[test]
         fn every_byte_goes_once(pieces in prop::collection::vec((any::<bool>(), 0_usize..2000), 1..40),
                                 takes in prop::collection::vec(1_usize..3000, 1..60)) {

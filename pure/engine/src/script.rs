@@ -41,7 +41,7 @@ impl<Q, A> Asker<Q, A> {
     }
 }
 
-/// What a script did when it was last run.
+/// The outcome of one run of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<Q, T> {
     /// The script asks a question; answer with [`Script::answer`].

@@ -1,7 +1,8 @@
-//! The one way to watch what passes in an engine: captures, recorders and latency analysers.
+//! The only way to observe an engine: captures, recorders and latency analysers.
 //!
-//! An engine that can be watched holds a [`Watch`] and shows it what passes. Anybody may add a
-//! [`Watcher`]. The engine knows no watcher, and a watcher changes nothing in the engine.
+//! An engine that can be watched holds a [`Watch`] and shows it each event. A program may add any
+//! number of [`Watcher`]s. The engine knows no watcher, and a watcher changes nothing in the
+//! engine.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -13,19 +14,19 @@ use crate::Instant;
 
 /// A kind of place at which engines can be watched, named by a type that has no values.
 pub trait Watched: 'static {
-    /// Something that passes such a place. A watcher that needs it later copies what it needs.
+    /// An event at such a place. A watcher that needs it later copies the parts that it needs.
     type Seen<'a>: Copy;
 }
 
-/// Somebody who watches places of kind `W`.
+/// An observer of places of kind `W`.
 ///
 /// A watcher that is shared (`Rc<RefCell<_>>`) is a watcher too: one handle goes into the engine,
 /// and the other handle reads the results.
 pub trait Watcher<W: Watched> {
-    /// Called with each thing that passes, in the order of passing. `now` is the engine's time.
+    /// Called with each event, in the order of events. `now` is the engine's time.
     fn on_seen(&mut self, now: Instant, seen: W::Seen<'_>);
 
-    /// Whether the watcher has seen enough: it is dropped, and sees nothing more.
+    /// Whether the watcher needs no more events. The [`Watch`] then drops it.
     fn is_done(&self) -> bool {
         false
     }
@@ -40,17 +41,17 @@ impl<W: Watched, T: Watcher<W>> Watcher<W> for Rc<RefCell<T>> {
     }
 }
 
-/// The watchers of one place. While there are none, showing costs one branch.
+/// The watchers of one place. Without watchers, showing an event costs one branch.
 pub struct Watch<W: Watched> {
     watchers: Vec<Box<dyn Watcher<W>>>,
 }
 
 impl<W: Watched> Watch<W> {
-    /// A place that nobody watches.
+    /// A place without watchers.
     pub const fn new() -> Self {
         Self { watchers: Vec::new() }
     }
-    /// Shows `watcher` everything that passes from now on.
+    /// Shows `watcher` every event from now on.
     pub fn add(&mut self, watcher: impl Watcher<W> + 'static) {
         self.watchers.push(Box::new(watcher));
     }
@@ -58,23 +59,23 @@ impl<W: Watched> Watch<W> {
     pub fn clear(&mut self) {
         self.watchers.clear();
     }
-    /// Whether anybody watches.
+    /// Whether there is at least one watcher.
     #[inline]
     pub const fn is_on(&self) -> bool {
         !self.watchers.is_empty()
     }
-    /// Shows what passes at `now` to all watchers, in the order in which they were added. `seen` is
-    /// called only if somebody watches.
+    /// Shows an event at `now` to all watchers, in the order in which they were added. Calls `seen`
+    /// only if there is a watcher.
     #[inline]
     pub fn show<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
         if self.is_on() {
-            self.tell(now, seen);
+            self.notify(now, seen);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn tell<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
+    fn notify<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
         let seen = seen();
         self.watchers.retain_mut(|watcher| {
             watcher.on_seen(now, seen);
@@ -123,7 +124,7 @@ mod tests {
             watch.show(Instant::from_nanos(at), || "seen");
         }
         watch.clear();
-        watch.show(Instant::from_nanos(3), || panic!("nobody watches"));
+        watch.show(Instant::from_nanos(3), || panic!("there is no watcher"));
         assert_eq!(logs[0].borrow().0, [(1, 4), (2, 4)]);
         assert_eq!(logs[1].borrow().0, [(2, 4)]);
     }

@@ -1,6 +1,6 @@
-//! What both ends cost for one operation of 4 KiB, without sockets: bytes are copied once from an
-//! outbox into a block, as a socket would. Reports medians of batches, and beside them what the
-//! copy alone costs in the same run.
+//! The cost at both ends of one operation of 4 KiB, without sockets: bytes are copied once from an
+//! outbox into a block, as by a socket. Reports medians of batches, and the cost of the copy alone
+//! in the same run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -17,7 +17,7 @@ const NOW: Instant = Instant::ZERO;
 const BATCHES: usize = 200;
 const BATCH: u32 = 512;
 const BLOCK: u32 = 4096;
-/// Bytes that are received at a time at most.
+/// Maximum number of bytes of one receive.
 const RECEIVED_MAX: usize = 64 << 10;
 
 struct Pair {

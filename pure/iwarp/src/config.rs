@@ -14,40 +14,41 @@ pub const SEGMENT_BYTES_MAX: u32 = (ULPDU_LENGTH_MAX - Header::UNTAGGED_LENGTH) 
 pub struct Config {
     /// The memory that peers may access.
     pub domain: SharedDomain,
-    /// The pool for messages that do not come in one piece.
+    /// The pool for messages that arrive in several pieces.
     pub pool: SharedPool,
-    /// The number of the queue pair, which no other queue pair of the domain has.
+    /// The number of the queue pair, unique within the domain.
     pub queue_pair: QueuePairId,
 
-    /// Where completions go. If connections share it, [`Endpoint::poll_completion`] of each returns
-    /// those of all.
+    /// The queue of completions. If connections share it, [`Endpoint::poll_completion`] of each
+    /// returns the completions of all.
     ///
     /// [`Endpoint::poll_completion`]: rdma::Endpoint::poll_completion
     pub completions: SharedCompletionQueue,
     /// The receive queue, if connections share it.
     pub shared_receives: Option<SharedReceiveQueue>,
-    /// Send requests outstanding at a time.
+    /// Maximum number of outstanding send requests.
     pub send_depth: u16,
-    /// Receive requests posted at a time.
+    /// Maximum number of posted receive requests.
     pub receive_depth: u16,
-    /// Reads of this end that are outstanding at a time (ORD); the peer may lower it. Others wait.
+    /// Maximum number of this end's outstanding reads (ORD); the peer may lower it. Further reads
+    /// wait.
     pub reads_outstanding_max: u16,
-    /// Reads of the peer that this end answers at a time (IRD).
+    /// Maximum number of the peer's reads that this end answers at a time (IRD).
     pub reads_answered_max: u16,
     /// The function that computes CRCs (CRC32C).
     pub crc32c: Crc32c,
-    /// Whether this end wants CRCs. They are used if either end wants them.
+    /// Whether this end asks for CRCs. They are used if either end asks for them.
     pub crc: bool,
-    /// The revision of MPA with which this end connects. The end that accepts answers with the
+    /// The revision of MPA with which this end connects. The accepting end answers with the
     /// revision of the request.
     pub revision: Revision,
-    /// Whether the end that connects sends an empty message first, so that the other end may send
+    /// Whether the connecting end sends an empty message first, so that the other end may send
     /// before this end does. Only in revision 2.
     pub peer_to_peer: bool,
     /// Data of the longest segment sent, in bytes: 1..=[`SEGMENT_BYTES_MAX`]. Cards may want
     /// segments that fit into one TCP segment.
     pub segment_bytes: u32,
-    /// How long the peer may take for its request, or for its reply.
+    /// Time limit for the peer's request or reply.
     pub setup_timeout: Nanos,
 }
 
@@ -73,7 +74,7 @@ impl Config {
         }
     }
 
-    /// The settings, if they are legal.
+    /// Returns the settings if they are valid.
     ///
     /// # Panics
     /// When they are not.
@@ -81,7 +82,7 @@ impl Config {
         let segment = 1..=SEGMENT_BYTES_MAX;
         assert!(segment.contains(&self.segment_bytes), "a segment has 1 to {SEGMENT_BYTES_MAX} bytes");
         let reads = self.reads_outstanding_max.max(self.reads_answered_max);
-        assert!(reads < IRD_ORD_MAX, "there are at most {} reads at a time", IRD_ORD_MAX - 1);
+        assert!(reads < IRD_ORD_MAX, "at most {} reads at a time", IRD_ORD_MAX - 1);
         self
     }
 }

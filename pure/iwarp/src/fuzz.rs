@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code that must never panic, whatever the bytes.
+//! Fuzz entries: ordinary code that must not panic on any input.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -13,13 +13,13 @@ use crate::wire::{Enhanced, FrameKind, Revision, Startup};
 use crate::{Config, Connection, Input};
 
 const NOW: Instant = Instant::ZERO;
-/// What the outbox of a connection under test may hold at most, in bytes: its requests and the
-/// responses to the reads that it admits.
+/// Limit on the outbox of a connection under test in bytes: its requests and the responses to the
+/// reads that it admits.
 const OUTBOX_MAX: usize = 1 << 20;
 const REGION: u32 = 4096;
 
-/// Feeds bytes of a peer to an end. The first byte gives the end, CRCs, whether the peer's frame is
-/// part of the bytes, and the length of the pieces.
+/// Feeds bytes of a peer to an end. The first byte chooses the end, CRCs, whether the input
+/// includes the peer's frame, and the length of the pieces.
 pub fn connection(bytes: &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     let (accepts, crc, begins) = (first & 1 != 0, first & 2 != 0, first & 4 != 0);
@@ -37,7 +37,7 @@ pub fn connection(bytes: &[u8]) {
             None => end.handle_input(NOW, Input::Received(Buffer::copy_from_slice(piece))),
         }
         use_it(&mut end, number);
-        assert!(end.outbox().len() < OUTBOX_MAX, "what is to be sent is bounded");
+        assert!(end.outbox().len() < OUTBOX_MAX, "the outbox is bounded");
         let half = end.outbox().len() / 2;
         end.sent(half);
     }
@@ -60,7 +60,7 @@ fn end(accepts: bool, crc: bool) -> (Connection, [Key; 2]) {
     (end, keys)
 }
 
-/// The frame of a peer that wants no CRCs.
+/// The frame of a peer without CRCs.
 fn frame(accepts: bool) -> Buffer {
     let kind = if accepts { FrameKind::Request } else { FrameKind::Reply };
     let part = Enhanced { ird: 4, ord: 4, peer_to_peer: true, send: false, write: true, read: false };
@@ -70,7 +70,7 @@ fn frame(accepts: bool) -> Buffer {
     head.emit(Some(part), b"").into()
 }
 
-/// Does what a user might do, and takes whatever the end tells.
+/// Acts as a user, and takes all outputs of the end.
 fn use_it(end: &mut Connection, number: u64) {
     while let Some(event) = end.poll_event() {
         if let Event::Requested { .. } = event {
@@ -100,7 +100,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// Headers that are nearly right, and data. The keys are those of the memory that is lent.
+    /// Almost valid headers, with data. The keys are those of lent memory.
     fn segment() -> impl Strategy<Value = Vec<u8>> {
         let (_, [read, write]) = super::end(true, false);
         let keys = [read.0, write.0, 1, 2].map(u32::to_be_bytes);

@@ -1,4 +1,4 @@
-//! Received bytes, cut into FPDUs.
+//! Splits received bytes into FPDUs.
 
 use core::ops::Range;
 
@@ -7,24 +7,24 @@ use rdma::SharedPool;
 
 use crate::wire::{CRC_LENGTH, Header, LENGTH_FIELD, fpdu_length, padding};
 
-/// Bytes of an FPDU before the data of a tagged segment.
+/// Length of an FPDU before the data of a tagged segment, in bytes.
 pub(crate) const HEAD_LENGTH: usize = LENGTH_FIELD + Header::TAGGED_LENGTH;
-/// Bytes behind the data at most: padding and CRC.
+/// Maximum number of bytes behind the data: padding and CRC.
 const TAIL_MAX: usize = 3 + CRC_LENGTH;
 
-/// Where the data of a tagged segment belong: a range of a block.
+/// The place of a tagged segment's data: a range of a block.
 pub(crate) type Place = (BufferMut, Range<usize>);
 
-/// A tagged segment whose data come straight to where they belong.
+/// A tagged segment whose data arrive directly in their place.
 #[derive(Debug)]
 pub(crate) struct Placed {
     /// Length field and header.
     pub(crate) head: [u8; HEAD_LENGTH],
     pub(crate) block: BufferMut,
-    /// Where in the block the data belong.
+    /// The range of the data in the block.
     pub(crate) range: Range<usize>,
     tail: [u8; TAIL_MAX],
-    /// Bytes of data and tail that have come.
+    /// Number of bytes of data and tail that have arrived.
     filled: usize,
 }
 
@@ -33,7 +33,7 @@ impl Placed {
         Self { head: *head, block, range, tail: [0; TAIL_MAX], filled: 0 }
     }
 
-    /// Bytes of padding and CRC.
+    /// Length of padding and CRC in bytes.
     fn tail_length(&self) -> usize {
         padding(u16::from_be_bytes([self.head[0], self.head[1]])) + CRC_LENGTH
     }
@@ -48,7 +48,7 @@ impl Placed {
         &self.block[self.range.clone()]
     }
 
-    /// Where the next bytes belong.
+    /// The place of the next bytes.
     fn landing(&mut self) -> &mut [u8] {
         let length = self.range.len();
         match self.filled < length {
@@ -65,38 +65,38 @@ impl Placed {
     }
 }
 
-/// An FPDU that does not come in one block.
+/// An FPDU that arrives in several blocks.
 #[derive(Debug)]
 enum Partial {
-    /// It is put together.
+    /// It is assembled in a block.
     Assembly { block: BufferMut, filled: usize },
-    /// Its data are not even that.
+    /// Its data have a place of their own, and are not assembled.
     Placed(Placed),
 }
 
-/// An FPDU that has come whole.
+/// A complete FPDU.
 #[derive(Debug)]
 pub(crate) enum Fpdu {
     /// In one piece.
     Whole(Buffer),
-    /// Its data are where they belong.
+    /// Its data are in their place.
     Placed(Placed),
 }
 
-/// What of an FPDU has come. An FPDU that is in one received block is a slice of it. Of any other
-/// that is a tagged segment, the data come straight to their place; what has no place is put
-/// together once. So at most one FPDU waits here.
+/// The incomplete FPDU. An FPDU within one received block is a slice of that block. The data of any
+/// other tagged segment arrive directly in their place. A segment without a place is assembled,
+/// which copies it once. So at most one FPDU waits here.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     partial: Option<Partial>,
-    /// The first byte of an FPDU, when nothing else of it has come.
+    /// The first byte of an FPDU of which nothing else has arrived.
     first: Option<u8>,
 }
 
 impl Inbound {
-    /// The next FPDU, if the rest of it is in `block` from `at` on. Moves `at` behind the bytes
-    /// that were taken. `place` says of the head of a tagged segment where its data belong, if
-    /// they may be put there before the CRC is known.
+    /// The next FPDU, if `block` has the rest of it from `at` on. Moves `at` behind the bytes
+    /// taken. `place` returns the place of the data for the head of a tagged segment, if they may
+    /// be written there before the CRC is checked.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -138,7 +138,7 @@ impl Inbound {
                 }
             });
         }
-        // Data and what is behind them are two pieces.
+        // The data and the bytes behind them are two pieces.
         while let Some(landing) = self.awaited().filter(|_| *at < block.len()) {
             let count = landing.len().min(block.len() - *at);
             landing[..count].copy_from_slice(&block[*at..*at + count]);
@@ -157,19 +157,20 @@ impl Inbound {
         }
     }
 
-    /// Where the next received bytes belong, if an FPDU has begun, and it lacks more than the few
+    /// The place of the next received bytes, if an FPDU is incomplete and lacks more than the few
     /// bytes behind its data.
     pub(crate) fn landing(&mut self) -> Option<&mut [u8]> {
         self.awaited().filter(|place| place.len() > TAIL_MAX)
     }
 
-    /// The first `count` bytes of [`Self::landing`] have come. Returns the FPDU if it is complete.
+    /// Reports that the first `count` bytes of [`Self::landing`] have arrived. Returns the FPDU if
+    /// it is complete.
     ///
     /// # Panics
-    /// When fewer bytes were to come.
+    /// When the place is shorter.
     pub(crate) fn landed(&mut self, count: usize, pool: &mut Pool) -> Option<Fpdu> {
         let room = self.awaited()?.len();
-        assert!(count <= room, "{count} B landed where {room} had room");
+        assert!(count <= room, "{count} B landed in a place of {room}");
         let is_whole = match self.partial.as_mut()? {
             Partial::Assembly { block, filled } => {
                 *filled += count;
@@ -186,8 +187,8 @@ impl Inbound {
         }
     }
 
-    /// Gives up the place of a segment whose data have not all come, if it is one that `is_it`
-    /// wants. The segment is put together instead.
+    /// Takes away the place of an incomplete segment, if `is_it` selects that segment. The segment
+    /// is assembled in its place.
     pub(crate) fn displace(
         &mut self,
         pool: &SharedPool,
@@ -207,7 +208,7 @@ impl Inbound {
         Some(placed)
     }
 
-    /// Whether an FPDU has begun and is not complete.
+    /// Whether an FPDU is incomplete.
     pub(crate) const fn is_within(&self) -> bool {
         self.partial.is_some() || self.first.is_some()
     }
@@ -227,8 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the stream is cut, whether bytes land or come in blocks, and whether data have
-        /// a place: every FPDU comes whole and in order.
+        /// Every FPDU arrives complete and in order, for any division of the stream, with landing
+        /// or in blocks, and with or without a place for the data.
         #[test]
         fn fpdus_come_whole(lengths in prop::collection::vec(0_u16..300, 1..20),
                             cuts in prop::collection::vec((1_usize..400, any::<bool>()), 1..60),

@@ -1,7 +1,7 @@
 //! iWARP: RDMA over a byte stream such as a TCP connection (RFC 5044, 6581, 5041, 5040).
 //!
-//! A [`Connection`] is one end: a queue pair that its user sees as an [`rdma::Endpoint`]. It needs
-//! no card and no privilege. [`wire`] has the bytes.
+//! A [`Connection`] is one end: its user sees it as an [`rdma::Endpoint`]. It needs no card and no
+//! privilege. [`wire`] has the formats.
 //!
 //! # The run loop
 //!
@@ -9,10 +9,10 @@
 //! [`Input::Received`], and the end of the stream as [`Input::Closed`]. It calls `handle_timeout`
 //! when the deadline of `poll_timeout` has come, sends what [`Connection::outbox`] holds, and
 //! reports by [`Connection::sent`] how many bytes have gone. After each of these, the user polls
-//! events and completions. After [`Output::Close`], the world sends what the outbox still holds and
+//! events and completions. After [`Output::Close`], the world sends the rest of the outbox and
 //! closes the stream.
 //!
-//! In this example, one end lends memory and tells so by a message; the other reads the memory.
+//! In this example, one end lends memory and announces it in a message; the other reads the memory.
 //!
 //! ```
 //! use engine::{Buffer, Engine, Entropy, Instant, Rng};
@@ -32,7 +32,7 @@
 //! near.post_receive(ReceiveRequest { id: 1, length_max: 64 })?;
 //! let mut lent = None;
 //! let data = loop {
-//!     // What the far end's user does.
+//!     // The far end's user.
 //!     match far.poll_event() {
 //!         Some(Event::Requested { private_data }) => {
 //!             assert_eq!(private_data, b"who I am");
@@ -47,11 +47,11 @@
 //!         }
 //!         _ => {}
 //!     }
-//!     // What the near end's user does.
+//!     // The near end's user.
 //!     match near.poll_completion().map(|completion| completion.result).transpose()? {
 //!         Some(Done::Received { data, .. }) => {
 //!             assert_eq!(data[..], *b"it is ready");
-//!             // NVMe over RDMA tells key and address in such a message.
+//!             // NVMe over RDMA sends key and address in such a message.
 //!             let remote = lent.expect("memory was lent");
 //!             let operation = Operation::Read { remote };
 //!             near.post_send(SendRequest { id: 2, operation, signalled: true })?;
@@ -75,9 +75,9 @@
 //!
 //! # Limits and trust
 //!
-//! No byte that a peer sends makes an end panic. A fault of the peer ends the connection with a
-//! Terminate message that names it, and [`Event::Disconnected`](rdma::Event::Disconnected) tells
-//! the user. Memory is accessed only as the [`ProtectionDomain`](rdma::ProtectionDomain) allows.
+//! No byte of a peer makes an end panic. A fault of the peer ends the connection with a Terminate
+//! message that names the fault, and [`Event::Disconnected`](rdma::Event::Disconnected) reports it
+//! to the user. The [`ProtectionDomain`](rdma::ProtectionDomain) checks each access to memory.
 //!
 //! - At most one FPDU of the peer waits for its end: 64 KiB. Data are placed once the FPDU has come
 //!   whole and its CRC is right.
@@ -87,7 +87,7 @@
 //!   and one may wait in the outbox.
 //! - A peer that does not begin the connection within [`Config::setup_timeout`] loses it.
 //!
-//! The crate encrypts nothing and authenticates nobody. A CRC finds errors, not attacks.
+//! The crate has no encryption and no authentication. A CRC detects errors, not attacks.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -112,6 +112,6 @@ pub use wire::Revision;
 /// The longest message, write or read, in bytes: a block of a pool.
 #[allow(clippy::cast_possible_truncation, reason = "2 MiB")]
 pub const MESSAGE_BYTES_MAX: u32 = Pool::LENGTH_MAX as u32;
-/// The longest private data of a user, in bytes: what a frame carries besides its enhanced part.
-/// Linux's `siw` takes 252.
+/// The longest private data of a user in bytes: the rest of a frame besides its enhanced part.
+/// Linux's `siw` accepts 252.
 pub const PRIVATE_DATA_MAX: usize = wire::PRIVATE_DATA_LENGTH_MAX - wire::Enhanced::LENGTH;

@@ -1,4 +1,4 @@
-//! Wireshark's dissector of iWARP understands what our two ends say to each other.
+//! Wireshark's iWARP dissector understands the messages of both ends.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -68,7 +68,8 @@ impl Capture {
     }
 }
 
-/// Settings with the revision that Wireshark 4.0 knows: it takes no frame of revision 2 for MPA.
+/// Settings with the revision that Wireshark 4.0 supports: it does not recognise a frame of
+/// revision 2 as MPA.
 fn config(seed: u64, crc: bool) -> Config {
     let pool = SharedPool::default();
     let domain = ProtectionDomain::new(8, pool.clone(), Entropy::Seeded(Rng::from_seed(seed)));
@@ -76,8 +77,8 @@ fn config(seed: u64, crc: bool) -> Config {
     Config { crc, revision: Revision::One, segment_bytes: SEGMENT_BYTES, ..base }
 }
 
-/// Carries bytes to and fro until nobody sends any more. The capture has one packet for each FPDU,
-/// as MPA wants it.
+/// Carries bytes between the ends until neither sends any more. The capture has one packet for each
+/// FPDU, as MPA requires.
 fn carry(ends: &mut [Connection; 2], capture: &mut Capture) {
     loop {
         let mut is_idle = true;
@@ -106,7 +107,7 @@ fn carry(ends: &mut [Connection; 2], capture: &mut Capture) {
     }
 }
 
-/// Every kind of message that ends without errors send, then a read that is refused.
+/// Every kind of message that error-free ends send, then a refused read.
 fn session(crc: bool) -> Vec<u8> {
     let mut capture = Capture::new();
     let mut ends =
@@ -144,11 +145,11 @@ fn session(crc: bool) -> Vec<u8> {
     capture.file
 }
 
-/// The `fields` that tshark prints of what `filter` selects, a line a packet.
+/// The `fields` of the packets that match `filter`, as tshark prints them: a line for each packet.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-o", "tcp.try_heuristic_first:TRUE"]);
-    // NFS over RDMA takes any message for its own.
+    // The NFS over RDMA dissector would claim any message.
     command.args(["--disable-protocol", "rpcordma"]).args(["-Y", filter, "-T", "fields"]);
     for field in fields {
         command.args(["-e", field]);
@@ -158,15 +159,15 @@ fn tshark(file: &Path, filter: &str, fields: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What Wireshark has to say against a packet: malformed, or a warning or error of a protocol
-/// other than of the made-up TCP connection.
+/// Wireshark's complaints about a packet: malformed, or a warning or error of a protocol other than
+/// of the made-up TCP connection.
 const COMPLAINTS: &str = "_ws.malformed || _ws.expert.group == 0x07000000 || \
                           (iwarp_mpa && _ws.expert.severity >= 0x00600000 && !tcp.analysis.flags)";
 
 #[test]
 fn wireshark_understands_both_ends() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
-        eprintln!("SKIPPED: what Wireshark makes of iWARP: tshark can't be run ({error})");
+        eprintln!("SKIPPED: Wireshark's view of iWARP: tshark can't be run ({error})");
         return;
     }
     for crc in [true, false] {
@@ -187,7 +188,7 @@ fn wireshark_understands_both_ends() {
         let shown = String::from_utf8(show.output().unwrap().stdout).unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(complaints, "");
-        assert_eq!(understood.lines().count(), packets, "a packet was not taken for iWARP");
+        assert_eq!(understood.lines().count(), packets, "a packet was not recognised as iWARP");
         let mut opcodes = BTreeMap::<&str, usize>::new();
         for opcode in understood.lines().filter(|line| !line.is_empty()) {
             *opcodes.entry(opcode).or_default() += 1;

@@ -1,4 +1,4 @@
-//! One end: what it sends, what it takes, and when it is to be woken.
+//! One end: sends, receives, and decides when the other end must be woken.
 
 use core::fmt;
 use core::sync::atomic::{Ordering, fence};
@@ -7,29 +7,29 @@ use pcie::memory::{Memory, Unmapped};
 
 use crate::layout::{AREA, INLINE_MAX, LINE, LINES, Line, Side, WORD};
 
-/// A piece of at most this many bytes is sent in lines; a longer piece goes through the data area,
-/// which takes a line more for each piece and fewer for its bytes.
+/// A piece of at most this many bytes is sent in lines. A longer piece goes through the data area,
+/// which costs one more line for each piece and fewer lines for its bytes.
 const IN_LINES_MAX: usize = 4 * INLINE_MAX;
-/// An end tells what it has taken once it is this part of a ring or of a data area, and before it
-/// sleeps. Each telling costs the other end a cache miss.
-const TELL_PART: u64 = 4;
+/// An end reports the count of taken bytes once it is this part of a ring or of a data area, and
+/// before it sleeps. Each report costs the other end a cache miss.
+const REPORT_PART: u64 = 4;
 
-/// What the other end has done that none does; the connection must be given up.
+/// A violation of the protocol by the other end. The connection must be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Line `.0` has a mark that does not belong there.
+    /// Line `.0` has an invalid mark.
     Line(u64),
-    /// A line says that `length` bytes of the data area are at `offset`, where they can't be.
+    /// A line refers to `length` bytes at `offset` of the data area, which is not the next place.
     Reference {
         /// The offset in the data area, in bytes.
         offset: u32,
         /// The length in bytes.
         length: u32,
     },
-    /// The other end says that it has taken `.0` lines or bytes: fewer than before, or more than
+    /// The other end reports that it has taken `.0` lines or bytes: fewer than before, or more than
     /// were sent.
     Taken(u64),
-    /// The memory is gone.
+    /// The memory is no longer mapped.
     Memory(Unmapped),
 }
 
@@ -42,12 +42,12 @@ impl From<Unmapped> for Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line(number) => write!(f, "the mark of its line {number} is none that belongs there"),
+            Self::Line(number) => write!(f, "its line {number} has an invalid mark"),
             Self::Reference { offset, length } => {
-                write!(f, "it names {length} B at {offset} of its data area, where they can't be")
+                write!(f, "it refers to {length} B at {offset} of its data area, which is not the next place")
             }
             Self::Taken(count) => {
-                write!(f, "it has taken {count}, fewer than before or more than it was sent")
+                write!(f, "it reports that it has taken {count}, fewer than before or more than it was sent")
             }
             Self::Memory(error) => write!(f, "the shared memory is gone: {error}"),
         }
@@ -56,7 +56,7 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// How far one direction has come, since the connection began.
+/// Progress of one direction since the connection began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     lines: u64,
@@ -64,19 +64,19 @@ struct Position {
     bytes: u64,
 }
 
-/// One end of a connection in shared memory, which begins as [`crate::MEMORY_BYTES`] zeroes.
+/// One end of a connection in shared memory. The memory starts as [`crate::MEMORY_BYTES`] zeros.
 #[derive(Debug)]
 pub struct End {
     side: Side,
     sent: Position,
-    /// What the other end has told of what it took.
+    /// The progress that the other end has reported.
     acknowledged: Position,
     taken: Position,
-    /// What this end has told of what it took.
-    told: Position,
-    /// What is left of a piece in the data area: its place there, and its length in bytes.
+    /// The progress that this end has reported.
+    reported: Position,
+    /// The unread rest of a piece in the data area: its offset there and its length in bytes.
     rest: Option<(u64, u64)>,
-    /// Something was stored that the other end waits for if it sleeps.
+    /// This end has stored something, and must wake the other end if that sleeps.
     has_stored: bool,
     is_asleep: bool,
 }
@@ -90,17 +90,17 @@ impl End {
             sent: START,
             acknowledged: START,
             taken: START,
-            told: START,
+            reported: START,
             rest: None,
             has_stored: false,
             is_asleep: false,
         }
     }
 
-    /// Sends as many of `bytes` as there is room for; returns their number.
+    /// Sends as many of `bytes` as there is room for, and returns their number.
     ///
     /// # Errors
-    /// When the other end tells nonsense, or the memory is gone.
+    /// When the other end violates the protocol, or the memory is no longer mapped.
     pub fn send(&mut self, memory: &mut impl Memory, bytes: &[u8]) -> Result<usize, Fault> {
         let mut left = bytes;
         while !left.is_empty() {
@@ -127,11 +127,11 @@ impl End {
         self.sent.lines - self.acknowledged.lines < LINES && self.sent.bytes - self.acknowledged.bytes < AREA
     }
 
-    /// Hears how much the other end has taken.
+    /// Reads how much the other end has taken.
     fn hear(&mut self, memory: &impl Memory) -> Result<(), Fault> {
-        let mut told = [0; 16];
-        memory.read(self.side.peer().taken_at(), &mut told)?;
-        let [lines, bytes] = [0, 8].map(|at| word(&told, at));
+        let mut report = [0; 16];
+        memory.read(self.side.peer().taken_at(), &mut report)?;
+        let [lines, bytes] = [0, 8].map(|at| word(&report, at));
         let heard = |heard: u64, before: u64, sent: u64| {
             if (before..=sent).contains(&heard) { Ok(heard) } else { Err(Fault::Taken(heard)) }
         };
@@ -140,8 +140,8 @@ impl End {
         Ok(())
     }
 
-    /// Copies the beginning of `bytes` into the data area, up to its end at most, and stores the
-    /// line that says so; returns the number of bytes.
+    /// Copies the beginning of `bytes` into the data area, at most up to its end, and stores the
+    /// line that refers to it. Returns the number of bytes.
     fn store_piece(&mut self, memory: &mut impl Memory, bytes: &[u8]) -> Result<usize, Fault> {
         let offset = self.sent.bytes % AREA;
         let room = (AREA - (self.sent.bytes - self.acknowledged.bytes)).min(AREA - offset);
@@ -160,22 +160,22 @@ impl End {
         Ok(())
     }
 
-    /// Whether there may be something to receive. Looks at no more than the last word of a line,
-    /// which costs a polling end next to nothing.
+    /// Whether there may be something to receive. Reads only the last word of a line, so polling it
+    /// is cheap.
     ///
     /// # Errors
-    /// When the memory is gone.
+    /// When the memory is no longer mapped.
     pub fn has_news(&self, memory: &impl Memory) -> Result<bool, Fault> {
         let mut word = [0; WORD];
         memory.read(self.side.peer().word_at(self.taken.lines), &mut word)?;
         Ok(self.rest.is_some() || !Line::is_empty(word, self.taken.lines))
     }
 
-    /// Takes bytes that the other end has sent into `bytes`, as long as [`INLINE_MAX`] more fit;
-    /// returns their number.
+    /// Receives bytes into `bytes`, as long as there is room for [`INLINE_MAX`] more. Returns their
+    /// number.
     ///
     /// # Errors
-    /// When the other end has written nonsense, or the memory is gone.
+    /// When the other end violates the protocol, or the memory is no longer mapped.
     pub fn receive(&mut self, memory: &mut impl Memory, bytes: &mut [u8]) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
@@ -204,15 +204,15 @@ impl End {
             }
             self.taken.lines += 1;
         }
-        if self.taken.lines - self.told.lines >= LINES / TELL_PART
-            || self.taken.bytes - self.told.bytes >= AREA / TELL_PART
+        if self.taken.lines - self.reported.lines >= LINES / REPORT_PART
+            || self.taken.bytes - self.reported.bytes >= AREA / REPORT_PART
         {
-            self.tell(memory)?;
+            self.report(memory)?;
         }
         Ok(count)
     }
 
-    /// Checks where a piece is said to be: the only place is behind the piece before.
+    /// Checks the offset of a piece: the only valid one is directly behind the piece before.
     const fn admit(&self, offset: u32, length: u32) -> Result<(u64, u64), Fault> {
         let (place, count) = (offset as u64, length as u64);
         if place != self.taken.bytes % AREA || count == 0 || count > AREA - place {
@@ -235,51 +235,51 @@ impl End {
         Ok(count)
     }
 
-    /// Tells the other end how much was taken.
-    fn tell(&mut self, memory: &mut impl Memory) -> Result<(), Fault> {
-        let mut told = [0; 16];
-        told[..8].copy_from_slice(&self.taken.lines.to_le_bytes());
-        told[8..].copy_from_slice(&self.taken.bytes.to_le_bytes());
-        memory.write(self.side.taken_at(), &told)?;
-        self.told = self.taken;
+    /// Reports to the other end how much this end has taken.
+    fn report(&mut self, memory: &mut impl Memory) -> Result<(), Fault> {
+        let mut report = [0; 16];
+        report[..8].copy_from_slice(&self.taken.lines.to_le_bytes());
+        report[8..].copy_from_slice(&self.taken.bytes.to_le_bytes());
+        memory.write(self.side.taken_at(), &report)?;
+        self.reported = self.taken;
         self.has_stored = true;
         Ok(())
     }
 
-    /// Tells the other end that this one is about to sleep, or sleeps no more. Whoever falls asleep
-    /// must look once more before it waits: what was stored before the other end could see this
-    /// wakes nobody.
+    /// Stores that this end is about to sleep, or sleeps no more. An end that falls asleep must
+    /// look for lines once more before it waits: the other end does not wake it for lines that were
+    /// stored before this call.
     ///
     /// # Errors
-    /// When the memory is gone.
+    /// When the memory is no longer mapped.
     pub fn sleep(&mut self, memory: &mut impl Memory, asleep: bool) -> Result<(), Fault> {
         if core::mem::replace(&mut self.is_asleep, asleep) == asleep {
             return Ok(());
         }
-        if asleep && (self.told.lines < self.taken.lines || self.told.bytes < self.taken.bytes) {
-            self.tell(memory)?;
+        if asleep && (self.reported.lines < self.taken.lines || self.reported.bytes < self.taken.bytes) {
+            self.report(memory)?;
         }
         memory.write(self.side.asleep_at(), &u64::from(asleep).to_le_bytes())?;
         fence(Ordering::SeqCst);
         Ok(())
     }
 
-    /// Whether this end has said that it sleeps.
+    /// Whether this end has announced that it sleeps.
     pub const fn is_asleep(&self) -> bool {
         self.is_asleep
     }
 
-    /// Whether the other end must be woken: something was stored since the last call, and
-    /// it sleeps.
+    /// Whether the other end must be woken: this end has stored something since the last call, and
+    /// the other end sleeps.
     ///
     /// # Errors
-    /// When the memory is gone.
+    /// When the memory is no longer mapped.
     pub fn poll_wake(&mut self, memory: &impl Memory) -> Result<bool, Fault> {
         if !core::mem::take(&mut self.has_stored) {
             return Ok(false);
         }
-        // The other end stores that it sleeps and then looks for lines; this one has stored a line
-        // and now looks whether the other sleeps. Without the fence each could miss the other.
+        // The other end stores that it sleeps and then looks for lines. This end has stored a line
+        // and now looks whether the other end sleeps. Without the fence, each could miss the other.
         fence(Ordering::SeqCst);
         let mut asleep = [0; 8];
         memory.read(self.side.peer().asleep_at(), &mut asleep)?;

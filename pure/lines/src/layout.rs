@@ -1,29 +1,29 @@
-//! Where things are in the shared memory, and what a line consists of.
+//! The layout of the shared memory and of a line.
 
-/// Bytes of a line: what x86-64 processors pass between caches at once.
+/// Length of a line in bytes: the unit that x86-64 processors move between caches.
 pub(crate) const LINE: usize = 64;
-/// Bytes of a word, the last of which in a line has its mark.
+/// Length of a word in bytes. The last word of a line has its mark.
 pub(crate) const WORD: usize = 8;
-/// The largest number of bytes that travel inside a line.
+/// The largest number of bytes inside a line.
 pub const INLINE_MAX: usize = 60;
-/// Lines of a ring.
+/// Number of lines of a ring.
 pub(crate) const LINES: u64 = 1024;
-/// Bytes of a data area.
+/// Length of a data area in bytes.
 pub(crate) const AREA: u64 = 1 << 20;
 
-/// Where a region's ring begins. The state line before it has a page of its own.
+/// Offset of a region's ring in bytes. The state line before it has a page of its own.
 const RING_AT: u64 = 4096;
-/// Where a region's data area begins.
+/// Offset of a region's data area in bytes.
 const AREA_AT: u64 = RING_AT + LINES * LINE as u64;
-/// Bytes of a region, which one end writes and the other reads.
+/// Length of a region in bytes. One end writes it, and the other end reads it.
 const REGION: u64 = AREA_AT + AREA;
-/// Bytes of the shared memory.
+/// Length of the shared memory in bytes.
 #[expect(clippy::cast_possible_truncation, reason = "about 2 MiB, which any address space holds")]
 pub const MEMORY_BYTES: usize = 2 * REGION as usize;
 
-/// In a line's mark, the length that means: the bytes are in the data area.
+/// The length in a line's mark that refers to the data area.
 const BY_REFERENCE: u8 = 0xff;
-/// Marks have a lap from 1 to this, so that zeroed memory holds no valid line.
+/// Marks have a lap from 1 to this number, so that zeroed memory holds no valid line.
 const LAPS: u64 = 0xffff;
 
 /// Which of the two ends: each writes a region of its own.
@@ -51,34 +51,34 @@ impl Side {
         }
     }
 
-    /// Where this side tells the number of lines that it has taken, as 8 bytes; the number of bytes
-    /// of the data area follows.
+    /// Offset of the count of lines that this side has taken, in 8 bytes. The count of bytes taken
+    /// from the data area follows.
     pub(crate) const fn taken_at(self) -> u64 {
         self.region()
     }
 
-    /// Where this side tells whether it sleeps, as 8 bytes: 0 if not.
+    /// Offset of this side's sleep flag, in 8 bytes: 0 when it is awake.
     pub(crate) const fn asleep_at(self) -> u64 {
         self.region() + 16
     }
 
-    /// Where this side stores its line number `number`.
+    /// Offset of this side's line `number`.
     pub(crate) const fn line_at(self, number: u64) -> u64 {
         self.region() + RING_AT + number % LINES * LINE as u64
     }
 
-    /// Where the last word of this side's line number `number` is.
+    /// Offset of the last word of this side's line `number`.
     pub(crate) const fn word_at(self, number: u64) -> u64 {
         self.line_at(number) + (LINE - WORD) as u64
     }
 
-    /// Where byte `offset` of this side's data area is.
+    /// Offset of byte `offset` of this side's data area.
     pub(crate) const fn area_at(self, offset: u64) -> u64 {
         self.region() + AREA_AT + offset
     }
 }
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// Nothing yet: the line is still that of the lap before.
@@ -87,7 +87,7 @@ pub(crate) enum Line {
     Inline(usize),
     /// Bytes in the data area.
     Reference { offset: u32, length: u32 },
-    /// The mark is none that the other end stores here.
+    /// The mark is not one that the other end stores here.
     Invalid,
 }
 
@@ -104,13 +104,13 @@ const fn lap_before(number: u64) -> u16 {
 }
 
 impl Line {
-    /// Whether `word`, the last of line `number`, is still that of the lap before.
+    /// Whether `word`, the last one of line `number`, still is that of the lap before.
     pub(crate) const fn is_empty(word: [u8; WORD], number: u64) -> bool {
         let [.., low, high] = word;
         u16::from_le_bytes([low, high]) == lap_before(number)
     }
 
-    /// Reads line `number` from its bytes.
+    /// Parses line `number`.
     pub(crate) fn parse(bytes: &[u8; LINE], number: u64) -> Self {
         let [.., length, reserved, lap_low, lap_high] = *bytes;
         let found = u16::from_le_bytes([lap_low, lap_high]);
@@ -131,7 +131,7 @@ impl Line {
         }
     }
 
-    /// Line `number` with `bytes` inside, of which there are at most [`INLINE_MAX`].
+    /// Line `number` with `bytes` inside, at most [`INLINE_MAX`] of them.
     #[expect(clippy::cast_possible_truncation, reason = "at most 60")]
     pub(crate) fn with_bytes(bytes: &[u8], number: u64) -> [u8; LINE] {
         let mut line = [0; LINE];
@@ -140,7 +140,7 @@ impl Line {
         line
     }
 
-    /// Line `number`, which says that `length` bytes are at `offset` of the data area.
+    /// Line `number`, which refers to `length` bytes at `offset` of the data area.
     pub(crate) fn with_reference(offset: u32, length: u32, number: u64) -> [u8; LINE] {
         let mut line = [0; LINE];
         line[..4].copy_from_slice(&offset.to_le_bytes());

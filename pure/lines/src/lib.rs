@@ -1,9 +1,9 @@
-//! Two ends that share memory: a stream of bytes each way, through rings of cache lines.
+//! A byte stream each way between two ends that share memory, through rings of cache lines.
 //!
-//! An [`End`] sends by storing one 64-byte line: up to 60 bytes, and behind them the mark that
-//! they are there. The other end polls that line. Longer pieces are copied into a data area, and a
-//! line says where they are. Each end tells in a line of its own how much it has taken, and whether
-//! it sleeps and wants to be woken. `docs/lines.md` has the layout.
+//! An [`End`] sends by storing one 64-byte line: up to 60 bytes, followed by a mark that they are
+//! there. The other end polls that line. Longer pieces are copied into a data area, and a line
+//! refers to them. Each end reports in a line of its own how much it has taken, and whether it
+//! sleeps and must be woken. `docs/lines.md` has the layout.
 //!
 //! ```
 //! use farlane_lines::{End, MEMORY_BYTES, Side};
@@ -17,14 +17,14 @@
 //! assert_eq!(&bytes[..5], b"hello");
 //! ```
 //!
-//! # What shared memory must do
-//! Where the two ends run at once, their [`pcie::memory::Memory`] writes the words of a line from
-//! the first to the last, and reads them from the last to the first. A line whose last word is
-//! right is then whole.
+//! # Requirements on the shared memory
+//! Where the two ends run at the same time, their [`pcie::memory::Memory`] writes the words of a
+//! line from first to last, and reads them from last to first. A line whose last word is valid is
+//! then complete.
 //!
-//! # What a peer may do
-//! Write any bytes anywhere in the memory, at any time. Everything that is read is copied first and
-//! checked then. What does not fit is a [`Fault`], after which the connection must be given up.
+//! # Trust
+//! A peer can write any bytes anywhere in the memory at any time. An end copies what it reads
+//! before it checks it. A violation is a [`Fault`], after which the connection must be given up.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Two ends in one memory: every byte once and in order, and whatever a peer writes.
+//! Two ends in one memory: every byte arrives once and in order, and hostile writes cause faults.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ fn both() -> (Ram, End, End) {
     (Ram::new(0, MEMORY_BYTES), End::new(Side::Dialler), End::new(Side::Listener))
 }
 
-/// Byte number `at` of a stream whose bytes tell where they belong.
+/// Byte number `at` of a stream whose bytes encode their position.
 fn byte(at: u64) -> u8 {
     (at % 251) as u8
 }
@@ -51,7 +51,7 @@ fn every_byte_arrives_once_and_in_order() {
 }
 
 #[test]
-fn a_full_ring_takes_no_more_until_the_peer_has_told() {
+fn a_full_ring_takes_no_more_until_the_peer_reports() {
     let (mut memory, mut near, mut far) = both();
     let mut room = vec![0; 4 << 20];
     let lines = (0..2000).take_while(|_| near.send(&mut memory, b"x").unwrap() == 1).count();
@@ -65,7 +65,7 @@ fn a_full_ring_takes_no_more_until_the_peer_has_told() {
 }
 
 #[test]
-fn a_look_tells_whether_there_is_anything() {
+fn a_look_finds_news_without_taking_it() {
     let (mut memory, mut near, mut far) = both();
     let mut room = vec![0; 400];
     // More than a lap, with pieces that are taken in two parts.
@@ -83,7 +83,7 @@ fn a_look_tells_whether_there_is_anything() {
 }
 
 #[test]
-fn a_sleeper_is_woken_once_for_what_is_stored() {
+fn a_sleeper_is_woken_once_for_stored_lines() {
     let (mut memory, mut near, mut far) = both();
     near.send(&mut memory, b"a").unwrap();
     assert_eq!(near.poll_wake(&memory), Ok(false));
@@ -99,7 +99,7 @@ fn a_sleeper_is_woken_once_for_what_is_stored() {
 }
 
 #[test]
-fn one_who_waits_for_room_is_woken_when_there_is_some() {
+fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
     let (mut memory, mut near, mut far) = both();
     while near.send(&mut memory, &[1; 300]).unwrap() > 0 {}
     near.sleep(&mut memory, true).unwrap();
@@ -133,16 +133,16 @@ fn a_reference_that_leads_elsewhere_is_a_fault() {
 fn a_peer_that_took_more_than_was_sent_is_a_fault() {
     let (mut memory, mut near, _) = both();
     while near.send(&mut memory, b"x").unwrap() > 0 {}
-    let told = MEMORY_BYTES as u64 / 2;
-    memory.write(told, &1025_u64.to_le_bytes()).unwrap();
+    let report = MEMORY_BYTES as u64 / 2;
+    memory.write(report, &1025_u64.to_le_bytes()).unwrap();
     assert_eq!(near.send(&mut memory, b"x"), Err(Fault::Taken(1025)));
-    memory.write(told, &1024_u64.to_le_bytes()).unwrap();
-    memory.write(told + 8, &1_u64.to_le_bytes()).unwrap();
+    memory.write(report, &1024_u64.to_le_bytes()).unwrap();
+    memory.write(report + 8, &1_u64.to_le_bytes()).unwrap();
     assert_eq!(near.send(&mut memory, b"x"), Err(Fault::Taken(1)));
-    memory.write(told + 8, &0_u64.to_le_bytes()).unwrap();
+    memory.write(report + 8, &0_u64.to_le_bytes()).unwrap();
     assert_eq!(near.send(&mut memory, b"x"), Ok(1));
     while near.send(&mut memory, b"x").unwrap() > 0 {}
-    memory.write(told, &3_u64.to_le_bytes()).unwrap();
+    memory.write(report, &3_u64.to_le_bytes()).unwrap();
     assert_eq!(near.send(&mut memory, b"x"), Err(Fault::Taken(3)), "fewer than before");
 }
 

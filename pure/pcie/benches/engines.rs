@@ -1,4 +1,4 @@
-//! Time that a packet costs in an endpoint and in a switch, in ns: the minimum of several rounds.
+//! Time that an endpoint and a switch need for a packet, in ns: the minimum of several rounds.
 
 use std::hint::black_box;
 

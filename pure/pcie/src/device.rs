@@ -1,4 +1,4 @@
-//! What a function asks of the link it sits on, whatever that link is.
+//! The requests of a function to its link, for any kind of link.
 //!
 //! The same device logic works behind a TLP link (an endpoint turns its requests into packets), in
 //! a local virtual machine (guest memory answers at once) and in virtual time.
@@ -50,7 +50,7 @@ pub enum DmaResult {
         last: bool,
     },
     /// The read failed: Unsupported Request, Completer Abort, completion timeout or poisoned data.
-    /// No more of the read will come, and its name is free again.
+    /// No more data of the read will arrive, and its name is free again.
     Failed {
         /// The name that the device gave the read.
         id: DmaId,

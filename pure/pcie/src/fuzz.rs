@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: they take any bytes and must not panic.
+//! Entry points for fuzzing: they accept any bytes and must not panic.
 
 use alloc::vec;
 
@@ -30,8 +30,8 @@ pub fn tlp(bytes: &[u8]) {
     }
 }
 
-/// Enumerates a hierarchy in which the next bytes answer each configuration read, until there are
-/// none.
+/// Enumerates a hierarchy in which the next bytes answer each configuration read, until the input
+/// ends.
 pub fn enumeration(bytes: &[u8]) {
     let mut root = RootComplex::new(Config::default());
     let mut now = Instant::ZERO;
@@ -55,7 +55,7 @@ pub fn enumeration(bytes: &[u8]) {
     }
 }
 
-/// The answer of a device made of fuzz. A piece that is not a whole word means no answer.
+/// The answer of a device that returns fuzz input. An incomplete word means no answer.
 fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
     let completer = Bdf::new(1, 0, 0);
     let Some(word) = word else {
@@ -68,8 +68,8 @@ fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
         .then(|| Packet::completion_with_data(completer, &request.header, 0, Buffer::copy_from_slice(word)))
 }
 
-/// Gives the TLPs in `bytes`, one behind the other, to a requester with reads under way. Words that
-/// begin no TLP are skipped.
+/// Passes the TLPs in `bytes`, one after the other, to a requester with outstanding reads. Words
+/// that do not begin a TLP are skipped.
 pub fn requester(mut bytes: &[u8]) {
     let mut requester = Requester::new(requester::Settings::default());
     for cookie in 0..8 {
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn enumeration_ends_whatever_is_answered(words in prop::collection::vec(any::<u32>(), 0..400)) {
+        fn enumeration_ends_for_any_answers(words in prop::collection::vec(any::<u32>(), 0..400)) {
             enumeration(&words.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>());
         }
 

@@ -8,12 +8,13 @@
 //! # The run loop
 //! An engine does no input or output and reads no clock. The world passes each packet that arrives
 //! to [`handle_input`](engine::Engine::handle_input) and takes every output from
-//! [`poll_output`](engine::Engine::poll_output): packets to send, and what the device or the driver
-//! behind the engine should know. It calls [`handle_timeout`](engine::Engine::handle_timeout) when
-//! the time that [`poll_timeout`](engine::Engine::poll_timeout) names has come.
+//! [`poll_output`](engine::Engine::poll_output): packets to send, and requests and events for the
+//! device or the driver behind the engine. It calls
+//! [`handle_timeout`](engine::Engine::handle_timeout) at the time that
+//! [`poll_timeout`](engine::Engine::poll_timeout) returns.
 //!
-//! Here a requester maps the BAR of a function and reads a register of it. The packets pass from
-//! hand to hand; between two machines, [`wire::Tlp`] has their bytes.
+//! Here a requester maps the BAR of a function and reads a register of it. The example moves the
+//! packets directly; between two machines, [`wire::Tlp`] has their bytes.
 //!
 //! ```
 //! use engine::{Buffer, Engine, Instant};
@@ -76,11 +77,11 @@
 //! ```
 //!
 //! # Limits and trust
-//! A peer may send any bytes. What cannot be parsed is refused with a value that says why; what is
-//! well formed and wrong is answered as the specification says: Unsupported Request, Completer
-//! Abort, or an Unexpected Completion that is dropped and counted. Nothing that grows is without a
-//! limit: [`requester::REQUESTS_MAX`] requests under way, [`endpoint::BAR_READS_MAX`] reads that
-//! wait for a device.
+//! A peer may send any bytes. Unparsable packets are refused with an error value that gives the
+//! reason. Well-formed but invalid packets are answered as the specification requires: Unsupported
+//! Request, Completer Abort, or an Unexpected Completion that is dropped and counted. Everything
+//! that grows has a limit: [`requester::REQUESTS_MAX`] outstanding requests,
+//! [`endpoint::BAR_READS_MAX`] reads that wait for a device.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Host memory, as the root complex and a host's driver see it.
+//! Host memory, as seen by the root complex and by a host's driver.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Real captures decode completely, TLP by TLP, and encode to the same bytes again.
+//! TLPs of real captures decode completely, and encode to the same bytes again.
 //!
 //! The captures are Ethernet frames (some with a VLAN tag) of UDP datagrams. NetTLP carries one TLP
 //! in each datagram, behind its own sequence number (2 bytes) and time stamp (4 bytes). Each frame
@@ -107,7 +107,7 @@ fn every_captured_tlp_decodes_and_re_encodes_to_the_same_bytes() {
 type Waiting = HashMap<Tag, VecDeque<(u64, u32)>>;
 
 #[test]
-fn completions_of_an_ssd_s_reads_count_down_what_the_read_asked_for() {
+fn completions_of_an_ssd_s_reads_count_down_the_requested_bytes() {
     let Some(captures) = captures() else { return };
     let ssd = captures.iter().filter(|(path, _)| path.to_string_lossy().contains("p4600-write"));
     let mut finished = 0;

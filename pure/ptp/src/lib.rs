@@ -1,9 +1,9 @@
 //! How well this machine's clock follows the network's: management messages of the Precision Time
 //! Protocol (IEEE 1588-2008, clause 15).
 //!
-//! A PTP daemon answers them at a local socket; `ptp4l` does, at `/var/run/ptp4l`. Farlane asks one
-//! question: [`question`] makes it, [`Status::parse`] reads the answer. A daemon answers in its own
-//! [`Domain`] only, and drops questions in another one silently.
+//! A PTP daemon answers these messages at a local socket: `ptp4l` at `/var/run/ptp4l`. Farlane asks
+//! one question: [`question`] emits it, [`Status::parse`] parses the answer. A daemon answers only
+//! in its own [`Domain`], and silently drops questions in another one.
 //!
 //! ```
 //! use farlane_ptp::{Domain, Status, question};
@@ -14,8 +14,9 @@
 //! assert!(Status::parse(&asked, 7).is_err());
 //! ```
 //!
-//! # What a peer may do
-//! Send any bytes. They are parsed once, and a length or a type that does not fit is an error.
+//! # Trust
+//! The daemon may send any bytes. Each answer is parsed once, and an unexpected length or type is
+//! an error.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -38,12 +39,12 @@ const GET: u8 = 0;
 const RESPONSE: u8 = 2;
 /// The type of TLV that has management data, and that of a refusal (table 34).
 const TLV_MANAGEMENT: u16 = 1;
-/// The question: linuxptp's TIME_STATUS_NP, which has the offset in nanoseconds and
-/// the grandmaster.
+/// The question: linuxptp's TIME_STATUS_NP, whose answer has the offset in nanoseconds and the
+/// grandmaster.
 const TIME_STATUS_NP: u16 = 0xc000;
-/// Bytes of its answer's data.
+/// Length of the data of its answer in bytes.
 const STATUS: usize = 50;
-/// Bytes of the question, which has no data.
+/// Length of the question in bytes; the question has no data.
 const QUESTION: usize = BEFORE_TLV + 6;
 
 /// A clock's identity (7.5.2.2).
@@ -93,16 +94,16 @@ pub struct Status {
     pub domain: Domain,
 }
 
-/// Why bytes are no such answer.
+/// Why bytes are not an answer to the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// There are this many bytes, and more are needed.
+    /// The answer has only this many bytes.
     Short(usize),
-    /// The message is of this type and version, in one byte each.
+    /// The message has this type and version, in one byte each.
     Kind(u8, u8),
-    /// It answers this question, and not ours.
+    /// The message answers another question, with this number.
     Sequence(u16),
-    /// It has this action or this TLV, and not an answer.
+    /// The message has this action or TLV type in place of an answer.
     Refused(u16),
 }
 
@@ -116,15 +117,17 @@ impl fmt::Display for Malformed {
                     "a message of type {kind} and version {version}, expected {MANAGEMENT} and {VERSION}"
                 )
             }
-            Self::Sequence(number) => write!(f, "the answer to question {number}, which is none of ours"),
-            Self::Refused(what) => write!(f, "no answer to TIME_STATUS_NP, but {what:#06x}"),
+            Self::Sequence(number) => {
+                write!(f, "the answer to question {number}, which this end did not ask")
+            }
+            Self::Refused(what) => write!(f, "expected an answer to TIME_STATUS_NP, found {what:#06x}"),
         }
     }
 }
 
 impl core::error::Error for Malformed {}
 
-/// The question how well the clock of this domain follows, with this number.
+/// Emits the question `sequence` about the clock of `domain`.
 pub fn question(sequence: u16, domain: Domain) -> [u8; QUESTION] {
     let mut bytes = [0; QUESTION];
     bytes[0] = domain.transport_specific << 4 | MANAGEMENT;
@@ -132,7 +135,7 @@ pub fn question(sequence: u16, domain: Domain) -> [u8; QUESTION] {
     bytes[4] = domain.number;
     bytes[2..4].copy_from_slice(&u16::try_from(QUESTION).unwrap_or(0).to_be_bytes());
     bytes[30..32].copy_from_slice(&sequence.to_be_bytes());
-    // controlField of management messages, and no interval (13.3.2.10, 13.3.2.11).
+    // controlField of management messages, and logMessageInterval "none" (13.3.2.10, 13.3.2.11).
     bytes[32..34].copy_from_slice(&[4, 0x7f]);
     // Every port of every clock.
     bytes[HEADER..HEADER + 10].fill(0xff);
@@ -147,7 +150,7 @@ impl Status {
     /// Parses the answer to the question `sequence`.
     ///
     /// # Errors
-    /// When the bytes are another message, or too few.
+    /// When the bytes are another message, or too short.
     pub fn parse(bytes: &[u8], sequence: u16) -> Result<Self, Malformed> {
         let short = Malformed::Short(bytes.len());
         let word = |at: usize| -> Result<u16, Malformed> {
@@ -185,8 +188,8 @@ impl Status {
         })
     }
 
-    /// How far the clock may be off, by its latest offset: the clock swings about its master, so
-    /// the next offset may be on the other side.
+    /// How far the clock may be off, by its latest offset. The clock swings about its master, so
+    /// the next offset may have the other sign.
     pub const fn swing(&self) -> Nanos {
         Nanos::new(self.offset_ns.unsigned_abs().saturating_mul(2))
     }
@@ -195,7 +198,7 @@ impl Status {
 /// The fuzz target's entry: any bytes as an answer.
 ///
 /// # Panics
-/// When an answer is taken for that to another question.
+/// When the parser accepts an answer to another question.
 pub fn fuzz(bytes: &[u8]) {
     let Ok(status) = Status::parse(bytes, 0) else { return };
     assert!(status.swing().get() >= status.offset_ns.unsigned_abs());
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn other_messages_are_rejected() {
         let whole = answer();
         for length in 0..whole.len() {
             assert_eq!(Status::parse(&whole[..length], 7), Err(Malformed::Short(length)), "{length}");

@@ -11,8 +11,8 @@ pub type SharedCompletionQueue = Rc<RefCell<CompletionQueue>>;
 
 /// Completions in the order in which they happened.
 ///
-/// A queue pair has at most as many completions here as it has requests outstanding, so the queue
-/// is bounded by the queue pairs that use it.
+/// A queue pair has at most as many completions here as it has outstanding requests, so its queue
+/// pairs bound the queue.
 #[derive(Debug, Default)]
 pub struct CompletionQueue {
     completions: VecDeque<WorkCompletion>,
@@ -26,18 +26,18 @@ impl CompletionQueue {
         self.completions.pop_front()
     }
 
-    /// Whether no completion waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.completions.is_empty()
     }
 
-    /// Asks for one notification when the next completion comes (ibv_req_notify_cq). Completions
-    /// that are there already give none: poll once more after this.
+    /// Requests one notification for the next completion (ibv_req_notify_cq). Completions that are
+    /// already queued do not notify: poll once more after this call.
     pub const fn arm(&mut self) {
         self.is_armed = true;
     }
 
-    /// Whether a notification has come since the last call (ibv_get_cq_event).
+    /// Whether there was a notification since the last call (ibv_get_cq_event).
     pub const fn take_notification(&mut self) -> bool {
         core::mem::replace(&mut self.is_notified, false)
     }

@@ -1,4 +1,4 @@
-//! A connected queue pair, whatever carries it.
+//! A connected queue pair over any wire protocol.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,41 +8,41 @@ use engine::Buffer;
 
 use crate::{Exposure, Key, PostError, ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion};
 
-/// Private data in bytes that every wire protocol carries in a request for a connection: what an
-/// InfiniBand REQ leaves to its user. iWARP takes 512.
+/// Bytes of private data that every wire protocol can carry in a connection request: those that an
+/// InfiniBand REQ leaves to its user. iWARP carries 512.
 pub const PRIVATE_DATA_MAX: usize = 56;
 
 /// A queue pair with its connection. Wire protocols and cards implement it; NVMe over RDMA uses it.
 ///
-/// The side that connects gives its private data to the constructor. Then [`Event`]s tell how the
-/// connection goes. Work requests may be posted from [`Event::Established`] on, receive requests at
-/// any time before.
+/// The connecting side passes its private data to the constructor. [`Event`]s then report the
+/// progress of the connection. The user may post send requests from [`Event::Established`] on, and
+/// receive requests at any time.
 pub trait Endpoint {
-    /// What the endpoint can do.
+    /// The capabilities of the endpoint.
     fn limits(&self) -> Limits;
 
     /// The next event of the connection.
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// Accepts the connection that [`Event::Requested`] has told of.
+    /// Accepts the connection of [`Event::Requested`].
     fn accept(&mut self, private_data: &[u8]);
 
-    /// Refuses the connection that [`Event::Requested`] has told of.
+    /// Refuses the connection of [`Event::Requested`].
     fn reject(&mut self, private_data: &[u8]);
 
-    /// Ends the connection in order. Requests that were not done are flushed.
+    /// Ends the connection in order. Unfinished requests are flushed.
     fn disconnect(&mut self);
 
     /// Posts a request to the send queue.
     ///
     /// # Errors
-    /// When the request is not taken; nothing has happened then.
+    /// When the endpoint rejects the request, which then has no effect.
     fn post_send(&mut self, request: SendRequest) -> Result<(), PostError>;
 
     /// Posts a request to the receive queue.
     ///
     /// # Errors
-    /// When the request is not taken; nothing has happened then.
+    /// When the endpoint rejects the request, which then has no effect.
     fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError>;
 
     /// The next completion, of either queue.
@@ -54,19 +54,19 @@ pub trait Endpoint {
     /// When there are too many regions.
     fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError>;
 
-    /// Copies what the peer has written at `offset` of memory that is lent to it for writing, while
-    /// the loan goes on. What it has not written is zeros. Returns false if `key` names no such
-    /// memory, the bytes do not lie within it, or more is just coming to it.
+    /// Copies the bytes at `offset` of memory that is lent to the peer for writing, while the loan
+    /// goes on. Bytes that the peer has not written are zeros. Returns false if `key` names no such
+    /// memory, the range does not lie within it, or a write to it is in progress.
     ///
-    /// A peer that writes and says nothing, as perftest's does, shows itself in this way only.
+    /// This is the only way to notice a peer that writes and sends no message, as perftest does.
     fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool;
 
-    /// Ends a loan, and returns the memory: of a region to write, the bytes from its beginning up
-    /// to the last that was written. `None` if the key names nothing.
+    /// Ends a loan and returns the memory. For a region to write, these are the bytes from its
+    /// beginning up to the last one written. `None` if the key is unknown.
     fn deregister(&mut self, key: Key) -> Option<Buffer>;
 }
 
-/// An endpoint of whatever kind, as its user has it where several kinds meet.
+/// An endpoint of any kind, for users that handle several kinds.
 impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
     fn limits(&self) -> Limits {
         (**self).limits()
@@ -113,57 +113,57 @@ impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
     }
 }
 
-/// What an endpoint can do.
+/// The capabilities of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Send requests outstanding at a time.
+    /// Maximum number of outstanding send requests.
     pub send_requests: u16,
-    /// Receive requests posted at a time.
+    /// Maximum number of posted receive requests.
     pub receive_requests: u16,
     /// Length of the longest message, read or write, in bytes.
     pub message_bytes: u32,
     /// Whether [`Operation::Send`](crate::Operation::Send) can invalidate a key.
     pub invalidate: bool,
-    /// Whether [`Operation::Send`](crate::Operation::Send) can bring immediate data.
+    /// Whether [`Operation::Send`](crate::Operation::Send) can carry immediate data.
     pub immediate: bool,
 }
 
-/// What happens to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer asks for the connection: accept or reject it.
     Requested {
-        /// What the peer's user has said with it.
+        /// The private data of the peer's user.
         private_data: Vec<u8>,
     },
-    /// The connection is made. Send requests may be posted.
+    /// The connection is established. Send requests may be posted.
     Established {
-        /// What the peer's user has said with it; empty on the side that has accepted.
+        /// The private data of the peer's user; empty on the side that has accepted.
         private_data: Vec<u8>,
     },
-    /// The peer's user refuses the connection. Nothing follows.
+    /// The peer's user refuses the connection. This is the last event.
     Rejected {
-        /// What the peer's user has said with it.
+        /// The private data of the peer's user.
         private_data: Vec<u8>,
     },
-    /// The connection is over. Nothing follows but flushed completions.
+    /// The connection is over. Only flushed completions follow.
     Disconnected(Disconnected),
 }
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disconnected {
-    /// One of both ends has ended it in order.
+    /// One of the two ends has closed it in order.
     InOrder,
-    /// The peer broke the wire protocol. The text says how.
+    /// The peer violated the wire protocol; the text says how.
     PeerFault(&'static str),
-    /// The peer has accessed memory that it may not.
+    /// The peer accessed memory without permission.
     Access(crate::AccessError),
-    /// The peer reports a fault of this end. The text says which.
+    /// The peer reports a fault of this end; the text names it.
     Reported(&'static str),
     /// The peer does not answer.
     TimedOut,
-    /// This end cannot use its network any more.
+    /// This end has lost its network.
     NetworkFailed,
 }
 
@@ -172,7 +172,7 @@ impl fmt::Display for Disconnected {
         match self {
             Self::InOrder => f.write_str("the connection was ended in order"),
             Self::PeerFault(what) => write!(f, "the peer broke the protocol: {what}"),
-            Self::Access(error) => write!(f, "the peer accessed memory that it may not: {error}"),
+            Self::Access(error) => write!(f, "the peer accessed memory without permission: {error}"),
             Self::Reported(what) => write!(f, "the peer reports a fault: {what}"),
             Self::TimedOut => f.write_str("the peer does not answer"),
             Self::NetworkFailed => f.write_str("the network of this end has failed"),

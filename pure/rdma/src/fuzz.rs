@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code that must never panic, whatever the bytes.
+//! Fuzz entries: ordinary code that must not panic on any input.
 
 use alloc::vec::Vec;
 
@@ -9,13 +9,13 @@ use crate::{
     Endpoint, Inline, LocalConfig, LocalEndpoint, Operation, ReceiveRequest, SendRequest, SharedPool,
 };
 
-/// How much either end of a measurement may be told.
+/// Limits on the tests of either end of a measurement.
 const LIMITS: Limits = Limits { size: 1 << 16, depth: 64, busy: false };
-/// Connections that a client may want.
+/// Maximum number of connections that a client may ask for.
 const ENDS_MAX: usize = 4;
 
-/// Says the bytes of a peer to an end of perftest's protocol. The first two give the end, its test
-/// and what carries it. Then comes, for each message, a byte with its connection and length.
+/// Sends the bytes of a peer to an end of perftest's protocol. The first two bytes choose the end,
+/// its test and its transport. For each message, a byte with its connection and length follows.
 pub fn perftest(bytes: &[u8]) {
     let [first, second, rest @ ..] = bytes else { return };
     let verb = [Verb::Send, Verb::Write, Verb::Read][usize::from(second % 3)];
@@ -30,7 +30,7 @@ pub fn perftest(bytes: &[u8]) {
     }
 }
 
-/// The next message of the peer, on which connection.
+/// The next message of the peer, and its connection.
 fn next<'a>(bytes: &mut &'a [u8]) -> Option<(usize, &'a [u8])> {
     let (head, rest) = bytes.split_first()?;
     let (word, rest) = rest.split_at(usize::from(head >> 1).min(rest.len()));
@@ -38,11 +38,11 @@ fn next<'a>(bytes: &mut &'a [u8]) -> Option<(usize, &'a [u8])> {
     Some((usize::from(head & 1), word))
 }
 
-/// Says `word`. The peer is always ready to hear an answer.
+/// Sends `word`. The peer always has a receive request for an answer.
 fn say(end: &mut LocalEndpoint, word: &[u8]) {
     let data = Buffer::copy_from_slice(word);
     let operation = Operation::Send { inline: Inline::EMPTY, data, invalidate: None, immediate: None };
-    // A connection that is over takes nothing.
+    // A connection that is over rejects requests.
     let _ = end.post_receive(ReceiveRequest { id: 0, length_max: 1 << 16 });
     let _ = end.post_send(SendRequest { id: 0, operation, signalled: false });
     while end.poll_completion().is_some() {}
@@ -59,7 +59,7 @@ fn serve(test: Test, config: &LocalConfig, mut bytes: &[u8]) {
     }
     while let Some((which, word)) = next(&mut bytes) {
         now = now + Nanos::from_millis(1);
-        // The second asks when the first has said five words, or is refused.
+        // The second client asks when the first has sent five words, or is refused.
         for server in servers.iter_mut().take(if which == 1 { 2 } else { 1 }) {
             if server.as_mut().is_some_and(|server| !server.settle(now)) {
                 *server = None;
@@ -84,7 +84,7 @@ fn measure(test: Test, config: &LocalConfig, mut bytes: &[u8]) {
         let mut outputs = 0;
         while let Some(output) = client.poll(now) {
             outputs += 1;
-            assert!(outputs < 1_000, "a client tells no more than it has iterations");
+            assert!(outputs < 1_000, "a client has more outputs than iterations");
             if output == Output::Connect && peers.len() < ENDS_MAX {
                 let [near, mut far] = LocalEndpoint::pair(config, &pool, b"");
                 far.accept(b"");

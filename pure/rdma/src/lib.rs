@@ -1,18 +1,18 @@
 //! RDMA verbs as an engine (InfiniBand Architecture Specification, volume 1, chapters 10 and 11).
 //!
-//! A wire protocol owns a [`QueuePair`] and moves its bytes. What uses the connection, such as NVMe
-//! over RDMA, sees an [`Endpoint`] only: it posts [`SendRequest`]s and [`ReceiveRequest`]s, polls
-//! [`WorkCompletion`]s, and lends memory to the peer by [`Endpoint::register`].
+//! A wire protocol owns a [`QueuePair`] and moves its bytes. The user of the connection, such as
+//! NVMe over RDMA, sees only an [`Endpoint`]: it posts [`SendRequest`]s and [`ReceiveRequest`]s,
+//! polls [`WorkCompletion`]s, and lends memory to the peer by [`Endpoint::register`].
 //!
-//! Memory passes by ownership, as [`Buffer`](engine::Buffer)s: a receive request has no place of
-//! its own, and its completion brings the bytes. Nothing is copied that came in one piece.
+//! Memory passes by ownership, as [`Buffer`](engine::Buffer)s: a receive request has no memory of
+//! its own, and its completion brings the bytes. Data that arrive in one piece are not copied.
 //!
 //! # Trust
 //!
 //! A peer names memory by a key, and each access is checked against the [`ProtectionDomain`]: the
-//! key must be of a region that is lent to that queue pair, the right must be there, and the bytes
-//! must lie within it. A wrong access ends that queue pair and no other. Keys are random, so that a
-//! stale or guessed one names nothing.
+//! region must be lent to that queue pair, with that right, and contain all the bytes. An invalid
+//! access ends that queue pair and no other. Keys are random, so that a stale or guessed key names
+//! nothing.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Two endpoints of one thread, joined without a wire.
+//! Two endpoints in one thread, joined without a wire.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -16,15 +16,15 @@ use crate::{
 /// The settings of a pair of [`LocalEndpoint`]s.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
-    /// What both endpoints can do.
+    /// The capabilities of both endpoints.
     pub limits: Limits,
-    /// Most regions of memory that an endpoint lends at a time.
+    /// Maximum number of memory regions that an endpoint lends at a time.
     pub regions_max: usize,
     /// The seed of the keys; and of delays, if there are any.
     pub seed: u64,
-    /// Whether requests and completions wait for a random time, as those of a wire do. Completions
-    /// of one queue stay in order. A completion of the send queue may come after the answer of the
-    /// peer to what was sent.
+    /// Whether requests and completions wait for a random time, as on a wire. Completions of one
+    /// queue stay in order. A completion of the send queue may come after the peer's answer to the
+    /// same message.
     pub delays: bool,
 }
 
@@ -70,20 +70,20 @@ struct Link {
     pool: SharedPool,
 }
 
-/// Why a request cannot be done, which ends the connection.
+/// Why a request failed, which ends the connection.
 struct Trouble {
-    /// What the peer is told.
+    /// The reason reported to the peer.
     why: Disconnected,
-    /// How the request ends.
+    /// The result of the request.
     error: WorkError,
-    /// What the side of the request is told.
-    told: &'static str,
+    /// The reason reported to the side that posted the request.
+    reported: &'static str,
 }
 
 impl From<AccessError> for Trouble {
     fn from(error: AccessError) -> Self {
-        let told = "an access to memory that the peer has not lent";
-        Self { why: Disconnected::Access(error), error: WorkError::RemoteAccess, told }
+        let reported = "an access to memory that the peer has not lent";
+        Self { why: Disconnected::Access(error), error: WorkError::RemoteAccess, reported }
     }
 }
 
@@ -94,7 +94,7 @@ impl Link {
         if index == 0 { (first, second) } else { (second, first) }
     }
 
-    /// Does the next request of the side of `index`. Returns whether one was done.
+    /// Performs the next request of the side of `index`. Returns whether there was one.
     fn carry(&mut self, index: usize) -> bool {
         let pool = Rc::clone(&self.pool);
         let (from, to) = self.both(index);
@@ -106,32 +106,32 @@ impl Link {
         let Some(SendRequest { operation, .. }) = from.pair.take_send() else { return false };
         match perform(to, &pool, operation) {
             Ok(done) => from.pair.complete_send(done),
-            Err(Trouble { why, error, told }) => {
+            Err(Trouble { why, error, reported }) => {
                 to.fail(WorkError::Flushed, why);
-                from.fail(error, Disconnected::Reported(told));
+                from.fail(error, Disconnected::Reported(reported));
             }
         }
         true
     }
 }
 
-/// Does `operation` of the peer on the side `to`.
+/// Performs `operation` of the peer on the side `to`.
 fn perform(to: &mut Side, pool: &SharedPool, operation: Operation) -> Result<Done, Trouble> {
     let owner = to.pair.id();
     match operation {
         Operation::Send { inline, data, invalidate, immediate } => {
             let length = inline.len() + data.len();
             let request = to.pair.take_receive().ok_or(Trouble {
-                why: Disconnected::PeerFault("a message came for which no receive request was posted"),
+                why: Disconnected::PeerFault("a message arrived without a posted receive request"),
                 error: WorkError::ReceiverNotReady,
-                told: "no receive request was posted for a message",
+                reported: "no receive request was posted for a message",
             })?;
             if length > request.length_max as usize {
                 to.pair.fail_receive(request, WorkError::LocalLength);
                 return Err(Trouble {
                     why: Disconnected::PeerFault("a message is longer than its receive request"),
                     error: WorkError::RemoteInvalidRequest,
-                    told: "a message is too long",
+                    reported: "a message is too long",
                 });
             }
             if let Some(key) = invalidate {
@@ -159,7 +159,7 @@ fn perform(to: &mut Side, pool: &SharedPool, operation: Operation) -> Result<Don
 }
 
 /// An endpoint whose peer is in the same thread: for tests, simulations and measurements, and to
-/// join two engines of one process. What one end posts is done when either end is polled.
+/// join two engines of one process. Polling either end performs the requests of both.
 ///
 /// Where a wire would repeat a message until the peer has a receive request, the message waits.
 #[derive(Debug)]
@@ -167,14 +167,13 @@ pub struct LocalEndpoint {
     link: Rc<RefCell<Link>>,
     index: usize,
     limits: Limits,
-    /// Completions that were taken from the queue and wait: of the send queue and of the receive
-    /// queue.
+    /// Completions that are being delayed: those of the send queue, and those of the receive queue.
     waiting: [VecDeque<WorkCompletion>; 2],
     delays: Option<Rng>,
 }
 
 impl LocalEndpoint {
-    /// Two endpoints. The first asks for the connection, with `private_data`.
+    /// Creates two endpoints. The first asks for the connection, with `private_data`.
     ///
     /// # Panics
     /// When the settings name more regions than [`ProtectionDomain::REGIONS_MAX`].
@@ -208,7 +207,7 @@ impl LocalEndpoint {
         })
     }
 
-    /// Ends the connection as a fault of the wire would: both ends are told `why`.
+    /// Ends the connection as a fault of the wire would: both ends report `why`.
     pub fn break_off(&mut self, why: Disconnected) {
         for side in &mut self.link.borrow_mut().sides {
             side.fail(WorkError::RetryExceeded, why);
@@ -225,7 +224,7 @@ impl LocalEndpoint {
         self.link.borrow().sides[self.index].pair.receives_posted()
     }
 
-    /// Does requests of both ends: all of them, or a few if there are delays.
+    /// Performs requests of both ends: all of them, or a few if there are delays.
     fn carry(&mut self) {
         let mut link = self.link.borrow_mut();
         match &mut self.delays {
@@ -253,12 +252,12 @@ impl LocalEndpoint {
         peer.events.push_back(Event::Established { private_data: Vec::from(private_data) });
     }
 
-    /// The next completion, with those of the two queues delayed independently.
+    /// The next completion. Those of the two queues are delayed independently.
     fn delayed_completion(&mut self) -> Option<WorkCompletion> {
         let queue = Rc::clone(&self.link.borrow().sides[self.index].completions);
         while let Some(completion) = queue.borrow_mut().poll() {
             let is_received = matches!(completion.result, Ok(Done::Received { .. }));
-            // Of a failure, nobody knows the queue: nothing passes it.
+            // The queue of a failed request is unknown, so no other completion may overtake it.
             if completion.result.is_err() {
                 let received = core::mem::take(&mut self.waiting[1]);
                 self.waiting[0].extend(received);
@@ -353,7 +352,7 @@ impl Endpoint for LocalEndpoint {
     }
 }
 
-/// Nothing comes from a world, and nothing goes to one: the peer is in the same thread.
+/// This engine has no inputs or outputs: the peer is in the same thread.
 impl Engine for LocalEndpoint {
     type Input<'a> = ();
     type Output = core::convert::Infallible;

@@ -26,7 +26,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Memory of a peer, or memory that a peer may name: what a keyed SGL data block says.
+/// Memory of a peer, or memory lent to a peer: the content of a keyed SGL data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The key of the region.
@@ -37,12 +37,12 @@ pub struct Remote {
     pub length: u32,
 }
 
-/// What a peer may do with a region.
+/// The access that a peer gets to a region.
 #[derive(Clone, Debug)]
 pub enum Exposure {
     /// The peer may read these bytes.
     Read(Buffer),
-    /// The peer may write as many bytes.
+    /// The peer may write this many bytes.
     Write(u32),
 }
 
@@ -69,10 +69,10 @@ impl fmt::Display for AccessError {
 
 impl core::error::Error for AccessError {}
 
-/// Why memory was not registered.
+/// Why a region was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
-    /// The protection domain has as many regions as it takes.
+    /// The protection domain has its maximum number of regions.
     TooMany,
     /// A region to write is longer than a block of the pool ([`Pool::LENGTH_MAX`]).
     TooLong,
@@ -92,7 +92,7 @@ impl core::error::Error for RegisterError {}
 #[derive(Debug)]
 enum Memory {
     Read(Buffer),
-    /// Memory to write, of so many bytes.
+    /// Memory to write, of this many bytes.
     Write(u32, Contents),
 }
 
@@ -105,27 +105,28 @@ impl Memory {
     }
 }
 
-/// What a peer has written to a region. No block is taken from the pool before a part of the region
-/// is written, and none if one write brings all of it.
+/// The bytes that a peer has written to a region. The region takes a block from the pool when the
+/// first part of it is written, and none if one write brings all of it.
 #[derive(Debug)]
 enum Contents {
     Nothing,
-    /// All of the region, which one write has brought: the bytes stay where they came.
+    /// All of the region, brought by one write: the bytes stay in the buffer in which they arrived.
     Whole(Buffer),
-    /// Parts, and how many bytes from the beginning have contents. Bytes behind them are those of
-    /// an earlier user of the block.
+    /// Parts, and the number of bytes from the beginning that have contents. Bytes behind them are
+    /// those of an earlier user of the block.
     Parts {
         place: BufferMut,
         filled: usize,
     },
-    /// The block is elsewhere while bytes come to it; so many from the beginning have contents.
+    /// The block is lifted out while bytes arrive in it; this many bytes from the beginning have
+    /// contents.
     Lifted {
         filled: usize,
     },
 }
 
 impl Contents {
-    /// The place of a region of `length` bytes, and how many of them have contents.
+    /// The memory of a region of `length` bytes, and the number of bytes that have contents.
     fn place(&mut self, length: usize, pool: &SharedPool) -> (&mut BufferMut, &mut usize) {
         if !matches!(self, Self::Parts { .. }) {
             let mut place = pool.borrow_mut().take(length);
@@ -153,17 +154,17 @@ struct Region {
 }
 
 impl Region {
-    /// Whether its key names it.
+    /// Whether `key` names the region.
     const fn is_named(&self) -> bool {
         !self.is_invalid && !matches!(self.memory, Memory::Write(_, Contents::Lifted { .. }))
     }
 }
 
-/// Random bytes for the keys to come. The system's source is asked for many at a time: asking for
-/// each key took a tenth of the time of a host that reads.
+/// Random bytes for future keys. They come from the system's source in batches: one call for each
+/// key took a tenth of the time of a reading host.
 struct Random {
     bytes: [u8; 256],
-    /// How many of them are used up.
+    /// Number of used bytes.
     used: usize,
 }
 
@@ -189,12 +190,12 @@ impl fmt::Debug for Random {
 
 /// Regions of memory and the keys that name them.
 ///
-/// A region belongs to the queue pair that it was registered for. The keys of a region that was
-/// given up are not used again soon.
+/// A region belongs to the queue pair that it was registered for. A key is not reused soon after
+/// its region was released.
 #[derive(Debug)]
 pub struct ProtectionDomain {
     regions: Vec<Option<Region>>,
-    /// Indices of `regions` that are free. The longest free is used next.
+    /// Free indices of `regions`. The one that has been free for the longest time is used next.
     free: alloc::collections::VecDeque<u32>,
     regions_max: usize,
     pool: SharedPool,
@@ -203,7 +204,7 @@ pub struct ProtectionDomain {
 }
 
 impl ProtectionDomain {
-    /// The most regions that a protection domain can have.
+    /// The maximum number of regions of a protection domain.
     pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 
     /// An empty domain of at most `regions_max` regions. Memory to write comes from `pool`, keys
@@ -271,10 +272,10 @@ impl ProtectionDomain {
         }
     }
 
-    /// The bytes that the peer of `owner` wants to read.
+    /// The bytes of a read by the peer of `owner`.
     ///
     /// # Errors
-    /// When it may not.
+    /// When the peer has no permission for this access.
     pub fn read(&mut self, owner: QueuePairId, remote: Remote) -> Result<Buffer, AccessError> {
         let (region, range) = self.access(owner, remote)?;
         match &region.memory {
@@ -283,11 +284,11 @@ impl ProtectionDomain {
         }
     }
 
-    /// The peer of `owner` writes `data`. If they are the whole region, nothing is copied: the
-    /// region holds on to them, and gives them back as they are.
+    /// Writes `data` for the peer of `owner`. If they are the whole region, nothing is copied: the
+    /// region keeps the buffer and returns it unchanged.
     ///
     /// # Errors
-    /// When it may not.
+    /// When the peer has no permission for this access.
     pub fn write(&mut self, owner: QueuePairId, remote: Remote, data: &Buffer) -> Result<(), AccessError> {
         let length = u32::try_from(data.len()).map_err(|_| AccessError::Bounds)?;
         let remote = Remote { length, ..remote };
@@ -304,11 +305,11 @@ impl ProtectionDomain {
         Ok(())
     }
 
-    /// The place of the bytes that the peer of `owner` writes. All of it must be written at once.
-    /// Bytes before it that were never written become zero.
+    /// The memory for a write by the peer of `owner`. The caller must fill all of it at once. Bytes
+    /// before it that were never written become zero.
     ///
     /// # Errors
-    /// When it may not.
+    /// When the peer has no permission for this access.
     pub fn place(&mut self, owner: QueuePairId, remote: Remote) -> Result<&mut [u8], AccessError> {
         let pool = SharedPool::clone(&self.pool);
         let (region, range) = self.access(owner, remote)?;
@@ -326,12 +327,12 @@ impl ProtectionDomain {
         Ok(&mut place[range])
     }
 
-    /// Takes the block of a region out, for bytes of the peer of `owner` that are coming to the
-    /// range that is returned. Until [`Self::put_back`], the key names nothing, and the region
-    /// gives no bytes back.
+    /// Lifts out the block of a region for arriving bytes of the peer of `owner`, and returns the
+    /// range that they belong to. Until [`Self::put_back`], the key names nothing, and the region
+    /// returns no bytes.
     ///
     /// # Errors
-    /// When the peer may not write there.
+    /// When the peer has no permission to write there.
     pub fn lift(
         &mut self,
         owner: QueuePairId,
@@ -350,10 +351,10 @@ impl ProtectionDomain {
         }
     }
 
-    /// Puts the block back that [`Self::lift`] has taken out. The bytes in `written` have come.
+    /// Puts back the block that [`Self::lift`] has lifted out. The bytes in `written` have arrived.
     ///
     /// # Errors
-    /// When the key no longer names the region. The block is dropped then.
+    /// When the key no longer names the region. The block is then dropped.
     pub fn put_back(
         &mut self,
         owner: QueuePairId,
@@ -378,9 +379,9 @@ impl ProtectionDomain {
         if is_named { Ok(()) } else { Err(AccessError::Key) }
     }
 
-    /// Copies what the peer of `owner` has written at `offset` of memory that is lent to it for
-    /// writing. What it has not written is zeros. Returns false if `key` names no such memory, the
-    /// bytes do not lie within it, or more is just coming to it.
+    /// Copies the bytes at `offset` of memory that is lent to the peer of `owner` for writing.
+    /// Bytes that the peer has not written are zeros. Returns false if `key` names no such memory,
+    /// the range does not lie within it, or a write to it is in progress.
     pub fn peek(&mut self, owner: QueuePairId, key: Key, offset: u32, into: &mut [u8]) -> bool {
         let Some(Region { memory: Memory::Write(length, contents), .. }) = self.find(owner, key) else {
             return false;
@@ -403,10 +404,10 @@ impl ProtectionDomain {
         true
     }
 
-    /// Whether the peer of `owner` may write there. It says so before the bytes have come.
+    /// Checks whether the peer of `owner` may write to `remote`, before the bytes arrive.
     ///
     /// # Errors
-    /// When it may not.
+    /// When the peer has no permission to write there.
     pub fn check_write(&mut self, owner: QueuePairId, remote: Remote) -> Result<(), AccessError> {
         match &self.access(owner, remote)?.0.memory {
             Memory::Write(..) => Ok(()),
@@ -414,8 +415,8 @@ impl ProtectionDomain {
         }
     }
 
-    /// The peer of `owner` invalidates a key (Send with Invalidate): it names nothing from now on.
-    /// The memory stays until [`Self::deregister`].
+    /// Invalidates a key for the peer of `owner` (Send with Invalidate). The key names nothing from
+    /// now on. The memory stays until [`Self::deregister`].
     ///
     /// # Errors
     /// When the key names no region that is lent to this queue pair.
@@ -425,8 +426,8 @@ impl ProtectionDomain {
         Ok(())
     }
 
-    /// Ends a loan, and returns the memory: of a region to write, the bytes from its beginning up
-    /// to the last that was written. `None` if the key names no region of `owner`.
+    /// Ends a loan and returns the memory. For a region to write, these are the bytes from its
+    /// beginning up to the last one written. `None` if the key names no region of `owner`.
     pub fn deregister(&mut self, owner: QueuePairId, key: Key) -> Option<Buffer> {
         self.find(owner, key)?;
         let index = key.0 & INDEX_MASK;
@@ -443,7 +444,7 @@ impl ProtectionDomain {
         })
     }
 
-    /// Gives up all regions of `owner`, whose queue pair is over.
+    /// Releases all regions of `owner`, whose queue pair is over.
     pub fn release(&mut self, owner: QueuePairId) {
         for (index, slot) in (0_u32..).zip(&mut self.regions) {
             if slot.as_ref().is_some_and(|region| region.owner == owner) {
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_reads_what_is_lent_and_nothing_else() {
+    fn a_peer_reads_lent_memory_and_nothing_else() {
         let mut domain = domain();
         let lent = domain.register(OURS, Exposure::Read(Buffer::copy_from_slice(b"lent"))).unwrap();
         assert_eq!(domain.read(OURS, part(lent, 1, 2)).unwrap()[..], *b"en");
@@ -514,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_sees_what_was_written_and_zeros_elsewhere() {
+    fn an_owner_sees_written_bytes_and_zeros_elsewhere() {
         let mut domain = domain();
         let earlier = domain.register(OURS, Exposure::Write(8)).unwrap();
         domain.place(OURS, earlier).unwrap().fill(0xee);
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_whole_stays_where_it_came() {
+    fn a_write_of_a_whole_region_is_not_copied() {
         let mut domain = domain();
         let lent = domain.register(OURS, Exposure::Write(4)).unwrap();
         let read = domain.register(OURS, Exposure::Read(Buffer::copy_from_slice(b"read"))).unwrap();
@@ -574,7 +575,7 @@ mod tests {
         assert_eq!(range, 4..8);
         assert_eq!(domain.check_write(OURS, lent), Err(AccessError::Key));
         block[range].fill(0xff);
-        // What has come was wrong.
+        // The arrived bytes were invalid.
         domain.put_back(OURS, lent.key, block, 0..0).unwrap();
         let (block, range) = domain.lift(OURS, part(lent, 4, 4)).unwrap();
         domain.invalidate(OURS, lent.key).unwrap();
@@ -587,10 +588,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a peer writes in whatever order, the memory has its bytes, and zeroes between
-        /// them: never what an earlier user of the block has left.
+        /// For any writes in any order, the memory has the written bytes, and zeros between them:
+        /// never the bytes of an earlier user of the block.
         #[test]
-        fn memory_has_what_was_written(
+        fn memory_has_the_written_bytes(
             writes in prop::collection::vec((parts(), 0_usize..3), 0..12),
         ) {
             let mut domain = domain();

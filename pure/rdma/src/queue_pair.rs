@@ -10,7 +10,7 @@ use crate::{
     SharedReceiveQueue, WorkCompletion, WorkError,
 };
 
-/// The number of a queue pair (QPN), which also says whom a region of memory is lent to.
+/// The number of a queue pair (QPN), which also identifies the borrower of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueuePairId(pub u32);
 
@@ -22,9 +22,9 @@ pub enum State {
     Reset,
     /// Receive requests may be posted (INIT).
     Initialised,
-    /// Messages of the peer are taken (RTR).
+    /// The queue pair accepts messages of the peer (RTR).
     ReadyToReceive,
-    /// Send requests are taken, too (RTS).
+    /// The queue pair accepts send requests as well (RTS).
     ReadyToSend,
     /// The connection is over; every request is flushed (ERROR).
     Error,
@@ -48,7 +48,7 @@ impl State {
 pub struct TransitionError {
     /// The state of the queue pair.
     pub from: State,
-    /// The state that it should have got.
+    /// The requested state.
     pub to: State,
 }
 
@@ -65,13 +65,13 @@ impl core::error::Error for TransitionError {}
 pub struct Config {
     /// The number of the queue pair.
     pub id: QueuePairId,
-    /// Send requests outstanding at a time.
+    /// Maximum number of outstanding send requests.
     pub send_depth: u16,
-    /// Receive requests posted at a time, unless the receive queue is shared.
+    /// Maximum number of posted receive requests, unless the receive queue is shared.
     pub receive_depth: u16,
     /// The receive queue, if it is shared.
     pub shared_receives: Option<SharedReceiveQueue>,
-    /// Where completions go.
+    /// The queue of its completions.
     pub completions: SharedCompletionQueue,
 }
 
@@ -85,7 +85,7 @@ enum Receives {
 #[derive(Debug)]
 struct Taken {
     id: u64,
-    /// A completion is wanted on success.
+    /// The user wants a completion on success.
     signalled: bool,
 }
 
@@ -96,8 +96,8 @@ impl From<&SendRequest> for Taken {
     }
 }
 
-/// A queue pair without its wire protocol. The wire protocol takes send requests in order and says
-/// in the same order how they ended.
+/// A queue pair without its wire protocol. The wire protocol takes send requests in order, and
+/// reports their results in the same order.
 #[derive(Debug)]
 pub struct QueuePair {
     id: QueuePairId,
@@ -163,7 +163,8 @@ impl QueuePair {
     /// Posts a send request (ibv_post_send).
     ///
     /// # Errors
-    /// When the request is not taken. In state [`State::Error`] it is taken and flushed.
+    /// When the queue pair rejects the request. In state [`State::Error`] it accepts and flushes
+    /// it.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         match self.state {
             State::ReadyToSend => {}
@@ -183,7 +184,8 @@ impl QueuePair {
     /// Posts a receive request (ibv_post_recv).
     ///
     /// # Errors
-    /// When the request is not taken. In state [`State::Error`] it is taken and flushed.
+    /// When the queue pair rejects the request. In state [`State::Error`] it accepts and flushes
+    /// it.
     pub fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
         match (&mut self.receives, self.state) {
             (Receives::Shared(_), _) => Err(PostError::Unsupported),
@@ -204,8 +206,8 @@ impl QueuePair {
         }
     }
 
-    /// Takes a send request without its being posted, for a wire protocol that can do it at once.
-    /// Returns whether it was taken; otherwise it is to be posted.
+    /// Takes a send request past the queue, for a wire protocol that can perform it at once.
+    /// Returns whether it was taken. If not, the caller must post it.
     pub fn pass(&mut self, request: &SendRequest) -> bool {
         let is_next =
             self.state == State::ReadyToSend && self.posted.is_empty() && self.taken.len() < self.send_depth;
@@ -225,7 +227,7 @@ impl QueuePair {
         self.posted.front().filter(|_| self.state == State::ReadyToSend)
     }
 
-    /// The wire protocol takes the next send request, and answers for it by
+    /// Takes the next send request for the wire protocol, which reports its result to
     /// [`QueuePair::complete_send`].
     pub fn take_send(&mut self) -> Option<SendRequest> {
         self.next_send()?;
@@ -234,14 +236,14 @@ impl QueuePair {
         Some(request)
     }
 
-    /// The oldest send request that was taken is done.
+    /// Completes the oldest send request that was taken.
     pub fn complete_send(&mut self, done: Done) {
         if let Some(taken) = self.taken.pop_front().filter(|taken| taken.signalled) {
             self.complete(taken.id, Ok(done));
         }
     }
 
-    /// A message of the peer begins: takes a receive request for it. `None` if there is none.
+    /// Takes a receive request for a beginning message of the peer. `None` if there is none.
     pub fn take_receive(&mut self) -> Option<ReceiveRequest> {
         if !matches!(self.state, State::ReadyToReceive | State::ReadyToSend) {
             return None;
@@ -252,7 +254,7 @@ impl QueuePair {
         }
     }
 
-    /// The message for which a receive request was taken has come.
+    /// Completes a receive request that was taken: its message has arrived.
     pub fn complete_receive(
         &mut self,
         request: ReceiveRequest,
@@ -263,13 +265,13 @@ impl QueuePair {
         self.complete(request.id, Ok(Done::Received { data, invalidated, immediate }));
     }
 
-    /// A receive request that was taken ends without its message.
+    /// Ends a receive request that was taken without its message.
     pub fn fail_receive(&mut self, request: ReceiveRequest, error: WorkError) {
         self.complete(request.id, Err(error));
     }
 
-    /// The connection is over: the oldest send request that was taken ends with `error`, every
-    /// other request is flushed. Requests that were only posted have not been done.
+    /// Ends the connection: the oldest send request that was taken ends with `error`, and every
+    /// other request is flushed. Requests that were posted and not taken had no effect.
     pub fn fail(&mut self, error: WorkError) {
         if self.state == State::Error {
             return;
@@ -282,7 +284,7 @@ impl QueuePair {
         while let Some(request) = self.posted.pop_front() {
             self.complete(request.id, Err(WorkError::Flushed));
         }
-        // The requests of a shared queue are for the other queue pairs.
+        // The requests of a shared queue stay for the other queue pairs.
         while let Receives::Own(own) = &mut self.receives {
             let Some(request) = own.take() else { break };
             self.complete(request.id, Err(WorkError::Flushed));
@@ -368,7 +370,11 @@ mod tests {
         }
         assert_eq!(pair.post_send(send(3, false)), Err(PostError::Full));
         pair.take_send().unwrap();
-        assert_eq!(pair.post_send(send(3, false)), Err(PostError::Full), "taken is not done");
+        assert_eq!(
+            pair.post_send(send(3, false)),
+            Err(PostError::Full),
+            "a taken request still occupies its place"
+        );
         pair.complete_send(Done::Sent);
         assert_eq!(pair.post_send(send(3, false)), Ok(()));
     }

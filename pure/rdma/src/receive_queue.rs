@@ -25,7 +25,7 @@ impl ReceiveQueue {
     /// Posts a request (ibv_post_srq_recv).
     ///
     /// # Errors
-    /// [`PostError::Full`] when the queue has as many requests as it takes.
+    /// [`PostError::Full`] when the queue has its maximum number of requests.
     pub fn post(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
         if self.requests.len() >= usize::from(self.depth) {
             return Err(PostError::Full);

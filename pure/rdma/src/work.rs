@@ -21,7 +21,7 @@ impl Inline {
     /// Maximum number of bytes.
     pub const LENGTH_MAX: usize = 64;
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Panics
     /// When there are more than [`Inline::LENGTH_MAX`] bytes.
@@ -46,32 +46,31 @@ impl fmt::Debug for Inline {
     }
 }
 
-/// What a send request does.
+/// The operation of a send request.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Sends a message, which takes one receive request of the peer.
     Send {
         /// The beginning of the message.
         inline: Inline,
-        /// What follows it.
+        /// The rest of the message.
         data: Buffer,
-        /// A key of the peer's that no longer names anything once the message has arrived
-        /// (Send with Invalidate).
+        /// A key of the peer that is invalid once the message has arrived (Send with Invalidate).
         invalidate: Option<Key>,
-        /// 32 bits that the peer's completion brings (Send with Immediate). iWARP has none, and
-        /// refuses the request. Not together with `invalidate`.
+        /// 32 bits for the peer's completion (Send with Immediate). iWARP does not support them,
+        /// and rejects the request. Not together with `invalidate`.
         immediate: Option<u32>,
     },
     /// Writes `data` into memory that the peer has lent (RDMA Write).
     Write {
-        /// What is written.
+        /// The bytes to write.
         data: Buffer,
-        /// Where to.
+        /// The memory to write to.
         remote: Remote,
     },
     /// Reads memory that the peer has lent (RDMA Read). The completion brings the data.
     Read {
-        /// Where from, and how many bytes.
+        /// The memory to read.
         remote: Remote,
     },
 }
@@ -79,35 +78,35 @@ pub enum Operation {
 /// A request for the send queue.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// What the completion returns (wr_id).
+    /// The identifier that the completion returns (wr_id).
     pub id: u64,
-    /// What is done.
+    /// The operation to perform.
     pub operation: Operation,
-    /// Whether a completion is wanted on success. A failure always has one, and so has a read.
+    /// Whether a completion is wanted on success. Failures and reads always have one.
     pub signalled: bool,
 }
 
 /// A request for the receive queue: room for one message of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// What the completion returns (wr_id).
+    /// The identifier that the completion returns (wr_id).
     pub id: u64,
-    /// Length of the longest message that is taken, in bytes.
+    /// Length of the longest acceptable message in bytes.
     pub length_max: u32,
 }
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Debug)]
 pub struct WorkCompletion {
     /// The identifier of the request.
     pub id: u64,
     /// The queue pair that the request was posted to, or that took it from a shared receive queue.
     pub queue_pair: crate::QueuePairId,
-    /// What was done, or why it was not.
+    /// The outcome: the completed operation, or the error.
     pub result: Result<Done, WorkError>,
 }
 
-/// What a work request has done.
+/// A completed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The message has been sent.
@@ -116,18 +115,18 @@ pub enum Done {
     Written,
     /// The data that were read.
     Read(Buffer),
-    /// A message has come.
+    /// A message has arrived.
     Received {
         /// The message.
         data: Buffer,
-        /// The key of ours that the peer has invalidated with it.
+        /// The key of this end that the message has invalidated.
         invalidated: Option<Key>,
         /// The immediate data of the peer.
         immediate: Option<u32>,
     },
 }
 
-/// Why a work request was not done (ibv_wc_status).
+/// Why a work request failed (ibv_wc_status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkError {
     /// A message was longer than the receive request allows (IBV_WC_LOC_LEN_ERR).
@@ -138,11 +137,11 @@ pub enum WorkError {
     RemoteInvalidRequest,
     /// The peer could not do the request (IBV_WC_REM_OP_ERR).
     RemoteOperation,
-    /// The peer has not answered, however often it was asked (IBV_WC_RETRY_EXC_ERR).
+    /// The peer has not answered after all retries (IBV_WC_RETRY_EXC_ERR).
     RetryExceeded,
-    /// The peer had no receive request, however often it was asked (IBV_WC_RNR_RETRY_EXC_ERR).
+    /// The peer had no receive request after all retries (IBV_WC_RNR_RETRY_EXC_ERR).
     ReceiverNotReady,
-    /// The peer has answered what nobody asked (IBV_WC_BAD_RESP_ERR).
+    /// The peer sent an unexpected response (IBV_WC_BAD_RESP_ERR).
     BadResponse,
     /// The queue pair ended before the request was done (IBV_WC_WR_FLUSH_ERR).
     Flushed,
@@ -157,7 +156,7 @@ impl fmt::Display for WorkError {
             Self::RemoteOperation => "the peer could not do the request",
             Self::RetryExceeded => "the peer does not answer",
             Self::ReceiverNotReady => "the peer has no receive request posted",
-            Self::BadResponse => "the peer answered what nobody asked",
+            Self::BadResponse => "the peer sent an unexpected response",
             Self::Flushed => "the queue pair ended before",
         })
     }
@@ -165,14 +164,14 @@ impl fmt::Display for WorkError {
 
 impl core::error::Error for WorkError {}
 
-/// Why a work request was not taken.
+/// Why a work request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The queue is full.
     Full,
-    /// The queue pair takes no such request in its state.
+    /// The queue pair does not accept such requests in its state.
     State,
-    /// The wire protocol cannot do the request, or the queue pair has not that many bytes.
+    /// The wire protocol or the queue pair does not support the request.
     Unsupported,
 }
 
@@ -180,7 +179,7 @@ impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the queue is full",
-            Self::State => "the queue pair takes no requests in its state",
+            Self::State => "the queue pair accepts no requests in its state",
             Self::Unsupported => "the wire protocol cannot do this request",
         })
     }

@@ -1,6 +1,6 @@
-//! What two devices cost without sockets: for what an NVMe read of 4 KiB sends (a command, an RDMA
-//! WRITE, a response), and for long RDMA WRITEs and READs. Reports medians of batches, and beside
-//! them what the CRC and the copy alone of the same data cost in the same run.
+//! The cost of two devices without sockets: for the packets of an NVMe read of 4 KiB (a command, an
+//! RDMA WRITE, a response), and for long RDMA WRITEs and READs. Reports medians of batches, and the
+//! cost of the CRC and the copy alone of the same data in the same run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -27,7 +27,7 @@ struct Two {
     pool: SharedPool,
 }
 
-/// Moves all datagrams, as a world does that receives them into blocks of its pool.
+/// Moves all datagrams, like a world that receives them into blocks of its pool.
 fn carry(devices: &[SharedDevice; 2], pool: &SharedPool) -> bool {
     let mut busy = false;
     for (from, to) in [(0, 1), (1, 0)] {
@@ -83,7 +83,7 @@ impl Two {
         self.ends[side].post_send(SendRequest { id: 0, operation, signalled: true }).unwrap();
     }
 
-    /// Moves datagrams until each end has had so many completions.
+    /// Moves datagrams until each end has this many completions.
     fn finish(&mut self, mut wanted: [u32; 2]) {
         while wanted != [0; 2] {
             carry(&self.devices, &self.pool);
@@ -96,7 +96,7 @@ impl Two {
         }
     }
 
-    /// As an NVMe read of 4 KiB, 32 at a time.
+    /// An NVMe read of 4 KiB, 32 at a time.
     fn read(&mut self, room: Remote, block: &Buffer) {
         const DEPTH: u32 = 32;
         let send = |length: usize| Operation::Send {
@@ -120,7 +120,7 @@ impl Two {
     }
 }
 
-/// The median time of a batch, divided by what it does, in nanoseconds.
+/// The median time of a batch, divided by its number of operations, in nanoseconds.
 fn median(each: u32, mut batch: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..BATCHES)
         .map(|_| {
@@ -134,7 +134,7 @@ fn median(each: u32, mut batch: impl FnMut()) -> f64 {
 }
 
 fn main() {
-    // Worlds have faster code for the CRC: once without it.
+    // Worlds have faster code for the CRC, so one run goes without it.
     let mut free = Two::new(|_, _| 0);
     let mut two = Two::new(crc32);
     let block = Buffer::zeroed(4096);

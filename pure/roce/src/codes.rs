@@ -1,34 +1,34 @@
-//! Small numbers that stand for times, credits and lengths.
+//! Codes of times, credits and lengths.
 
 use engine::Nanos;
 
-/// Times that a receiver-not-ready NAK can name, in units of 10 µs (table 45 of the specification).
+/// Times of a receiver-not-ready NAK, in units of 10 µs (table 45 of the specification).
 const RNR_TIMES: [u32; 32] = [
     65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
     3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
 
-/// Credits that an acknowledgement can tell (table 44 of the specification).
+/// Credits of an acknowledgement (table 44 of the specification).
 const CREDITS: [u16; 31] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
     4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768,
 ];
 
-/// The code of an acknowledgement that tells no credits.
-pub(crate) const CREDITS_UNTOLD: u8 = 31;
+/// The code of an acknowledgement without credits.
+pub(crate) const NO_CREDITS: u8 = 31;
 
-/// The wait that a receiver-not-ready NAK asks for.
+/// The wait that a receiver-not-ready NAK requests.
 pub(crate) fn rnr_time(code: u8) -> Nanos {
     Nanos::from_micros(10) * u64::from(RNR_TIMES[usize::from(code & 31)])
 }
 
-/// The code of the most credits that are not more than `receives`.
+/// The code of the largest number of credits up to `receives`.
 pub(crate) fn credits_code(receives: usize) -> u8 {
     let index = CREDITS.partition_point(|credits| usize::from(*credits) <= receives);
-    u8::try_from(index).map_or(CREDITS_UNTOLD - 1, |index| index - 1)
+    u8::try_from(index).map_or(NO_CREDITS - 1, |index| index - 1)
 }
 
-/// The credits of a code. `None` when it tells none.
+/// The credits of a code. `None` for the code without credits.
 pub(crate) fn credits(code: u8) -> Option<u32> {
     CREDITS.get(usize::from(code)).map(|credits| u32::from(*credits))
 }
@@ -38,7 +38,7 @@ pub(crate) const fn timeout(code: u8) -> Nanos {
     Nanos::new(4096 << (code & 31))
 }
 
-/// The most payload of one packet (path MTU).
+/// The maximum payload of one packet (path MTU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathMtu {
     /// 256 bytes.
@@ -54,7 +54,7 @@ pub enum PathMtu {
 }
 
 impl PathMtu {
-    /// Bytes of a packet beside its payload, at most: IPv6, UDP, headers, ICRC.
+    /// Maximum overhead of a packet in bytes: IPv6, UDP, headers, ICRC.
     const OVERHEAD: usize = 40 + 8 + 12 + 16 + 4 + 4;
     const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
@@ -63,7 +63,7 @@ impl PathMtu {
         128 << (self as usize)
     }
 
-    /// The largest whose packets pass a link of `mtu` bytes, or the smallest.
+    /// The largest path MTU whose packets pass a link of `mtu` bytes, or the smallest one.
     pub fn within(mtu: usize) -> Self {
         let fits = Self::ALL.into_iter().rev().find(|one| one.bytes() + Self::OVERHEAD <= mtu);
         fits.unwrap_or(Self::B256)
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_mean_what_the_tables_say() {
+    fn codes_match_the_tables() {
         assert_eq!([0, 1, 31].map(rnr_time), [655_360, 10, 491_520].map(Nanos::from_micros));
         assert_eq!([0, 5, 7, 40_000].map(credits_code), [0, 4, 5, 30]);
         assert_eq!([0, 5, 30, 31].map(credits), [Some(0), Some(6), Some(32_768), None]);

@@ -12,40 +12,41 @@ use crate::wire::PORT;
 pub struct Config {
     /// The address of the device.
     pub address: IpAddr,
-    /// The UDP port that it sends from. It sends to [`PORT`] always.
+    /// The UDP port that it sends from. It always sends to [`PORT`].
     pub port: u16,
-    /// The identification in the IPv4 headers that the world sends. The CRC covers it. Linux sends
-    /// 0 from a UDP socket that is not connected and does not fragment.
+    /// The identification in the IPv4 headers that the world sends, which the CRC covers. Linux
+    /// sends 0 from a UDP socket that is not connected and does not fragment.
     pub identification: u16,
-    /// The most payload of a packet. The side that connects decides; the other refuses what is
-    /// more.
+    /// The maximum payload of a packet. The connecting side decides; the other side refuses a
+    /// larger one.
     pub mtu: PathMtu,
-    /// Send requests of a connection outstanding at a time.
+    /// Maximum number of outstanding send requests of a connection.
     pub send_depth: u16,
-    /// Receive requests of a connection posted at a time.
+    /// Maximum number of posted receive requests of a connection.
     pub receive_depth: u16,
-    /// RDMA READs of a connection under way at a time, in each direction; fewer if the peer takes
-    /// fewer.
+    /// Maximum number of outstanding RDMA READs of a connection in each direction; fewer if the
+    /// peer supports fewer.
     pub reads: u8,
-    /// The code of the time after which packets are repeated: 4.096 µs times 2 to its power, 31 at
-    /// most. The time doubles with each repetition.
+    /// The code of the time after which packets are repeated: 4.096 µs times 2 to the power of the
+    /// code, at most 31. The time doubles with each repetition.
     pub ack_timeout: u8,
-    /// How often packets are repeated without progress before the connection is given up, 7 at
-    /// most.
+    /// How often packets are repeated without progress before the connection ends, at most 7.
     pub retries: u8,
-    /// How often a message is repeated for which the peer has no receive request; 7 is for ever.
+    /// How often a message is repeated while the peer has no receive request; 7 means without
+    /// limit.
     pub rnr_retries: u8,
-    /// The code of the time that a peer waits when this end has no receive request: 12 is 640 µs.
+    /// The code of the time that a peer must wait when this end has no receive request: 12 is 640
+    /// µs.
     pub rnr_timer: u8,
     /// The time after which messages of connection management are repeated at first. It doubles
     /// with each repetition, up to eight times as long.
     pub response_timeout: Nanos,
-    /// How often such messages are repeated, 15 at most.
+    /// How often such messages are repeated, at most 15.
     pub response_retries: u8,
-    /// Connections at a time, at most [`CONNECTIONS_MAX`](crate::CONNECTIONS_MAX).
+    /// Maximum number of connections, at most [`CONNECTIONS_MAX`](crate::CONNECTIONS_MAX).
     pub connections: usize,
-    /// The rate of the link in bytes a second. A connection whose peer tells of congestion sends
-    /// slower (DCQCN), until it has come back to this rate.
+    /// The rate of the link in bytes a second. A connection whose peer reports congestion sends
+    /// slower (DCQCN), until it has returned to this rate.
     pub line_rate: u64,
     /// The function that computes CRCs; [`crc32`] unless the world has a faster one.
     pub crc32: Crc32,

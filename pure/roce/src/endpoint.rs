@@ -1,4 +1,4 @@
-//! What the user of a connection has of it.
+//! The user's handle of a connection.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -14,34 +14,33 @@ use rdma::{
 use crate::Device;
 use crate::device::Slot;
 
-/// A device that its connections share with whoever moves its datagrams.
+/// A device that its connections share with the driver of its datagrams.
 pub type SharedDevice = Rc<RefCell<Device>>;
 
 /// A connection over a [`Device`]. Dropping it ends the connection, and the loans of its memory.
 ///
-/// Commands take effect when the device is settled next: the world does so after it has let the
-/// users of connections work.
+/// Commands take effect when the device is settled next. The world does so after the users of
+/// connections have worked.
 pub struct RoceEndpoint {
     device: SharedDevice,
     slot: Slot,
 }
 
-/// The device has as many connections as it takes.
+/// The device has its maximum number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyConnections;
 
 impl fmt::Display for TooManyConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the device has as many connections as it takes")
+        f.write_str("the device has its maximum number of connections")
     }
 }
 
 impl core::error::Error for TooManyConnections {}
 
 impl RoceEndpoint {
-    /// Asks `peer` for a connection to `port`. The peer's user sees the first
-    /// [`PRIVATE_DATA_MAX`](rdma::PRIVATE_DATA_MAX) bytes of `private_data`, with zeros behind
-    /// them.
+    /// Requests a connection to `port` of `peer`. The peer's user sees the first
+    /// [`PRIVATE_DATA_MAX`](rdma::PRIVATE_DATA_MAX) bytes of `private_data`, padded with zeros.
     ///
     /// # Errors
     /// When the device has too many connections.
@@ -55,13 +54,13 @@ impl RoceEndpoint {
         Ok(Self { device: Rc::clone(device), slot })
     }
 
-    /// The next connection that a peer has asked for. Its first event is [`Event::Requested`].
+    /// The next connection that a peer has requested. Its first event is [`Event::Requested`].
     pub fn next_requested(device: &SharedDevice) -> Option<Self> {
         let slot = device.borrow_mut().next_requested()?;
         Some(Self { device: Rc::clone(device), slot })
     }
 
-    /// Whether there are events or completions that nobody has taken.
+    /// Whether there are events or completions to poll.
     pub fn has_news(&self) -> bool {
         let mut device = self.device.borrow_mut();
         let connection = device.peek(self.slot);

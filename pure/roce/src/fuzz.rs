@@ -1,4 +1,4 @@
-//! Fuzz targets: each takes any bytes and must not panic.
+//! Fuzz targets: each accepts any bytes and must not panic.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -16,13 +16,14 @@ use crate::{Config, Device, Input, Output, PathMtu, Received, RoceEndpoint, Shar
 
 const STEP: Nanos = Nanos::from_millis(3);
 const PORT: u16 = 4420;
-/// Datagrams that are carried before the next bytes come.
+/// Number of rounds of datagrams before the next input bytes.
 const ROUNDS: usize = 4;
 
-/// Parses a datagram as a packet, and as a message of connection management, which is made again.
+/// Parses a datagram as a packet, and as a message of connection management, which is emitted
+/// again.
 ///
 /// # Panics
-/// When a message that was made again says something else.
+/// When an emitted message differs from the parsed one.
 pub fn message(bytes: &[u8]) {
     drop(Packet::parse(bytes));
     let mut block = [0; MAD_LENGTH];
@@ -40,7 +41,7 @@ fn device(address: IpAddr, seed: u64) -> SharedDevice {
     let pool = SharedPool::default();
     let entropy = Entropy::Seeded(Rng::from_seed(seed));
     let domain = ProtectionDomain::new(16, Rc::clone(&pool), entropy.fork("keys"));
-    // A CRC that is always the same, so that random bytes reach further code.
+    // A constant CRC, so that random bytes reach further code.
     let config = Config { crc32: |_, _| u32::MAX, mtu: PathMtu::B256, ..Config::new(address) };
     Rc::new(RefCell::new(Device::new(config, Rc::new(RefCell::new(domain)), pool, entropy)))
 }
@@ -50,7 +51,7 @@ struct World {
     devices: [SharedDevice; 2],
     addresses: [IpAddr; 2],
     now: Instant,
-    /// The last datagram that each has sent.
+    /// The latest datagram of each device.
     last: [Vec<u8>; 2],
 }
 
@@ -84,7 +85,7 @@ impl World {
         }
     }
 
-    /// A datagram in the place of the last: some of its bytes are changed.
+    /// A datagram in place of the latest one, with some bytes changed.
     fn forge(&self, source: &mut Source<'_>) {
         let control = source.byte();
         let from = usize::from(control & 1);
@@ -117,13 +118,13 @@ fn request(kind: u8, length: u16, remote: rdma::Remote) -> SendRequest {
     SendRequest { id: 1, operation, signalled: true }
 }
 
-/// Runs a connection between two devices while its users work and a stranger puts in datagrams.
-/// Each step takes a byte: who does what.
+/// Runs a connection between two devices while its users work and an attacker injects datagrams.
+/// Each step takes a byte that chooses the action.
 pub fn session(bytes: &[u8]) {
     run(bytes);
 }
 
-/// The same; returns how many completions and events there were.
+/// Runs the session; returns the numbers of completions and events.
 fn run(bytes: &[u8]) -> [usize; 2] {
     let mut seen = [0; 2];
     let mut source = Source::new(bytes);
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A session in which everything goes well, as a seed for the fuzzer.
+    /// A session without faults, as a seed for the fuzzer.
     const SESSION: &[u8] = &[
         0x0f, 0x1b, 0x0f, 0x16, 0, 4, 0x18, 0, 4, 0x17, 0, 8, 0x09, 1, 0, 1, 0x0f, 0x09, 2, 9, 0, 0x0f, 0xfc,
         0x0f,

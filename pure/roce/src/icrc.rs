@@ -1,4 +1,4 @@
-//! The invariant CRC of RoCEv2 packets: over everything that no router changes.
+//! The invariant CRC of RoCEv2 packets: over all bytes that routers do not change.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -6,12 +6,12 @@ use engine::{CRC32_POLYNOMIAL, Crc32};
 
 /// The CRC of the 8 bytes of ones that stand for a local route header.
 const START: u32 = 0x2144_df1c;
-/// Bytes of the longest headers before the UDP payload: IPv6 and UDP.
+/// Length of the longest headers before the UDP payload in bytes: IPv6 and UDP.
 const PSEUDO_MAX: usize = 48;
-/// Bytes of the first piece of a packet that are put behind those headers, so that the CRC passes
-/// over one block: transport headers and a short message.
+/// Number of bytes of a packet's first piece that are copied behind those headers, so that the CRC
+/// covers one block: transport headers and a short message.
 const FIRST_MAX: usize = 80;
-/// Where the base transport header has a byte that routers change.
+/// Offset of the byte in the base transport header that routers change.
 const CHANGED: usize = 4;
 /// Bytes between the identification of an IPv4 header and the UDP payload.
 const AFTER_IDENTIFICATION: usize = 14 + 8;
@@ -19,12 +19,12 @@ const AFTER_IDENTIFICATION: usize = 14 + 8;
 const DONT_FRAGMENT: u16 = 0x4000;
 const PROTOCOL_UDP: u8 = 17;
 
-/// One bit of zero passes through the register: a multiplication by x.
+/// Shifts a zero bit through the register: a multiplication by x.
 const fn step(register: u32) -> u32 {
     register >> 1 ^ if register & 1 == 1 { CRC32_POLYNOMIAL } else { 0 }
 }
 
-/// What the CRC covers beside the UDP payload.
+/// The headers that the CRC covers besides the UDP payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// The sender's address and UDP port.
@@ -36,8 +36,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Puts the headers before a UDP payload of `length` bytes into `block`. Returns how many bytes
-    /// they have. Bytes that routers change are ones, as they are before.
+    /// Writes the headers before a UDP payload of `length` bytes into `block`. Returns their length
+    /// in bytes. Bytes that routers change stay ones.
     fn put(&self, block: &mut [u8; PSEUDO_MAX + FIRST_MAX], length: usize) -> usize {
         let udp = short(8 + length);
         let ports = match (self.from.ip(), self.to.ip()) {
@@ -66,7 +66,7 @@ impl Route {
         ports + 8
     }
 
-    /// The CRC of a packet in pieces, as it is on the wire. The first piece has the base transport
+    /// The CRC of a packet in pieces, as on the wire. The first piece has the base transport
     /// header.
     pub(crate) fn icrc(&self, crc: Crc32, pieces: [&[u8]; 3]) -> [u8; 4] {
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>() + 4;
@@ -84,8 +84,8 @@ impl Route {
         sum.to_le_bytes()
     }
 
-    /// Whether `found` is the CRC of a packet without it. Where the identification of the IPv4
-    /// header `is_unknown`, whether some identification gives it.
+    /// Whether `found` is the CRC of `packet`, which excludes it. If the identification of the IPv4
+    /// header `is_unknown`: whether any identification yields it.
     pub(crate) fn matches(&self, crc: Crc32, packet: &[u8], found: [u8; 4], is_unknown: bool) -> bool {
         let expected = u32::from_le_bytes(self.icrc(crc, [packet, &[], &[]]));
         let difference = expected ^ u32::from_le_bytes(found);
@@ -94,7 +94,7 @@ impl Route {
     }
 }
 
-/// Whether a change of 2 bytes that stand before `after` others changes the CRC by `difference`.
+/// Whether a change of 2 bytes with `after` bytes behind them changes the CRC by `difference`.
 fn explains(difference: u32, after: usize) -> bool {
     let mut before = difference;
     let bytes = after + 2;
@@ -163,7 +163,7 @@ mod tests {
         digits.chunks(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).unwrap()).collect()
     }
 
-    /// Packets of other people's, from the IPv4 header on, as scapy's tests for RoCE have them: a
+    /// Packets of other implementations, from the IPv4 header on, from scapy's tests for RoCE: a
     /// congestion notification captured from a ConnectX-4 Lx, and an unreliable send of rdma_rxe.
     fn strangers() -> [Vec<u8>; 2] {
         let notification = "45c2003c718c4000401191610a0011010a001201 000012b700280000 \
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A UDP socket does not tell the identification: half of the CRC's strength is left.
+    /// A UDP socket does not report the identification: half of the CRC's strength is left.
     #[test]
     fn an_unknown_identification_is_found_and_other_changes_are_not_taken_for_it() {
         let packet = &strangers()[1];
@@ -214,7 +214,7 @@ mod tests {
             let mut changed = body.to_vec();
             changed[bit / 8] ^= 1 << (bit % 8);
             if bit / 8 == 4 {
-                // Reserved, with the marks that routers set: not covered.
+                // Reserved bits and the marks that routers set are not covered.
                 assert!(known.matches(crc32, &changed, *icrc, false));
                 continue;
             }

@@ -1,8 +1,8 @@
 //! RoCEv2 as an engine: reliable connections of RDMA over UDP datagrams (InfiniBand Architecture
 //! Specification, volume 1, chapters 9, 12 and 13; annexes A11 and A17).
 //!
-//! A [`Device`] stands for one address. A world moves its datagrams and tells the time, as for any
-//! [`Engine`](engine::Engine). What uses a connection has a [`RoceEndpoint`], which is an
+//! A [`Device`] stands for one address. A world moves its datagrams and passes the time, as for any
+//! [`Engine`](engine::Engine). The user of a connection has a [`RoceEndpoint`], which is an
 //! [`rdma::Endpoint`].
 //!
 //! ```
@@ -55,11 +55,10 @@
 //!
 //! # Trust
 //!
-//! Whoever can send a datagram to the device can send any packet: RoCEv2 authenticates nothing.
-//! Packets of a connection are taken from its peer's address only, with a queue pair number and
-//! packet sequence numbers that are random at first. What a peer may do with memory is checked by
-//! [`rdma::ProtectionDomain`] on each access. A peer that breaks the protocol ends its connection
-//! and no other.
+//! RoCEv2 has no authentication: a machine that can reach the device can send it any packet. The
+//! device accepts packets of a connection only from its peer's address, with a queue pair number
+//! and packet sequence numbers that are random at first. [`rdma::ProtectionDomain`] checks each
+//! access to memory. A peer that violates the protocol ends its connection and no other.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,29 +1,29 @@
-//! How fast a connection sends when the network is congested: the reaction point of DCQCN (Zhu et
-//! al., SIGCOMM 2015). A notification of the peer cuts the rate, time brings it back.
+//! The rate of a connection when the network is congested: the reaction point of DCQCN (Zhu et al.,
+//! SIGCOMM 2015). A notification of the peer cuts the rate, and time restores it.
 
 use engine::{Instant, Nanos};
 
 /// One as a fraction: the estimate of congestion is in units of 2^-16.
 const ONE: u64 = 1 << 16;
-/// How much one notification counts: 1/256.
+/// The weight of one notification: 1/256.
 const GAIN: u64 = 256;
-/// The estimate sinks by the gain in each of these times without notification.
+/// The estimate decreases by the gain in each of these times without notification.
 const ESTIMATE_TIME: Nanos = Nanos::from_micros(55);
 /// The rate rises in each of these times without notification.
 const RISE_TIME: Nanos = Nanos::from_micros(300);
-/// So many times it goes half of the way back, then the way becomes longer.
+/// Number of rises that halve the distance to the target. Later rises also raise the target.
 const FAST_ROUNDS: u32 = 5;
-/// By this many bytes a second at first, and by the second number after as many rounds again.
+/// Raise of the target in bytes a second at first, and after as many rounds again.
 const RISE: u64 = 5_000_000;
 const RISE_FAST: u64 = 50_000_000;
 /// The lowest rate in bytes a second.
 const RATE_MIN: u64 = 1_000_000;
-/// A sender that has slept may make up for this time.
+/// Time that a sender that has slept may catch up.
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Bytes a second: now, and where it is going.
+    /// The present rate in bytes a second, and the target rate.
     current: u64,
     target: u64,
     /// The estimate of congestion.
@@ -33,15 +33,15 @@ struct Rate {
     rise_at: Instant,
 }
 
-/// The limit on what a connection sends, if there is one.
+/// The limit on the rate of a connection, if there is one.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    /// The rate of the link in bytes a second: at that rate, there is no limit.
+    /// The rate of the link in bytes a second. At that rate, there is no limit.
     line: u64,
     rate: Option<Rate>,
-    /// The estimate that the last limit has left.
+    /// The estimate at the end of the last limit.
     estimate: u64,
-    /// When what was sent has left at the rate.
+    /// When the sent packets have left at the rate.
     next: Instant,
 }
 
@@ -50,7 +50,7 @@ impl Limiter {
         Self { line, rate: None, estimate: ONE, next: Instant::ZERO }
     }
 
-    /// The peer tells that packets of this connection were marked.
+    /// Handles the peer's notification that packets of this connection were marked.
     pub(crate) fn on_notification(&mut self, now: Instant) {
         self.rise(now);
         let (current, estimate) =
@@ -66,7 +66,7 @@ impl Limiter {
         });
     }
 
-    /// What time alone does.
+    /// Raises the rate as time passes.
     fn rise(&mut self, now: Instant) {
         while let Some(rate) = &mut self.rate {
             if rate.estimate_at <= now && rate.estimate_at <= rate.rise_at {
@@ -92,14 +92,14 @@ impl Limiter {
         }
     }
 
-    /// When the next packet may be sent, if not now.
+    /// When the next packet may be sent; `None` if now.
     pub(crate) fn blocked_until(&mut self, now: Instant) -> Option<Instant> {
         self.rise(now);
         self.rate?;
         Some(self.next).filter(|next| *next > now)
     }
 
-    /// A packet of so many bytes is sent.
+    /// Notes that a packet of `bytes` bytes is sent.
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: usize) {
         if let Some(rate) = self.rate {
             let start = Instant::from_nanos(now.as_nanos().saturating_sub(CATCH_UP.get()));

@@ -1,5 +1,5 @@
-//! The sending half of a reliable connection: requests become packets, which are kept until they
-//! are acknowledged and repeated from the first that is missing (go-back-N).
+//! The sending half of a reliable connection. It turns requests into packets, keeps those until
+//! they are acknowledged, and repeats them from the first missing one (go-back-N).
 
 use alloc::collections::VecDeque;
 
@@ -10,35 +10,35 @@ use crate::codes::{credits, rnr_time};
 use crate::sequence::{Sequence, is_within};
 use crate::wire::{Acknowledge, Head, Header, Part, Remote, Syndrome};
 
-/// The most bytes that a queue pair has sent, or asked for, without acknowledgement.
+/// Maximum number of bytes that a queue pair has sent or requested without acknowledgement.
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
-/// A longer RDMA READ is issued in pieces of this many bytes, so that what was asked for fits into
+/// A longer RDMA READ is issued in pieces of this many bytes, so that the requested bytes fit into
 /// the window.
 pub(crate) const READ_BYTES: u32 = 32 << 10;
-/// Every so many packets, an acknowledgement is asked for.
+/// One of this many packets requests an acknowledgement.
 const ACKNOWLEDGE_EVERY: u64 = 16;
-/// When nobody waits for what was sent, an acknowledgement is asked for after this part of the
-/// time-out at the latest.
+/// When no user waits for the sent packets, the requester requests an acknowledgement after this
+/// part of the time-out at the latest.
 const ASK_WITHIN: u64 = 4;
 /// The time-out doubles with each repetition, up to this many times.
 const BACKOFF_MAX: u32 = 4;
-/// A retry count that means: without end.
+/// The retry count without limit.
 const RETRY_FOREVER: u8 = 7;
 
-/// What both ends have agreed on, as far as the requester needs it.
+/// The negotiated settings that the requester needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// The peer's queue pair.
     pub(crate) peer: u32,
-    /// The most payload of a packet in bytes.
+    /// The maximum payload of a packet in bytes.
     pub(crate) mtu: usize,
-    /// RDMA READs under way at a time.
+    /// Maximum number of outstanding RDMA READs.
     pub(crate) reads: u8,
     /// The time after which packets are repeated.
     pub(crate) ack_timeout: Nanos,
     /// How often packets are repeated without any progress.
     pub(crate) retries: u8,
-    /// How often a message is repeated for which the peer had no receive request.
+    /// How often a message is repeated while the peer has no receive request.
     pub(crate) rnr_retries: u8,
 }
 
@@ -55,16 +55,16 @@ struct Segment {
     work: Work,
     /// The position of the first packet.
     first: u64,
-    /// The number of packets; of an RDMA READ, of packets that answer it.
+    /// The number of packets; for an RDMA READ, of response packets.
     count: u64,
-    /// Bytes of the request before this segment, and in it.
+    /// Number of bytes of the request before this segment, and in it.
     offset: usize,
     length: usize,
-    /// Bytes of the whole request.
+    /// Length of the whole request in bytes.
     total: usize,
     /// The number of the message (SSN).
     number: u32,
-    /// Nobody waits for the completion of the request.
+    /// The request has no completion that a user waits for.
     is_quiet: bool,
 }
 
@@ -77,7 +77,7 @@ impl Segment {
         self.first + self.count
     }
 
-    /// Whether the request is done with this segment.
+    /// Whether this segment is the last of its request.
     const fn is_last(&self) -> bool {
         self.offset + self.length >= self.total
     }
@@ -96,24 +96,24 @@ pub(crate) struct Requester {
     unacknowledged: u64,
     /// The position of the packet that is sent next. It goes back when packets are repeated.
     next: u64,
-    /// The position after the latest packet that was ever sent.
+    /// The position after the latest packet ever sent.
     sent: u64,
     /// The number of the next message (SSN).
     message: u32,
-    /// The number of the last message that the peer has room for (LSN), if it tells.
+    /// The number of the last message that the peer has room for (LSN), if it is known.
     limit: Option<u32>,
-    /// What has come of the RDMA READ that is answered now.
+    /// The arrived part of the RDMA READ that is being answered.
     place: Option<BufferMut>,
     retries: u8,
     rnr_retries: u8,
-    /// Packets were repeated, and nothing was acknowledged since.
+    /// Packets were repeated, and none was acknowledged since.
     is_recovering: bool,
     timer: Option<Instant>,
-    /// When an acknowledgement is to be asked for, of packets that have not asked for one.
+    /// When to request an acknowledgement of packets that did not request one.
     ask_at: Option<Instant>,
-    /// It is time to: the next packet asks, or if there is none, the last is sent again.
+    /// The request is due: the next packet asks for it. Without one, the last packet is sent again.
     must_ask: bool,
-    /// The peer was not ready: nothing is sent before.
+    /// The peer was not ready: nothing is sent before this time.
     blocked: Option<Instant>,
     repeated: u64,
 }
@@ -153,7 +153,7 @@ impl Requester {
         self.repeated
     }
 
-    /// Positions that may be unacknowledged at a time.
+    /// Maximum number of unacknowledged positions.
     const fn window(&self) -> u64 {
         (WINDOW_BYTES / self.settings.mtu) as u64
     }
@@ -172,7 +172,7 @@ impl Requester {
             self.take(pair)?;
         }
         if self.next + 1 == self.end {
-            // What follows decides whether the last packet asks for an acknowledgement.
+            // The next request decides whether the last packet requests an acknowledgement.
             let _: Option<()> = self.take(pair);
         }
         let index = self.segments.partition_point(|segment| segment.end() <= self.next);
@@ -222,8 +222,8 @@ impl Requester {
         Some(packet)
     }
 
-    /// Sends the last packet again, if it is time to ask for an acknowledgement and nothing else is
-    /// to be sent. The peer answers that it has it, or what it lacks.
+    /// Sends the last packet again if a request for an acknowledgement is due and there is no other
+    /// packet. The peer acknowledges it, or reports the packets that it lacks.
     fn ask(&mut self) -> Option<(Head, Buffer)> {
         if !self.must_ask || self.next < self.sent {
             return None;
@@ -236,14 +236,15 @@ impl Requester {
         Some(self.packet(segment, last, true))
     }
 
-    /// Whether this end is about to run out of places in its send queue, or the peer of receive
-    /// requests: only an acknowledgement frees the former, and tells of more of the latter.
+    /// Whether the send queue of this end is nearly full, or the peer nearly out of receive
+    /// requests. Only an acknowledgement frees places in the queue and reports more receive
+    /// requests.
     fn is_scarce(&self, segment: &Segment, pair: &QueuePair) -> bool {
         let next = segment.number.wrapping_add(1) & 0x00ff_ffff;
         pair.is_half_full() || self.limit.is_some_and(|limit| !is_within(next, limit))
     }
 
-    /// Whether the peer has told that it has no receive request for a message.
+    /// Whether the peer has reported that it has no receive request for a message.
     fn is_limited(&self, segment: &Segment) -> bool {
         matches!(segment.work, Work::Send { .. })
             && self.limit.is_some_and(|limit| !is_within(segment.number, limit))
@@ -294,7 +295,7 @@ impl Requester {
         self.end += count;
     }
 
-    /// The packet of `segment` at `position`. `wants_answer` says that it asks for an
+    /// The packet of `segment` at `position`. `wants_answer` sets its request for an
     /// acknowledgement.
     fn packet(&self, segment: &Segment, position: u64, wants_answer: bool) -> (Head, Buffer) {
         let mtu = self.settings.mtu;
@@ -334,14 +335,14 @@ impl Requester {
         (head, payload)
     }
 
-    /// Repeats from the oldest packet that is not acknowledged.
+    /// Repeats from the oldest unacknowledged packet.
     const fn go_back(&mut self) {
         self.next = self.unacknowledged;
         self.is_recovering = true;
     }
 
-    /// Packets before `position` have arrived. Stops before an RDMA READ that was not answered, and
-    /// returns whether it did not have to.
+    /// Notes that packets before `position` have arrived. Stops before an unanswered RDMA READ.
+    /// Returns whether it reached `position`.
     fn advance(&mut self, now: Instant, position: u64, pair: &mut QueuePair) -> bool {
         let before = self.unacknowledged;
         while let Some(segment) = self.segments.front() {
@@ -368,7 +369,7 @@ impl Requester {
         true
     }
 
-    /// Counts and timers begin anew when something was acknowledged.
+    /// Restarts counts and timers if something was acknowledged.
     fn progress(&mut self, now: Instant, before: u64) {
         if self.unacknowledged == before {
             return;
@@ -384,7 +385,7 @@ impl Requester {
         }
     }
 
-    /// The peer acknowledges, or does not.
+    /// Handles an acknowledgement of the peer, positive or negative.
     ///
     /// # Errors
     /// When the connection is over.
@@ -395,7 +396,8 @@ impl Requester {
         acknowledge: Acknowledge,
         pair: &mut QueuePair,
     ) -> Result<(), WorkError> {
-        // Whatever was not sent cannot be acknowledged: such a packet is of another connection.
+        // Only sent packets can be acknowledged: any other acknowledgement is of another
+        // connection.
         let position = self.sequence.position(number, self.unacknowledged).filter(|at| *at < self.sent);
         let Some(position) = position else { return Ok(()) };
         let Acknowledge { syndrome, messages } = acknowledge;
@@ -431,17 +433,17 @@ impl Requester {
             Syndrome::AccessError if reached => return Err(WorkError::RemoteAccess),
             Syndrome::OperationError if reached => return Err(WorkError::RemoteOperation),
             Syndrome::Other(_) if reached => return Err(WorkError::BadResponse),
-            // A packet is missing, or an answer to an RDMA READ.
+            // A packet or an answer to an RDMA READ is missing.
             _ if !self.is_recovering => self.go_back(),
             _ => {}
         }
         Ok(())
     }
 
-    /// A part of the answer to an RDMA READ has come.
+    /// Handles a part of the answer to an RDMA READ.
     ///
     /// # Errors
-    /// When it answers what nobody asked.
+    /// When the answer is unexpected.
     pub(crate) fn on_read_response(
         &mut self,
         now: Instant,
@@ -466,7 +468,7 @@ impl Requester {
         let at = usize::try_from(position - segment.first).map_err(|_| WorkError::BadResponse)?;
         let rest = segment.length.saturating_sub(at * mtu);
         let is_last = position + 1 == segment.end();
-        // When a read was repeated from within, its answer begins there with a first part.
+        // The answer to a read that was repeated from within begins there with a first part.
         if part.is_last() != is_last || payload.len() != rest.min(mtu) {
             return Err(WorkError::BadResponse);
         }
@@ -489,7 +491,7 @@ impl Requester {
         Ok(())
     }
 
-    /// The connection is over: nothing is due any more.
+    /// Disarms all deadlines: the connection is over.
     pub(crate) fn stop(&mut self) {
         self.timer = None;
         self.ask_at = None;
@@ -500,10 +502,10 @@ impl Requester {
         self.next = self.end;
     }
 
-    /// Repeats what was not acknowledged in time.
+    /// Repeats packets without timely acknowledgement.
     ///
     /// # Errors
-    /// When that was done often enough.
+    /// When all retries are used up.
     pub(crate) fn on_time(&mut self, now: Instant) -> Result<(), WorkError> {
         self.blocked.take_if(|until| *until <= now);
         self.must_ask |= self.ask_at.take_if(|at| *at <= now).is_some();

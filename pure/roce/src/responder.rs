@@ -1,34 +1,34 @@
-//! The receiving half of a reliable connection: packets in order become messages, writes and
-//! answers to reads; everything else is told to the peer, or was there before.
+//! The receiving half of a reliable connection. It turns packets in order into messages, writes and
+//! answers to reads. It drops repeated packets, and reports all others to the peer.
 
 use alloc::collections::VecDeque;
 
 use engine::{Buffer, BufferMut, Pool};
 use rdma::{AccessError, Key, QueuePair, ReceiveRequest, SharedDomain, SharedPool, State, WorkError};
 
-use crate::codes::{CREDITS_UNTOLD, credits_code};
+use crate::codes::{NO_CREDITS, credits_code};
 use crate::sequence::Sequence;
 use crate::wire::{Acknowledge, Head, Header, Packet, Part, Remote, Syndrome};
 
-/// Answers other than to RDMA READs that wait to be sent.
+/// Maximum number of waiting answers other than to RDMA READs.
 const ANSWERS_MAX: usize = 64;
 
-/// What both ends have agreed on, as far as the responder needs it.
+/// The negotiated settings that the responder needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// The peer's queue pair.
     pub(crate) peer: u32,
-    /// The most payload of a packet in bytes.
+    /// The maximum payload of a packet in bytes.
     pub(crate) mtu: usize,
-    /// RDMA READs that are answered at a time.
+    /// Maximum number of RDMA READs that are answered at a time.
     pub(crate) reads: u8,
     /// The code of the time that the peer waits when no receive request is posted.
     pub(crate) rnr_timer: u8,
-    /// Whether acknowledgements tell how many receive requests are posted.
+    /// Whether acknowledgements report the number of posted receive requests.
     pub(crate) flow_control: bool,
 }
 
-/// Why a connection cannot go on: a fault of the peer.
+/// A fault of the peer that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Protocol(&'static str),
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// A message or an RDMA WRITE of which more is to come.
+/// An incomplete message or RDMA WRITE.
 #[derive(Debug)]
 enum Incoming {
     Send {
@@ -58,9 +58,9 @@ enum Incoming {
 
 #[derive(Debug)]
 enum Answer {
-    /// To the packet at a position.
+    /// Acknowledges the packet at a position.
     Acknowledge(u64, Syndrome),
-    /// The data of an RDMA READ, and how many packets of it were sent.
+    /// The data of an RDMA READ, and the number of packets sent for it.
     Read { first: u64, data: Buffer, sent: u64, is_repeated: bool },
 }
 
@@ -73,11 +73,11 @@ pub(crate) struct Responder {
     pool: SharedPool,
     /// The position of the next packet.
     expected: u64,
-    /// Messages completed (MSN).
+    /// Number of completed messages (MSN).
     messages: u32,
     incoming: Option<Incoming>,
     answers: VecDeque<Answer>,
-    /// The peer was told to go back. More of the packets that it has sent before are dropped.
+    /// The peer was asked to go back. Packets that it has sent before are dropped.
     is_waiting: bool,
     fault: Option<Fault>,
 }
@@ -103,10 +103,10 @@ impl Responder {
         }
     }
 
-    /// A request of the peer has come.
+    /// Handles a request of the peer.
     ///
     /// # Errors
-    /// When the peer is at fault. It is told, and the connection is over.
+    /// When the peer is at fault. The fault is reported to it, and the connection is over.
     pub(crate) fn on_request(
         &mut self,
         packet: &Packet,
@@ -116,7 +116,7 @@ impl Responder {
         let number = packet.base.number;
         let Some(position) = self.sequence.position(number, self.expected) else { return Ok(()) };
         if let Some(fault) = self.fault {
-            // It may not have heard why.
+            // The peer may not have received the reason.
             if position >= self.expected {
                 self.answer(self.expected, fault.syndrome());
             }
@@ -156,14 +156,14 @@ impl Responder {
         }
     }
 
-    /// A request that was done before: its answer may be lost.
+    /// Answers a request that was performed before: its answer may be lost.
     fn repeat(&mut self, position: u64, packet: &Packet, pair: &QueuePair) {
         let Header::ReadRequest(remote) = packet.header else {
             self.answer(self.expected - 1, Syndrome::Acknowledged(0));
             return;
         };
         let count = self.packets(remote.length as usize);
-        // What was read may be the peer's no longer: then it has the answer, too.
+        // The peer may have lost its right to this memory. In that case, it has the answer already.
         let data = self.read(remote, pair);
         let is_queued = self.answers.iter().any(|answer| {
             matches!(answer, Answer::Read { first, sent: 0, data: queued, .. }
@@ -193,7 +193,7 @@ impl Responder {
         }
     }
 
-    /// Queues an answer. One acknowledgement stands for those before it.
+    /// Queues an answer. One acknowledgement covers those before it.
     fn answer(&mut self, position: u64, syndrome: Syndrome) {
         if let (Some(Answer::Acknowledge(at, last)), Syndrome::Acknowledged(_)) =
             (self.answers.back_mut(), syndrome)
@@ -231,7 +231,7 @@ impl Responder {
             Part::Only => payload.len() <= mtu,
         };
         if !is_right {
-            return Err(Fault::Protocol("a packet whose length is not that of its place in the message"));
+            return Err(Fault::Protocol("a packet whose length does not fit its position in the message"));
         }
         match packet.header {
             Header::Send { immediate, invalidate, .. } => {
@@ -249,7 +249,7 @@ impl Responder {
             return Err(Fault::Protocol("a packet that does not continue the message before it"));
         }
         if self.reads_waiting() >= usize::from(self.settings.reads) {
-            // Whoever asks for something new has no use for what is repeated.
+            // A peer that sends a new request no longer needs repeated answers.
             self.answers.retain(|answer| !matches!(answer, Answer::Read { is_repeated: true, .. }));
         }
         if self.reads_waiting() >= usize::from(self.settings.reads) {
@@ -285,7 +285,7 @@ impl Responder {
         self.complete(request, data, (immediate, invalidate), pair)
     }
 
-    /// Adds a packet to the message that has begun.
+    /// Adds a packet to the message in progress.
     fn append(
         &mut self,
         part: Part,
@@ -315,7 +315,7 @@ impl Responder {
         self.complete(request, data, last, pair)
     }
 
-    /// A message is complete.
+    /// Completes a message.
     fn complete(
         &mut self,
         request: ReceiveRequest,
@@ -354,7 +354,7 @@ impl Responder {
         };
         let left = (rest.length as usize).checked_sub(payload.len());
         let left = left.filter(|left| (*left == 0) == part.is_last());
-        let left = left.ok_or(Fault::Protocol("an RDMA WRITE that is longer or shorter than it says"))?;
+        let left = left.ok_or(Fault::Protocol("an RDMA WRITE that is longer or shorter than announced"))?;
         let receive = match immediate {
             None => None,
             Some(word) => match pair.take_receive() {
@@ -363,7 +363,7 @@ impl Responder {
             },
         };
         if !payload.is_empty() {
-            // The key may have gone since the first packet.
+            // The key may have become invalid since the first packet.
             self.domain.borrow_mut().write(pair.id(), rest, &payload).map_err(Fault::Access)?;
         }
         let address = rest.address.wrapping_add(payload.len() as u64);
@@ -382,7 +382,7 @@ impl Responder {
         self.messages = self.messages.wrapping_add(1) & 0x00ff_ffff;
     }
 
-    /// The connection is over: a message that has begun will not be complete.
+    /// Gives up the message in progress: the connection is over.
     pub(crate) fn give_up(&mut self, pair: &mut QueuePair) {
         if let Some(Incoming::Send { request, .. }) = self.incoming.take() {
             pair.fail_receive(request, WorkError::Flushed);
@@ -399,7 +399,7 @@ impl Responder {
         matches!(self.answers.front(), Some(Answer::Read { .. }))
     }
 
-    /// Whether all that waits to be sent is an acknowledgement, which may go behind other packets.
+    /// Whether only an acknowledgement waits to be sent, which may follow other packets.
     pub(crate) fn only_acknowledges(&self) -> bool {
         let is_alone = self.answers.len() == 1;
         is_alone && matches!(self.answers.front(), Some(Answer::Acknowledge(_, Syndrome::Acknowledged(_))))
@@ -409,23 +409,23 @@ impl Responder {
     pub(crate) fn poll(&mut self, pair: &QueuePair) -> Option<(Head, Buffer)> {
         let credits = match self.settings.flow_control && pair.state() != State::Error {
             true => credits_code(pair.receives_posted()),
-            false => CREDITS_UNTOLD,
+            false => NO_CREDITS,
         };
-        let told = Acknowledge { syndrome: Syndrome::Acknowledged(credits), messages: self.messages };
+        let acknowledge = Acknowledge { syndrome: Syndrome::Acknowledged(credits), messages: self.messages };
         let mtu = self.settings.mtu;
         let (position, header, payload, is_done) = match self.answers.front_mut()? {
             Answer::Acknowledge(position, Syndrome::Acknowledged(_)) => {
-                (*position, Header::Acknowledge(told), Buffer::EMPTY, true)
+                (*position, Header::Acknowledge(acknowledge), Buffer::EMPTY, true)
             }
             Answer::Acknowledge(position, syndrome) => {
-                let header = Header::Acknowledge(Acknowledge { syndrome: *syndrome, ..told });
+                let header = Header::Acknowledge(Acknowledge { syndrome: *syndrome, ..acknowledge });
                 (*position, header, Buffer::EMPTY, true)
             }
             Answer::Read { first, data, sent, .. } => {
                 let start = usize::try_from(*sent).unwrap_or(usize::MAX).saturating_mul(mtu);
                 let end = start.saturating_add(mtu).min(data.len());
                 let part = Part::of(*sent == 0, end == data.len());
-                let acknowledge = (part != Part::Middle).then_some(told);
+                let acknowledge = (part != Part::Middle).then_some(acknowledge);
                 let payload = data.slice(start.min(end)..end);
                 let position = *first + *sent;
                 *sent += 1;
@@ -440,9 +440,9 @@ impl Responder {
     }
 }
 
-/// What has become of a request.
+/// The outcome of a request.
 enum Executed {
-    /// It was done, and takes so many positions.
+    /// It was performed, and takes this many positions.
     Packets(u64),
     /// No receive request is posted.
     NotReady,

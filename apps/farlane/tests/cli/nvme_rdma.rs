@@ -286,7 +286,7 @@ fn strange_datagrams_are_dropped() {
     // A host that asks for a port at which nobody listens is refused.
     let wrong = stage.url().replace(":4420", ":4421");
     let wrong = fail(&["identify", &wrong, "--timeout", "2s"]);
-    assert!(wrong.contains("nobody listens at that port"), "{wrong}");
+    assert!(wrong.contains("no service listens at that port"), "{wrong}");
     // A second target cannot have the address, and says why.
     let rdma = format!("roce,{}", stage.rdma);
     let control = stage.path("second");

@@ -20,35 +20,34 @@ use receive::Receiving;
 use startup::{Frame, Request};
 use transmit::{InFlight, Reading, Wake};
 
-/// What the world tells a connection.
+/// An input of a connection.
 #[derive(Debug)]
 pub enum Input {
-    /// Bytes from the peer, in order. The block is held as long as data in it are in use.
+    /// Bytes from the peer, in order. The connection holds the block as long as it uses data in it.
     Received(Buffer),
-    /// The peer sends nothing any more: it has closed its side of the stream, or the stream
-    /// is lost.
+    /// The peer has closed its side of the stream, or the stream is lost.
     Closed,
 }
 
-/// What a connection asks of the world.
+/// A request of a connection to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The connection is over. The world sends what the outbox still holds, then closes the stream.
+    /// The connection is over. The world sends the rest of the outbox, then closes the stream.
     Close,
 }
 
-/// How far a connection is.
+/// The progress of a connection.
 #[derive(Debug)]
 enum State {
-    /// The frame of the peer has not come whole.
+    /// The frame of the peer is incomplete.
     Starting {
         frame: Frame,
         deadline: Instant,
     },
-    /// The user is to accept or reject.
+    /// The user must accept or reject the request.
     Deciding(Request),
     Ready,
-    /// The world is asked to close the stream.
+    /// The world has the request to close the stream.
     Closing,
     Over,
 }
@@ -67,23 +66,23 @@ pub struct Connection {
     outbox: Outbox,
     /// Whether CRCs are sent and checked.
     crc: bool,
-    /// The peer may be sent to: the end that accepts waits for the first FPDU.
+    /// The peer accepts data: the accepting end waits for the first FPDU.
     may_send: bool,
-    /// ORD as both ends have agreed upon it.
+    /// ORD as negotiated.
     reads_outstanding_max: usize,
-    /// IRD as both ends have agreed upon it.
+    /// IRD as negotiated.
     reads_answered_max: usize,
-    /// Send requests that were taken and not completed, in order.
+    /// Send requests that were taken and are not complete, in order.
     in_flight: VecDeque<InFlight>,
     /// Number of requests that have left `in_flight`.
     retired: u64,
-    /// Reads that were sent and not answered whole, in order.
+    /// Reads that were sent and not completely answered, in order.
     reads: VecDeque<Reading>,
-    /// Where in the outbox's stream the responses end that were not sent whole.
+    /// The positions in the outbox's stream at which unsent responses end.
     responses: VecDeque<u64>,
-    /// When the peer is woken next, until its first FPDU has come: only by who connects.
+    /// The next wake-up of the peer, until its first FPDU arrives. Only at the connecting end.
     wake: Option<Wake>,
-    /// The message of the peer of which a part has come.
+    /// The incomplete message of the peer.
     receiving: Option<Receiving>,
     /// Numbers of the next messages sent, for the queues of sends and of read requests.
     next_sent: [u32; 2],
@@ -92,11 +91,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The end that connects, over a stream that is open. It sends its request at once, with
-    /// `private_data` for the peer's user.
+    /// The connecting end, over an open stream. It sends its request at once, with `private_data`
+    /// for the peer's user.
     ///
     /// # Panics
-    /// When settings are not legal, or the private data are longer than
+    /// When the settings are invalid, or the private data are longer than
     /// [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX).
     pub fn connect(now: Instant, config: Config, private_data: &[u8]) -> Self {
         let mut end = Self::new(now, config, FrameKind::Reply);
@@ -104,10 +103,10 @@ impl Connection {
         end
     }
 
-    /// The end that accepts or rejects, over a stream that is open. It waits for a request.
+    /// The accepting end, over an open stream. It waits for a request.
     ///
     /// # Panics
-    /// When settings are not legal.
+    /// When the settings are invalid.
     pub fn accept(now: Instant, config: Config) -> Self {
         Self::new(now, config, FrameKind::Request)
     }
@@ -150,13 +149,13 @@ impl Connection {
         &self.outbox
     }
 
-    /// The bytes to be sent, for a world that takes them out. It need not call [`Self::sent`] for
-    /// bytes taken out, but must call it, with 0, once it has taken some.
+    /// The bytes to be sent, for a world that takes them out. It need not report bytes taken out to
+    /// [`Self::sent`], but must call that with 0 once it has taken some.
     pub const fn outbox_mut(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 
-    /// The first `count` bytes of the outbox were sent.
+    /// Reports that the first `count` bytes of the outbox were sent.
     ///
     /// # Panics
     /// When the outbox has fewer bytes.
@@ -166,16 +165,16 @@ impl Connection {
         self.pump();
     }
 
-    /// Where the next received bytes belong, if a part of an FPDU has come: a world may receive
-    /// straight into this place instead of passing a block on.
+    /// The place of the next received bytes, if an FPDU is incomplete. A world may receive directly
+    /// into this place in place of passing a block.
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         self.inbound.landing().filter(|_| matches!(self.state, State::Ready))
     }
 
-    /// The first `count` bytes of [`Self::landing`] were received.
+    /// Reports that the first `count` bytes of [`Self::landing`] were received.
     ///
     /// # Panics
-    /// When fewer bytes were to come.
+    /// When the place is shorter.
     pub fn landed(&mut self, count: usize) {
         let whole = self.inbound.landed(count, &mut self.config.pool.borrow_mut());
         if let Some(fpdu) = whole {
@@ -184,13 +183,13 @@ impl Connection {
         }
     }
 
-    /// Whether CRCs are used, once the connection is made.
+    /// Whether the connection uses CRCs. Valid once it is established.
     pub const fn uses_crc(&self) -> bool {
         self.crc
     }
 
-    /// Reads of this end, and of the peer, that may be outstanding at a time (ORD, IRD), once the
-    /// connection is made.
+    /// Maximum numbers of outstanding reads of this end and of the peer (ORD, IRD). Valid once the
+    /// connection is established.
     pub const fn read_limits(&self) -> (usize, usize) {
         (self.reads_outstanding_max, self.reads_answered_max)
     }
@@ -215,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// An FPDU has come whole.
+    /// Handles a complete FPDU.
     #[inline]
     fn on_whole(&mut self, fpdu: Fpdu) {
         match fpdu {
@@ -228,7 +227,7 @@ impl Connection {
         let why = match &self.state {
             State::Closing | State::Over => return,
             State::Starting { .. } | State::Deciding(_) => {
-                Disconnected::PeerFault("the stream ended before the connection was made")
+                Disconnected::PeerFault("the stream ended before the connection was established")
             }
             State::Ready if self.inbound.is_within() => {
                 Disconnected::PeerFault("the stream ended within an FPDU")
@@ -238,8 +237,8 @@ impl Connection {
         self.close(why, WorkError::Flushed);
     }
 
-    /// Ends the connection because of a fault of the peer, which is told by a Terminate message.
-    /// `request` is how the oldest send request ends.
+    /// Ends the connection because of a fault of the peer, and reports the fault to it in a
+    /// Terminate message. The oldest send request ends with `request`.
     fn terminate(&mut self, fault: Fault, shown: Shown<'_>, why: Disconnected, request: WorkError) {
         if self.is_over() {
             return;
@@ -248,13 +247,13 @@ impl Connection {
         self.close(why, request);
     }
 
-    /// Ends the connection, and tells the user `why`. The oldest send request ends with `request`,
-    /// all others are flushed.
+    /// Ends the connection, and reports `why` to the user. The oldest send request ends with
+    /// `request`, all others are flushed.
     fn close(&mut self, why: Disconnected, request: WorkError) {
         self.end(Some(Event::Disconnected(why)), request);
     }
 
-    /// Ends the connection. The user is told `event`.
+    /// Ends the connection, and reports `event` to the user.
     fn end(&mut self, event: Option<Event>, request: WorkError) {
         self.state = State::Closing;
         self.wake = None;
@@ -270,7 +269,7 @@ impl Connection {
         self.events.extend(event);
     }
 
-    /// Whether a request can be done at all.
+    /// Whether the connection supports a request.
     fn check(&self, operation: &Operation) -> Result<(), PostError> {
         let length = match operation {
             Operation::Send { immediate: Some(_), .. } => return Err(PostError::Unsupported),
@@ -383,7 +382,7 @@ impl Engine for Connection {
 }
 
 impl Drop for Connection {
-    /// Gives up what the peer may access.
+    /// Withdraws the peer's access to memory.
     fn drop(&mut self) {
         self.config.domain.borrow_mut().release(self.config.queue_pair);
     }

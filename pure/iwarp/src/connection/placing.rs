@@ -1,7 +1,7 @@
-//! Data of long segments, which come straight to where they belong, before their CRC is known.
+//! Data of long segments, which arrive directly in their place, before their CRC is checked.
 //!
-//! Until it is, they do not count as written, and an end that finds a wrong CRC is over. Bytes that
-//! an earlier write had left at that place may be ruined then.
+//! Until then, they do not count as written, and an end that finds a wrong CRC ends the connection.
+//! Bytes of an earlier write at that place may be lost then.
 
 use alloc::collections::VecDeque;
 
@@ -15,22 +15,22 @@ use crate::Config;
 use crate::inbound::{HEAD_LENGTH, Place, Placed};
 use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, Shown};
 
-/// Shorter data are put together with the rest of their FPDU.
+/// Shorter data are assembled with the rest of their FPDU.
 const PLACED_MIN: usize = 512;
 
-/// A tagged segment, as its head says.
+/// The head of a tagged segment.
 #[derive(Clone, Copy, Debug)]
 struct Tagged {
     opcode: Opcode,
     last: bool,
     key: Key,
     address: u64,
-    /// Bytes of its data.
+    /// Length of its data in bytes.
     length: usize,
 }
 
 impl Tagged {
-    /// What a head says, if it is one of a tagged segment.
+    /// Parses the head of a tagged segment; `None` for other segments.
     fn parse(head: &[u8; HEAD_LENGTH]) -> Option<Self> {
         let length = usize::from(u16::from_be_bytes([head[0], head[1]]));
         let length = length.checked_sub(Header::TAGGED_LENGTH)?;
@@ -50,8 +50,8 @@ impl Tagged {
     }
 }
 
-/// Where the data of a segment belong. `None` of a segment that is wrong, or that has no place of
-/// its own: it is looked at when it has come whole.
+/// The place of a segment's data. `None` for an invalid segment, or one without a place of its own:
+/// it is checked when it is complete.
 pub(super) fn place(
     config: &Config,
     reads: &mut VecDeque<Reading>,
@@ -73,7 +73,7 @@ pub(super) fn place(
 }
 
 impl Connection {
-    /// A segment has come whole whose data are where they belong.
+    /// Handles a complete segment whose data are in their place.
     pub(super) fn on_placed(&mut self, placed: Placed) {
         if !matches!(self.state, State::Ready) {
             return;
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// A part of the response to the oldest read is in `block`.
+    /// Handles a part of the response to the oldest read, in `block`.
     fn on_part(&mut self, bytes: u32, block: BufferMut) {
         let Some(reading) = self.reads.front_mut() else { return };
         reading.filled += bytes;
@@ -116,19 +116,19 @@ impl Connection {
         self.finish_read(data);
     }
 
-    /// Gives the place of a segment back, without what has come of it.
+    /// Gives the place of a segment back, without its data.
     fn put_back(&mut self, placed: Placed) {
         let Some(tagged) = Tagged::parse(&placed.head) else { return };
         if tagged.opcode == Opcode::Write {
             let mut domain = self.config.domain.borrow_mut();
-            // A region that is gone needs no memory.
+            // A region that no longer exists needs no memory.
             let _: Result<(), AccessError> =
                 domain.put_back(self.config.queue_pair, tagged.key, placed.block, 0..0);
         }
     }
 
-    /// The user wants the memory of `key` back, or the connection is over: what is still coming to
-    /// that memory, or to any, has no place any more.
+    /// Takes the place away from data that are still arriving in the memory of `key`, or in any
+    /// memory if the connection is over: the user wants the memory back.
     pub(super) fn displace(&mut self, key: Option<Key>) {
         let is_it = |head: &[u8; HEAD_LENGTH]| {
             let named = Tagged::parse(head).filter(|tagged| tagged.opcode == Opcode::Write);

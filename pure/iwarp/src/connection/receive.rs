@@ -1,4 +1,4 @@
-//! Receiving: FPDUs are checked and placed.
+//! Checks FPDUs and places their data.
 
 use engine::{Buffer, BufferMut};
 use rdma::{AccessError, Disconnected, Key, ReceiveRequest, Remote, WorkError};
@@ -8,29 +8,29 @@ use super::{Connection, State};
 use crate::MESSAGE_BYTES_MAX;
 use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate};
 
-/// How many responses wait in the outbox at most, for each read that the peer may have outstanding:
-/// a response may have come to the peer before the world reports that it was sent.
+/// Maximum number of responses in the outbox for each read that the peer may have outstanding. A
+/// response may have reached the peer before the world reports that it was sent.
 const RESPONSES_PER_READ: usize = 2;
 
-/// A message of the peer of which a part has come.
+/// An incomplete message of the peer.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) request: ReceiveRequest,
     opcode: Opcode,
-    /// The key that the message invalidates, as its first segment says.
+    /// The key that the message invalidates, from its first segment.
     invalidate: Key,
     /// The bytes, unless the first segment is the last.
     block: BufferMut,
     filled: usize,
 }
 
-/// What is wrong with a segment.
+/// Why a segment is refused.
 pub(super) struct Refusal {
     pub(super) fault: Fault,
     pub(super) why: Disconnected,
-    /// How the oldest send request ends.
+    /// The result of the oldest send request.
     pub(super) request: WorkError,
-    /// The header of the read request is shown.
+    /// The Terminate message includes the header of the read request.
     shows_request: bool,
 }
 
@@ -42,7 +42,7 @@ impl From<Fault> for Refusal {
 }
 
 impl Refusal {
-    /// The peer answers what nobody asked, or otherwise than it was asked.
+    /// The peer sent an unexpected response.
     fn response(fault: Fault) -> Self {
         Self { request: WorkError::BadResponse, ..fault.into() }
     }
@@ -63,7 +63,7 @@ struct Segment {
 }
 
 impl Connection {
-    /// An FPDU has come whole.
+    /// Handles a complete FPDU.
     pub(super) fn on_fpdu(&mut self, fpdu: &Buffer) {
         if !matches!(self.state, State::Ready) {
             return;
@@ -118,7 +118,8 @@ impl Connection {
     }
 
     fn on_write(&mut self, key: Key, address: u64, data: &Buffer) -> Result<(), Refusal> {
-        // No key and no address is looked at if there is nothing to write (RFC 5040, section 5.2).
+        // If there is nothing to write, the key and the address are not checked (RFC 5040, section
+        // 5.2).
         if data.is_empty() {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Connection {
         written.map_err(|error| Refusal::access(Fault::of_write(error), error))
     }
 
-    /// A segment of the response to the oldest read.
+    /// Handles a segment of the response to the oldest read.
     fn on_response(&mut self, last: bool, key: Key, address: u64, data: Buffer) -> Result<(), Refusal> {
         let reading = self.reads.front_mut().ok_or_else(|| Refusal::response(Fault::TAGGED_KEY))?;
         let bytes = narrow(data.len());
@@ -154,7 +155,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The response to the oldest read has come whole.
+    /// Handles the complete response to the oldest read.
     pub(super) fn finish_read(&mut self, data: Buffer) {
         if let Some(number) = self.reads.pop_front().and_then(|reading| reading.number) {
             self.complete_read(number, data);
@@ -189,7 +190,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer reports a fault of this end.
+    /// Handles the peer's report of a fault of this end.
     fn on_terminate(&mut self, segment: &Segment) {
         let fault = Terminate::parse(&segment.data).map_or(Fault::STREAM_CATASTROPHIC, |told| told.fault);
         self.close(Disconnected::Reported(fault.describe()), fault.work_error());
@@ -199,7 +200,7 @@ impl Connection {
         if segment.number == self.next_received[queue] { Ok(()) } else { Err(Fault::MESSAGE_NUMBER.into()) }
     }
 
-    /// A segment of a message of the peer.
+    /// Handles a segment of a message of the peer.
     fn on_send(&mut self, segment: Segment) -> Result<(), Refusal> {
         self.check_number(0, &segment)?;
         let Some(receiving) = self.receiving.take() else { return self.on_first(segment) };
@@ -231,7 +232,7 @@ impl Connection {
         self.on_message(request, opcode, invalidate, data)
     }
 
-    /// The first segment of a message takes a receive request.
+    /// Handles the first segment of a message, which takes a receive request.
     fn on_first(&mut self, segment: Segment) -> Result<(), Refusal> {
         let Segment { opcode, last, invalidate, offset, data, .. } = segment;
         if offset != 0 {
@@ -252,7 +253,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A message has come whole.
+    /// Handles a complete message.
     fn on_message(
         &mut self,
         request: ReceiveRequest,

@@ -1,4 +1,4 @@
-//! How a connection begins: the request, the reply, and what both ends agree upon.
+//! The start of a connection: request, reply, and negotiated settings.
 
 use alloc::vec::Vec;
 
@@ -10,11 +10,11 @@ use super::{Connection, State};
 use crate::PRIVATE_DATA_MAX;
 use crate::wire::{Enhanced, Fault, FrameKind, Revision, Shown, Startup, StartupError};
 
-/// A frame of the peer that is coming.
+/// An incomplete frame of the peer.
 #[derive(Debug)]
 pub(super) struct Frame {
     kind: FrameKind,
-    /// The bytes that have come: at most a head and the longest private data.
+    /// The bytes received: at most a head and the longest private data.
     bytes: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ impl Frame {
     }
 
     /// Takes bytes of the frame from `received`, and counts them in `taken`. Returns the head and
-    /// the private data once all have come.
+    /// the private data once the frame is complete.
     fn take(
         &mut self,
         received: &[u8],
@@ -48,14 +48,14 @@ impl Frame {
     }
 }
 
-/// The request of a peer, which the user is to accept or reject.
+/// The request of a peer, which the user must accept or reject.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     head: Startup,
     enhanced: Option<Enhanced>,
 }
 
-/// The parts of private data: of enhanced set-up, and of the user.
+/// Splits private data into those of enhanced set-up and those of the user.
 fn split(head: Startup, mut private_data: Vec<u8>) -> (Option<Enhanced>, Vec<u8>) {
     match private_data.first_chunk().filter(|_| head.enhanced) {
         Some(part) => {
@@ -88,15 +88,18 @@ impl Connection {
 
     fn send_frame(&mut self, head: Startup, part: Option<Enhanced>, private_data: &[u8]) {
         let length = private_data.len();
-        assert!(length <= PRIVATE_DATA_MAX, "private data of {length} bytes; {PRIVATE_DATA_MAX} fit");
+        assert!(
+            length <= PRIVATE_DATA_MAX,
+            "private data of {length} bytes exceed the limit of {PRIVATE_DATA_MAX}"
+        );
         self.outbox.write(&head.emit(part, private_data));
     }
 
-    /// Takes bytes that come before the connection is made. Returns how many: all, or those of the
-    /// peer's frame.
+    /// Handles bytes that arrive before the connection is established. Returns how many it took:
+    /// all, or those of the peer's frame.
     pub(super) fn on_startup(&mut self, now: Instant, received: &[u8]) -> usize {
         let State::Starting { frame, .. } = &mut self.state else {
-            let what = "it sends before its request was answered";
+            let what = "it sends before its request is answered";
             self.close(Disconnected::PeerFault(what), WorkError::Flushed);
             return received.len();
         };
@@ -105,7 +108,7 @@ impl Connection {
             (Ok(None), _) => {}
             (Ok(Some((head, data))), FrameKind::Request) => self.on_request(head, data),
             (Ok(Some((head, data))), FrameKind::Reply) => self.on_reply(now, head, data),
-            // The end that connects has not begun to read FPDUs: it is told nothing.
+            // The connecting end is not reading FPDUs yet, so it gets no Terminate message.
             (Err(error), FrameKind::Request) => {
                 self.close(Disconnected::PeerFault(error.describe()), WorkError::Flushed);
             }
@@ -129,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// The user accepts or rejects.
+    /// Accepts or rejects for the user.
     pub(super) fn answer(&mut self, private_data: &[u8], accepts: bool) {
         let State::Deciding(request) = self.state else { return };
         self.send_reply(request, private_data, accepts);
@@ -141,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Sends the reply, and takes over what both ends agree upon.
+    /// Sends the reply, and applies the negotiated settings.
     fn send_reply(&mut self, request: Request, private_data: &[u8], accepts: bool) {
         let Request { head, enhanced } = request;
         self.crc = self.config.crc || head.crc;
@@ -150,7 +153,7 @@ impl Connection {
             let ord = self.config.reads_outstanding_max.min(asked.ird);
             self.reads_answered_max = ird.into();
             self.reads_outstanding_max = ord.into();
-            // An empty Write is what costs least. If none of both is offered, it is proposed.
+            // An empty Write is the cheapest. If the peer offers neither, this end proposes it.
             let read = asked.read && !asked.write;
             let wants = asked.peer_to_peer;
             Enhanced {

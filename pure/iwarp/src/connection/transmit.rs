@@ -1,4 +1,4 @@
-//! Sending: work requests, read responses and Terminate messages become FPDUs.
+//! Turns work requests, read responses and Terminate messages into FPDUs.
 
 use engine::{Buffer, BufferMut, Instant, Nanos};
 use rdma::{Done, Inline, Key, Operation, PostError, Remote, SendRequest};
@@ -6,42 +6,42 @@ use rdma::{Done, Inline, Key, Operation, PostError, Remote, SendRequest};
 use super::{Connection, State};
 use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate, padding};
 
-/// Bytes of an FPDU that are copied, at most: length field, header, and the bytes of a work request
-/// itself or a Terminate message.
+/// Maximum number of copied bytes of an FPDU: length field, header, and the inline bytes of a work
+/// request or a Terminate message.
 const HEAD_MAX: usize = LENGTH_FIELD + Header::UNTAGGED_LENGTH + Inline::LENGTH_MAX;
-/// Bytes of the longest Terminate message: it shows a read request.
+/// Length of the longest Terminate message in bytes: it includes a read request.
 const TERMINATE_MAX: usize = Terminate::LENGTH + LENGTH_FIELD + Header::UNTAGGED_LENGTH + ReadRequest::LENGTH;
 const _: () = assert!(TERMINATE_MAX <= Inline::LENGTH_MAX);
 
 /// A send request that was taken and is not complete.
 #[derive(Debug)]
 pub(super) enum InFlight {
-    /// It is done once the outbox has sent everything before `end`.
+    /// It completes once the outbox has sent everything before `end`.
     Sending { end: u64, writes: bool },
-    /// It is done once the response has come whole, which is then here.
+    /// It completes once the whole response has arrived, which is then here.
     Reading(Option<Buffer>),
 }
 
-/// A read whose response has not come whole.
+/// A read whose response is incomplete.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// The key that the response must name.
     pub(super) sink: Key,
     pub(super) length: u32,
-    /// Bytes that have come.
+    /// Number of bytes that have arrived.
     pub(super) filled: u32,
-    /// The data, if they come in several segments.
+    /// The data, if they arrive in several segments.
     pub(super) block: Option<BufferMut>,
-    /// The number of the request, counted over all that were taken. `None` for the message by which
-    /// the peer may send.
+    /// The number of the request among all that were taken. `None` for the message that permits the
+    /// peer to send.
     pub(super) number: Option<u64>,
 }
 
 impl Reading {
-    /// Whether a segment of so many `bytes` is the last of the response.
+    /// Whether a segment of `bytes` bytes is the last of the response.
     ///
     /// # Errors
-    /// The fault, if the segment is not what the response has next.
+    /// The fault, if the segment is not the expected one.
     pub(super) fn judge(&self, last: bool, key: Key, address: u64, bytes: u32) -> Result<bool, Fault> {
         if key != self.sink {
             return Err(Fault::TAGGED_KEY);
@@ -55,26 +55,26 @@ impl Reading {
     }
 }
 
-/// The empty message by which the other end may send (RTR).
+/// The empty message that permits the other end to send (RTR).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FirstMessage {
     Write,
     Read,
 }
 
-/// How long the peer may be silent after its reply until it is woken for the first time.
+/// The peer's silence after its reply before it is woken for the first time.
 const WAKE_FIRST: Nanos = Nanos::from_millis(5);
-/// Each further silence is as many times longer.
+/// Factor between one silence and the next.
 const WAKE_FACTOR: u64 = 10;
-/// How often the peer is woken.
+/// Maximum number of wake-ups.
 const WAKES_MAX: u8 = 3;
 
-/// When an empty RDMA Write wakes the peer. Linux's siw sleeps over bytes that come while it is
-/// still sending its reply, until further bytes come.
+/// When an empty RDMA Write wakes the peer. Linux's siw does not notice bytes that arrive while it
+/// is still sending its reply, until further bytes arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
     pub(super) at: Instant,
-    /// The length of the silence before.
+    /// The length of the previous silence.
     after: Nanos,
     left: u8,
 }
@@ -112,8 +112,8 @@ impl Connection {
         self.may_send && matches!(self.state, State::Ready)
     }
 
-    /// Sends what may be sent: requests in order, but no read beyond ORD, and nothing past such a
-    /// read.
+    /// Sends requests in order, as far as allowed. A read beyond ORD waits, and so do all requests
+    /// behind it.
     pub(super) fn pump(&mut self) {
         if !self.may_pump() {
             return;
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Posts a request. One that may be sent at once does not pass through the send queue.
+    /// Posts a request. One that may be sent at once bypasses the send queue.
     #[inline]
     pub(super) fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         let is_read = matches!(request.operation, Operation::Read { .. });
@@ -163,7 +163,7 @@ impl Connection {
         self.in_flight.push_back(InFlight::Sending { end: self.outbox.end(), writes });
     }
 
-    /// Completes the requests that are done, in order.
+    /// Completes finished requests, in order.
     pub(super) fn retire(&mut self) {
         let sent = self.outbox.sent();
         while let Some(first) = self.in_flight.front_mut() {
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// The read request `number` is done.
+    /// Completes the read request `number`.
     pub(super) fn complete_read(&mut self, number: u64, data: Buffer) {
         let index = usize::try_from(number - self.retired).ok();
         if let Some(InFlight::Reading(place)) = index.and_then(|index| self.in_flight.get_mut(index)) {
@@ -192,7 +192,7 @@ impl Connection {
         self.retire();
     }
 
-    /// Sends the message by which the other end may send.
+    /// Sends the message that permits the other end to send.
     pub(super) fn send_first(&mut self, first: Option<FirstMessage>) {
         let nowhere = Remote { key: Key(0), address: 0, length: 0 };
         match first {
@@ -202,13 +202,13 @@ impl Connection {
         }
     }
 
-    /// Wakes a peer from which no FPDU has come.
+    /// Wakes a peer from which no FPDU has arrived.
     pub(super) fn wake_peer(&mut self, now: Instant) {
         self.wake = self.wake.and_then(|wake| wake.next(now));
         self.send_first(Some(FirstMessage::Write));
     }
 
-    /// Sends a message of the queue of sends: `inline`, then `data`.
+    /// Sends a message of the send queue: `inline`, then `data`.
     fn send_message(&mut self, inline: &[u8], data: &Buffer, invalidate: Option<Key>) {
         let opcode = Opcode::Send { invalidates: invalidate.is_some(), solicited: false };
         let message = self.next_sent[0];
@@ -261,7 +261,7 @@ impl Connection {
             number: 1,
             offset: 0,
         };
-        // The CRC is always right: the ends may not have agreed upon it yet.
+        // This segment always has a valid CRC: the ends may not have negotiated CRCs yet.
         self.send_segment(header, &Terminate { fault }.emit(shown), Buffer::EMPTY, true);
     }
 
@@ -270,7 +270,7 @@ impl Connection {
     fn send_segment(&mut self, header: Header, before: &[u8], data: Buffer, crc: bool) {
         let length = u16::try_from(header.length() + before.len() + data.len());
         let length = length.expect("a segment fits into an FPDU");
-        // What is copied is one piece, for the outbox and for the CRC.
+        // The copied bytes are one piece, for the outbox and for the CRC.
         let mut head = [0; HEAD_MAX];
         let mut end = 0;
         for part in [&length.to_be_bytes(), &header.emit()[..header.length()], before] {

@@ -1,4 +1,4 @@
-//! What a peer does wrong, and what it is told.
+//! Faults of a peer, and the Terminate messages that report them.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ fn tagged(opcode: Opcode, last: bool, remote: Remote) -> Header {
     Header::Tagged { opcode, last, key: remote.key, address: remote.address }
 }
 
-/// An end that is connected, and memory of it to read and to write.
+/// A connected end, and memory of it to read and to write.
 struct Victim {
     end: Connection,
     read: Remote,
@@ -39,9 +39,9 @@ fn victim() -> Victim {
 }
 
 impl Victim {
-    /// The end is given `bytes`. It must end its connection with this fault.
+    /// Gives the end `bytes`. It must end its connection with this fault.
     #[track_caller]
-    fn told(mut self, bytes: &[u8], fault: Fault) -> (Event, Vec<u8>) {
+    fn ends_with(mut self, bytes: &[u8], fault: Fault) -> (Event, Vec<u8>) {
         give(&mut self.end, bytes);
         let (terminate, shown) = terminate_of(&mut self.end).expect("it sends a Terminate");
         assert_eq!(terminate.fault, fault);
@@ -49,7 +49,7 @@ impl Victim {
         let mut all = events(&mut self.end);
         assert_eq!(all.len(), 1, "{all:?}");
         give(&mut self.end, bytes);
-        assert!(self.end.outbox().is_empty(), "nothing is said twice");
+        assert!(self.end.outbox().is_empty(), "a fault is reported once");
         (all.remove(0), shown)
     }
 }
@@ -73,7 +73,7 @@ fn a_wrong_write_is_refused() {
     ] {
         let header = tagged(Opcode::Write, true, remote);
         let bytes = fpdu(header, b"evil");
-        let (event, shown) = victim().told(&bytes, fault);
+        let (event, shown) = victim().ends_with(&bytes, fault);
         assert_eq!(event, Event::Disconnected(Disconnected::Access(error)));
         assert_eq!(shown, [&[0xc0, 0], &bytes[..16]].concat(), "length and DDP header");
     }
@@ -92,7 +92,7 @@ fn a_wrong_read_is_refused() {
         (Remote { address: u64::MAX - 2, ..read }, Fault::READ_WRAP, AccessError::Bounds),
     ] {
         let bytes = read_request(remote, 1);
-        let (event, shown) = victim().told(&bytes, fault);
+        let (event, shown) = victim().ends_with(&bytes, fault);
         assert_eq!(event, Event::Disconnected(Disconnected::Access(error)));
         assert_eq!(shown, [&[0xe0, 0], &bytes[..2 + 18 + 28]].concat(), "DDP and RDMAP headers");
     }
@@ -124,7 +124,7 @@ fn a_wrong_message_is_refused() {
         ),
     ];
     for (bytes, fault) in cases {
-        victim().told(&bytes, fault);
+        victim().ends_with(&bytes, fault);
     }
 }
 
@@ -137,7 +137,7 @@ fn a_receive_request_that_was_taken_is_completed() {
         let mut victim = victim();
         give(&mut victim.end, &bytes);
         assert_eq!(completions(&mut victim.end), [(1, Err(error))]);
-        // A message of which only the beginning has come.
+        // An incomplete message.
         let mut other = super::faults::victim();
         give(&mut other.end, &fpdu(untagged(SEND, false, 1, 0), b"data"));
         assert!(completions(&mut other.end).is_empty());
@@ -164,12 +164,12 @@ fn a_wrong_segment_is_refused() {
         (raw_fpdu(b""), Fault::DDP_CATASTROPHIC),
     ];
     for (bytes, fault) in cases {
-        victim().told(&bytes, fault);
+        victim().ends_with(&bytes, fault);
     }
     let mut bytes = raw_fpdu(&good);
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    let (event, shown) = victim().told(&bytes, Fault::CRC);
+    let (event, shown) = victim().ends_with(&bytes, Fault::CRC);
     assert_eq!(event, Event::Disconnected(Disconnected::PeerFault(Fault::CRC.describe())));
     assert_eq!(shown, [0, 0]);
 }
@@ -177,12 +177,12 @@ fn a_wrong_segment_is_refused() {
 #[test]
 fn a_peer_has_as_many_reads_as_it_may() {
     let mut victim = victim();
-    // Two reads may be outstanding. As many again may have been answered without our knowledge, and
-    // an empty one may let this end send.
+    // Two reads may be outstanding. As many again may have been answered before the world reported
+    // it, and an empty one may permit this end to send.
     for number in 1..=5 {
         give(&mut victim.end, &read_request(victim.read, number));
     }
-    // One was sent: there is room for another.
+    // One response was sent: there is room for another.
     let one = victim.end.outbox().len() / 5;
     victim.end.sent(one);
     give(&mut victim.end, &read_request(victim.read, 6));
@@ -197,14 +197,14 @@ fn a_wrong_read_request_is_refused() {
     let request = ReadRequest { sink: Key(9), sink_address: 4, source: victim().read }.emit();
     let of =
         |last, number, offset, data: &[u8]| fpdu(untagged(Opcode::ReadRequest, last, number, offset), data);
-    victim().told(&of(true, 2, 0, &request), Fault::MESSAGE_NUMBER);
-    victim().told(&of(true, 1, 4, &request), Fault::MESSAGE_OFFSET);
-    victim().told(&of(false, 1, 0, &request), Fault::TOO_LONG);
-    victim().told(&of(true, 1, 0, &request[..27]), Fault::TOO_LONG);
-    victim().told(&of(true, 1, 0, &[&request[..], b"!"].concat()), Fault::TOO_LONG);
+    victim().ends_with(&of(true, 2, 0, &request), Fault::MESSAGE_NUMBER);
+    victim().ends_with(&of(true, 1, 4, &request), Fault::MESSAGE_OFFSET);
+    victim().ends_with(&of(false, 1, 0, &request), Fault::TOO_LONG);
+    victim().ends_with(&of(true, 1, 0, &request[..27]), Fault::TOO_LONG);
+    victim().ends_with(&of(true, 1, 0, &[&request[..], b"!"].concat()), Fault::TOO_LONG);
 }
 
-/// A response that differs from what was asked ends the read with a bad response.
+/// A response that differs from the request ends the read with a bad response.
 #[test]
 fn a_wrong_response_is_refused() {
     let sink = |offset: u64| Remote { key: Key(1), address: offset, length: 0 };
@@ -228,11 +228,11 @@ fn a_wrong_response_is_refused() {
         assert_eq!(completions(&mut near), [(5, Err(WorkError::BadResponse))]);
         assert_eq!(terminate_of(&mut near).unwrap().0.fault, fault);
     }
-    victim().told(&of(true, sink(0), b"data"), Fault::TAGGED_KEY);
+    victim().ends_with(&of(true, sink(0), b"data"), Fault::TAGGED_KEY);
 }
 
 #[test]
-fn what_the_peer_reports_ends_the_oldest_request() {
+fn a_fault_that_the_peer_reports_ends_the_oldest_request() {
     for (fault, error) in [
         (Fault::READ_BOUNDS, WorkError::RemoteAccess),
         (Fault::TAGGED_KEY, WorkError::RemoteAccess),
@@ -252,7 +252,7 @@ fn what_the_peer_reports_ends_the_oldest_request() {
     }
 }
 
-/// Both ends agree on what was wrong when one of ours accesses what it may not.
+/// Both ends agree on the fault when this end accesses memory without permission.
 #[test]
 fn an_access_of_ours_that_is_refused_fails_here() {
     let (mut near, mut far) = connected(config(1), config(2));

@@ -1,4 +1,4 @@
-//! One flipped bit in transit, at every place of a session with CRCs: it is noticed, or harmless.
+//! A bit flipped in transit, at every place of a session with CRCs, is detected or harmless.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,12 @@ use rdma::{Done, Endpoint, Event, Exposure, Operation, SendRequest};
 use super::{NOW, completions, config, events, give, part, post, receive, send_of, take};
 use crate::{Config, Connection};
 
-/// Bytes of the frames that begin a connection. They have no CRC.
+/// Lengths of the frames that begin a connection in bytes. They have no CRC.
 const FRAMES: [usize; 2] = [20 + 4 + 4, 20 + 4 + 3];
-/// Rounds after which nothing is under way any more.
+/// Number of rounds after which a session is finished.
 const ROUNDS: usize = 12;
 
-/// What has become of a session.
+/// The outcome of a session.
 #[derive(Default)]
 struct Outcome {
     /// Bytes sent by each end.
@@ -24,8 +24,8 @@ struct Outcome {
     is_done: bool,
 }
 
-/// A session of messages, writes and reads of both ends. The bit is flipped in the byte `at` of
-/// what the end `way` sends.
+/// A session of messages, writes and reads of both ends. `flip` names the sending end, the position
+/// of the byte and the bit to flip in it.
 fn run(flip: Option<(usize, usize, u8)>) -> Outcome {
     let of = |seed| Config { segment_bytes: 100, ..config(seed) };
     let mut ends = [Connection::connect(NOW, of(1), b"near"), Connection::accept(NOW, of(2))];
@@ -45,7 +45,7 @@ fn run(flip: Option<(usize, usize, u8)>) -> Outcome {
             }
             give(&mut ends[1 - from], &bytes);
         }
-        // The end that accepts comes first: it is established before the other knows.
+        // The accepting end comes first: it is established before the other end notices.
         for end in [1, 0] {
             for event in events(&mut ends[end]) {
                 match event {
@@ -68,7 +68,7 @@ fn run(flip: Option<(usize, usize, u8)>) -> Outcome {
                         ];
                         for (id, operation) in (1..).zip(all) {
                             let request = SendRequest { id, operation, signalled: true };
-                            // The peer may seem to answer no reads.
+                            // The flipped bit may announce that the peer answers no reads.
                             outcome.is_noticed |= ends[0].post_send(request).is_err();
                         }
                         post(&mut ends[1], 5, send_of(b"welcome", b"", None));
@@ -84,7 +84,7 @@ fn run(flip: Option<(usize, usize, u8)>) -> Outcome {
                     (100, Ok(Done::Received { data: message, .. })) => {
                         assert_eq!(message[..], *[&b"all is written"[..], &[7; 200]].concat());
                         let written = ends[1].deregister(lent.unwrap().1.key).unwrap();
-                        assert_eq!(written[..], data[..], "what a later message vouches for");
+                        assert_eq!(written[..], data[..], "the write that a later message confirms");
                         done.push(id);
                     }
                     (101, Ok(Done::Received { data, .. })) => {
@@ -110,11 +110,11 @@ fn a_flipped_bit_is_noticed_or_harmless() {
             for bit in 0..8 {
                 let outcome = run(Some((way, at, bit)));
                 harmless += usize::from(outcome.is_done && !outcome.is_noticed);
-                // Either the CRC tells, or a length that became longer makes its reader wait.
+                // Either the CRC fails, or a longer length makes the reader wait.
                 let is_silent = outcome.is_done && !outcome.is_noticed;
                 assert!(at < frame || !is_silent, "end {way}, byte {at}, bit {bit}");
             }
         }
-        assert!(harmless > 0, "reserved bits of frames, and what only the user reads");
+        assert!(harmless > 0, "reserved bits of frames, and private data");
     }
 }

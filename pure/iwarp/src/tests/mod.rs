@@ -1,4 +1,4 @@
-//! Tests of whole sessions: two ends, or one end and bytes by hand.
+//! Tests of whole sessions: two ends, or one end and hand-made bytes.
 
 mod faults;
 mod flips;
@@ -21,14 +21,14 @@ use crate::{Config, Connection, Input};
 
 const NOW: Instant = Instant::ZERO;
 
-/// Settings of an end with memory of its own. `seed` gives its keys.
+/// Settings of an end with memory of its own. `seed` determines its keys.
 fn config(seed: u64) -> Config {
     let pool = SharedPool::default();
     let domain = ProtectionDomain::new(8, Rc::clone(&pool), Entropy::Seeded(Rng::from_seed(seed)));
     Config::new(Rc::new(RefCell::new(domain)), pool, QueuePairId(7))
 }
 
-/// Everything that an end has to send, as sent.
+/// Takes all bytes that an end has to send, and reports them sent.
 fn take(end: &mut Connection) -> Vec<u8> {
     let bytes: Vec<u8> = end.outbox().slices().flatten().copied().collect();
     end.sent(bytes.len());
@@ -39,7 +39,7 @@ fn give(end: &mut Connection, bytes: &[u8]) {
     end.handle_input(NOW, Input::Received(Buffer::copy_from_slice(bytes)));
 }
 
-/// Carries bytes to and fro until nobody sends any more.
+/// Carries bytes between the ends until neither sends any more.
 fn carry(one: &mut Connection, other: &mut Connection) {
     loop {
         let (there, back) = (take(one), take(other));
@@ -61,7 +61,7 @@ fn completions(end: &mut Connection) -> Results {
     core::iter::from_fn(|| end.poll_completion()).map(|one| (one.id, one.result)).collect()
 }
 
-/// Two ends that are connected.
+/// Two connected ends.
 fn connected(near: Config, far: Config) -> (Connection, Connection) {
     let mut near = Connection::connect(NOW, near, b"near");
     let mut far = Connection::accept(NOW, far);
@@ -95,7 +95,7 @@ fn part(remote: Remote, offset: u64, length: u32) -> Remote {
     Remote { address: remote.address.wrapping_add(offset), length, ..remote }
 }
 
-/// An FPDU made by hand, with the right CRC.
+/// A hand-made FPDU with a valid CRC.
 fn fpdu(header: Header, data: &[u8]) -> Vec<u8> {
     raw_fpdu(&[&header.emit()[..header.length()], data].concat())
 }
@@ -110,7 +110,7 @@ pub(crate) fn raw_fpdu(segment: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The segments in `bytes`: header and data.
+/// The segments in `bytes`: header and data of each.
 fn segments(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -126,7 +126,7 @@ fn segments(mut bytes: &[u8]) -> Vec<(Header, Vec<u8>)> {
     all
 }
 
-/// The Terminate message that an end has sent last, with what it shows.
+/// The latest Terminate message of an end, with the headers that it includes.
 fn terminate_of(end: &mut Connection) -> Option<(Terminate, Vec<u8>)> {
     let all = segments(&take(end));
     let (header, data) = all.last()?;

@@ -1,4 +1,4 @@
-//! Data of long segments that come in pieces.
+//! Data of long segments that arrive in pieces.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ fn write(near: &mut Connection, remote: Remote) -> Vec<u8> {
     take(near)
 }
 
-/// Receives as a socket does that reads into the place that is given.
+/// Receives like a socket that reads into the given place.
 fn land(end: &mut Connection, mut bytes: &[u8]) {
     while let Some(place) = end.landing().filter(|_| !bytes.is_empty()) {
         let count = place.len().min(bytes.len());
@@ -133,7 +133,7 @@ fn memory_that_is_wanted_back_is_no_place_any_more() {
 }
 
 #[test]
-fn a_stream_that_ends_within_data_gives_back_what_was_written() {
+fn a_stream_that_ends_within_data_gives_back_the_written_bytes() {
     let (mut near, mut far, lent) = ends();
     let bytes = write(&mut near, lent);
     give(&mut far, &bytes[..2020 + 800]);

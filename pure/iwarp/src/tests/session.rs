@@ -1,4 +1,4 @@
-//! What work requests do, end to end.
+//! Work requests, end to end.
 
 use alloc::vec::Vec;
 
@@ -88,7 +88,7 @@ fn data_that_came_in_one_block_are_not_copied() {
 }
 
 #[test]
-fn reads_beyond_the_limit_wait_and_so_does_what_follows() {
+fn reads_beyond_the_limit_wait_and_hold_up_the_next_requests() {
     let limited = Config { reads_outstanding_max: 2, ..config(1) };
     let (mut near, mut far) = connected(limited, config(2));
     assert_eq!((near.read_limits(), far.read_limits()), ((2, 16), (16, 2)));
@@ -192,10 +192,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One end of a random session, and what should come of it.
+/// One end of a random session, and its expected results.
 struct Side {
     end: Connection,
-    /// What the peer may read.
+    /// The memory that the peer may read.
     source: Vec<u8>,
     written: rdma::Remote,
     read: rdma::Remote,
@@ -212,7 +212,8 @@ fn side(mut end: Connection, seed: usize) -> Side {
 }
 
 impl Side {
-    /// Posts the requests of `steps`, and says in `memory` and `messages` what the peer gets.
+    /// Posts the requests of `steps`, and records their expected effect on the peer in `memory` and
+    /// `messages`.
     fn post(&mut self, steps: &[Step], peer: &Self, memory: &mut [u8], messages: &mut Vec<Vec<u8>>) {
         for (id, step) in (0_u64..).zip(steps) {
             let data = pattern(8000, usize::try_from(id).unwrap() + 100);
@@ -278,8 +279,8 @@ fn pass(from: &mut Connection, to: &mut Connection, cuts: &mut impl Iterator<Ite
 }
 
 proptest! {
-    /// Whatever both ends do at once, and however the streams are cut: every message, write and
-    /// read arrives once, in order, and unchanged.
+    /// Every message, write and read arrives once, in order and unchanged, for any requests at both
+    /// ends and any division of the streams.
     #[test]
     fn random_sessions_do_what_was_asked(near_steps in prop::collection::vec(step(), 0..12),
                                          far_steps in prop::collection::vec(step(), 0..12),

@@ -36,7 +36,7 @@ fn each_revision_is_answered_with_itself() {
     }
 }
 
-/// What siw sends with two reads each way, no CRC and 32 bytes of NVMe's, and what it is answered.
+/// siw's request with two reads each way, no CRC and 32 bytes of NVMe's, and its reply.
 #[test]
 fn a_request_of_siw_is_answered() {
     let mut far = Connection::accept(NOW, config(2));
@@ -82,7 +82,7 @@ fn a_request_for_markers_is_rejected() {
     assert_eq!(events(&mut far), [Event::Disconnected(Disconnected::PeerFault("it asks for markers"))]);
 }
 
-/// Every request that is refused ends the connection, and its sender is told nothing.
+/// Every refused request ends the connection, without a message to its sender.
 #[test]
 fn a_broken_request_ends_the_connection() {
     let good = frame(FrameKind::Request, Revision::Two).emit(Some(PART), b"data");
@@ -125,8 +125,8 @@ fn a_reply_that_cannot_be_used_is_answered_by_a_terminate() {
     assert_eq!(wrong(reply.emit(Some(PART), b""), old), Some(Fault::INVALID_STARTUP));
 }
 
-/// A responder that chooses an empty Read lets itself be sent one, and its response is no data of
-/// anybody.
+/// A responder that chooses an empty Read receives one, and the response to it is not delivered as
+/// data.
 #[test]
 fn the_first_message_may_be_a_read() {
     let mut near = Connection::connect(NOW, config(1), b"near");
@@ -167,7 +167,7 @@ fn private_data_of_every_length_arrive_however_they_are_cut() {
     }
 }
 
-/// siw may sleep over what comes right behind its reply. Empty writes wake it, and do no harm.
+/// siw may miss bytes directly behind its reply. Empty writes wake it, and have no other effect.
 #[test]
 fn a_silent_peer_is_woken() {
     let (mut near, mut far) = connected(config(1), config(2));

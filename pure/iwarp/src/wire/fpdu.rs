@@ -2,7 +2,7 @@
 
 /// Length of the field ULPDU_Length, in bytes.
 pub const LENGTH_FIELD: usize = 2;
-/// Length of the field CRC, in bytes. It is there also when nobody checks it.
+/// Length of the field CRC, in bytes. The field exists even if CRCs are not checked.
 pub const CRC_LENGTH: usize = 4;
 /// Length of the longest ULPDU, in bytes: a DDP segment with its header.
 pub const ULPDU_LENGTH_MAX: usize = u16::MAX as usize;

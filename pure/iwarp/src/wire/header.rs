@@ -1,5 +1,4 @@
-//! Headers of DDP segments with what RDMAP puts into them (RFC 5041, section 4; RFC 5040, section
-//! 4).
+//! Headers of DDP segments with their RDMAP fields (RFC 5041, section 4; RFC 5040, section 4).
 
 use rdma::{Key, Remote};
 
@@ -13,7 +12,7 @@ const RDMAP_VERSION: u8 = 1;
 const RDMAP_VERSION_SHIFT: u32 = 6;
 const OPCODE_MASK: u8 = 0x0f;
 
-/// What a message is (RFC 5040, figure 3).
+/// The kind of a message (RFC 5040, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// RDMA Write.
@@ -24,9 +23,9 @@ pub enum Opcode {
     ReadResponse,
     /// Send, in its four kinds.
     Send {
-        /// A key of the receiver's is invalidated.
+        /// The message invalidates a key of the receiver.
         invalidates: bool,
-        /// The receiver's user is woken (Solicited Event).
+        /// The message wakes the receiver's user (Solicited Event).
         solicited: bool,
     },
     /// Terminate.
@@ -88,7 +87,7 @@ pub enum Queue {
 /// The header of a DDP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// The data have a place in memory that a key names.
+    /// The data belong in memory that a key names.
     Tagged {
         /// The message: [`Opcode::Write`] or [`Opcode::ReadResponse`].
         opcode: Opcode,
@@ -101,15 +100,15 @@ pub enum Header {
     },
     /// The data belong to a message of a queue.
     Untagged {
-        /// The message. It says which queue (QN).
+        /// The kind of message, which determines the queue (QN).
         opcode: Opcode,
         /// The segment ends its message (L).
         last: bool,
-        /// The key that is invalidated; otherwise of no meaning.
+        /// The key to invalidate; otherwise without meaning.
         invalidate: Key,
         /// The number of the message in its queue, from 1 on (MSN).
         number: u32,
-        /// Where in the message the data begin (MO).
+        /// The offset of the data in the message (MO).
         offset: u32,
     },
 }
@@ -117,9 +116,9 @@ pub enum Header {
 /// Why a header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderError {
-    /// What the peer is told.
+    /// The fault to report to the peer.
     pub fault: Fault,
-    /// The length of the header in bytes, as far as it is known; 0 if it was cut off.
+    /// The length of the header in bytes, as far as it is known; 0 if it is truncated.
     pub length: usize,
 }
 
@@ -140,7 +139,7 @@ impl Header {
     /// Parses the header at the beginning of `segment`.
     ///
     /// # Errors
-    /// When a version, the opcode or the queue is wrong, or the header is cut off.
+    /// When a version, the opcode or the queue is invalid, or the header is truncated.
     pub fn parse(segment: &[u8]) -> Result<Self, HeaderError> {
         let cut = HeaderError { fault: Fault::DDP_CATASTROPHIC, length: 0 };
         let [control, rdmap, ..] = *segment else { return Err(cut) };
@@ -172,7 +171,7 @@ impl Header {
         Ok(Self::Untagged { opcode, last, invalidate: Key(word(2)), number: word(10), offset: word(14) })
     }
 
-    /// The header's bytes; as many of them as [`Self::length`] says.
+    /// Emits the header; [`Self::length`] of these bytes are valid.
     pub fn emit(self) -> [u8; Self::UNTAGGED_LENGTH] {
         let mut bytes = [0; Self::UNTAGGED_LENGTH];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -196,14 +195,14 @@ impl Header {
     }
 }
 
-/// What a read request asks for (RFC 5040, section 4.4).
+/// A read request (RFC 5040, section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The key of the requester's memory, which the response repeats (SinkSTag).
     pub sink: Key,
-    /// The address there of the first byte (SinkTO).
+    /// The address of the first byte there (SinkTO).
     pub sink_address: u64,
-    /// What is read: RDMARDSZ bytes at SrcTO of SrcSTag.
+    /// The memory to read: RDMARDSZ bytes at SrcTO of SrcSTag.
     pub source: Remote,
 }
 
@@ -219,7 +218,7 @@ impl ReadRequest {
         Self { sink: Key(word(0)), sink_address: long(4), source }
     }
 
-    /// The payload of a read request.
+    /// Emits the payload of a read request.
     pub fn emit(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -238,7 +237,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A header that parses is emitted as it was, but for reserved bits.
+        /// A parsed header is emitted unchanged, apart from reserved bits.
         #[test]
         fn headers_survive_parsing(mut bytes in prop::array::uniform18(any::<u8>()), queue in 0..4_u8) {
             if bytes[0] & TAGGED == 0 {

@@ -1,4 +1,4 @@
-//! The bytes of MPA, DDP and RDMAP.
+//! Formats of MPA, DDP and RDMAP.
 
 mod fpdu;
 mod header;

@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Length of the longest private data that a frame carries, in bytes. With an [`Enhanced`] part,
-/// four of them are that part.
+/// Length of the longest private data of a frame in bytes. An [`Enhanced`] part takes four of them.
 pub const PRIVATE_DATA_LENGTH_MAX: usize = 512;
-/// The greatest number of reads that IRD and ORD can name. It also stands for "not negotiated".
+/// The greatest number of reads in IRD and ORD. It also stands for "not negotiated".
 pub const IRD_ORD_MAX: u16 = 0x3fff;
 
 const MARKERS: u8 = 0x80;
@@ -18,10 +17,10 @@ const UPPER: u16 = 0x8000;
 /// The lower bit of the words IRD and ORD.
 const LOWER: u16 = 0x4000;
 
-/// Which of both frames it is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// From the end that connects (MPA Request).
+    /// From the connecting end (MPA Request).
     Request,
     /// From the end that accepts or rejects (MPA Reply).
     Reply,
@@ -45,15 +44,15 @@ pub enum Revision {
     Two,
 }
 
-/// What enhanced connection set-up adds (RFC 6581, section 4): the numbers of reads, and how the
-/// end that connects lets the other end send first.
+/// The enhanced part of connection set-up (RFC 6581, section 4): the numbers of reads, and how the
+/// connecting end permits the other end to send first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
-    /// Reads of the peer that this end answers at a time (IRD).
+    /// Maximum number of the peer's reads that this end answers at a time (IRD).
     pub ird: u16,
-    /// Reads of this end that are outstanding at a time (ORD).
+    /// Maximum number of this end's outstanding reads (ORD).
     pub ord: u16,
-    /// The end that connects sends an empty message first, so that the other may send (A).
+    /// The connecting end sends an empty message first, so that the other end may send (A).
     pub peer_to_peer: bool,
     /// This message may be a Send (B).
     pub send: bool,
@@ -81,7 +80,7 @@ impl Enhanced {
         }
     }
 
-    /// The bytes before the private data of the user.
+    /// Emits the bytes before the private data of the user.
     pub fn emit(self) -> [u8; Self::LENGTH] {
         let bits = |upper, lower| u16::from(upper) << 15 | u16::from(lower) << 14;
         let ird = self.ird.min(IRD_ORD_MAX) | bits(self.peer_to_peer, self.send);
@@ -94,11 +93,11 @@ impl Enhanced {
 /// The head of a frame. The private data follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Startup {
-    /// Which frame it is.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// The sender wants markers in what it receives (M).
+    /// The sender asks for markers in the bytes that it receives (M).
     pub markers: bool,
-    /// The sender wants CRCs (C). If one end wants them, both use them.
+    /// The sender asks for CRCs (C). If one end asks for them, both use them.
     pub crc: bool,
     /// The connection is rejected (R); only in a reply.
     pub reject: bool,
@@ -113,21 +112,21 @@ pub struct Startup {
 /// Why a frame is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupError {
-    /// The key is not that of the frame that was expected.
+    /// The key is not that of the expected frame.
     Key,
-    /// The revision is unknown; here it is.
+    /// The revision is unknown; the value is the one found.
     Revision(u8),
-    /// There are more private data than [`PRIVATE_DATA_LENGTH_MAX`]; here is their length.
+    /// The private data are longer than [`PRIVATE_DATA_LENGTH_MAX`]; the value is their length.
     Length(u16),
-    /// The frame says that an [`Enhanced`] part follows, and has no room or no revision for it.
+    /// The frame announces an [`Enhanced`] part, but is too short or of a revision without it.
     Enhanced,
 }
 
 impl StartupError {
-    /// What is wrong, in words.
+    /// The error in words.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Key => "the first frame is none of MPA",
+            Self::Key => "the first frame is not one of MPA",
             Self::Revision(_) => "the revision of MPA is neither 1 nor 2",
             Self::Length(_) => "the private data are longer than 512 bytes",
             Self::Enhanced => "the enhanced part of an MPA frame is missing",
@@ -152,7 +151,7 @@ impl Startup {
     /// Length in bytes.
     pub const LENGTH: usize = 20;
 
-    /// Parses the head of a frame that must be of `kind`. Reserved flags are not looked at.
+    /// Parses the head of a frame that must be of `kind`. Ignores reserved flags.
     ///
     /// # Errors
     /// When the frame is refused.
@@ -185,8 +184,8 @@ impl Startup {
         })
     }
 
-    /// The frame: this head, `enhanced` if there is such a part, and the private data of the user.
-    /// The fields `enhanced` and `length` of the head follow from these.
+    /// Emits the frame: this head, `enhanced` if there is such a part, and the private data of the
+    /// user. The fields `enhanced` and `length` of the head are derived from these.
     ///
     /// # Panics
     /// When the private data are longer than [`PRIVATE_DATA_LENGTH_MAX`].
@@ -194,7 +193,7 @@ impl Startup {
         let part = enhanced.map(Enhanced::emit);
         let part = part.as_ref().map_or(&[][..], |part| &part[..]);
         let length = part.len() + private_data.len();
-        assert!(length <= PRIVATE_DATA_LENGTH_MAX, "private data of {length} bytes; 512 fit");
+        assert!(length <= PRIVATE_DATA_LENGTH_MAX, "private data of {length} bytes exceed the limit of 512");
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(self.markers, MARKERS)
             | flag(self.crc, CRC)

@@ -1,11 +1,11 @@
-//! Terminate messages (RFC 5040, section 4.8): what a fault is called, and the bytes that tell it.
+//! Terminate messages (RFC 5040, section 4.8): names of faults, and the message format.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use rdma::{AccessError, WorkError};
 
-/// Which protocol has found a fault.
+/// The protocol that has detected a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// RDMAP.
@@ -14,7 +14,7 @@ pub enum Layer {
     Ddp,
     /// MPA.
     Mpa,
-    /// A value that no document names.
+    /// An unassigned value.
     Other(u8),
 }
 
@@ -41,7 +41,7 @@ impl Layer {
 /// A fault as a Terminate message names it: layer, error type and error code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The layer that has found it.
+    /// The layer that has detected it.
     pub layer: Layer,
     /// The error type (EType), 4 bits.
     pub kind: u8,
@@ -54,13 +54,13 @@ macro_rules! faults {
         impl Fault {
             $($(#[$doc])* pub const $name: Self = Self { layer: Layer::$layer, kind: $kind, code: $code };)*
 
-            /// What the fault is, in words.
+            /// The fault in words.
             pub const fn describe(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
-                    // siw adds codes of its own to this one.
+                    // siw uses codes of its own for this fault.
                     Self { layer: Layer::Rdmap, kind: 0, .. } => Self::RDMAP_CATASTROPHIC.describe(),
-                    _ => "a fault that no document names",
+                    _ => "an unassigned fault code",
                 }
             }
         }
@@ -88,15 +88,15 @@ faults! {
     RDMAP_VERSION = Rdmap, 2, 0x05, "a version of RDMAP that is not 1";
     /// An opcode that is unknown or does not belong here.
     UNEXPECTED_OPCODE = Rdmap, 2, 0x06, "an opcode of RDMAP that does not belong there";
-    /// The stream cannot go on.
+    /// The stream cannot continue.
     STREAM_CATASTROPHIC = Rdmap, 2, 0x07, "a catastrophic error of the RDMAP stream";
-    /// The peer as a whole cannot go on.
+    /// The peer as a whole cannot continue.
     GLOBAL_CATASTROPHIC = Rdmap, 2, 0x08, "a catastrophic error of the whole RDMAP";
     /// A key cannot be invalidated, as an error of the operation.
     CANNOT_INVALIDATE_NOW = Rdmap, 2, 0x09, "a key cannot be invalidated now";
     /// The operation failed, without further words.
     OPERATION = Rdmap, 2, 0xff, "an operation that failed";
-    /// DDP cannot go on.
+    /// DDP cannot continue.
     DDP_CATASTROPHIC = Ddp, 0, 0x00, "a DDP segment that is cut off or not expected at all";
     /// The key of a write or response names nothing.
     TAGGED_KEY = Ddp, 1, 0x00, "the key of tagged data names no memory";
@@ -124,15 +124,15 @@ faults! {
     STREAM_LOST = Mpa, 0, 0x01, "the TCP connection was lost";
     /// A CRC does not match.
     CRC = Mpa, 0, 0x02, "a CRC that does not match its FPDU";
-    /// Marker and length of an FPDU do not agree.
+    /// Marker and length of an FPDU disagree.
     MARKER = Mpa, 0, 0x03, "a marker that does not agree with its FPDU";
-    /// The frame that begins the connection is wrong.
+    /// The first frame of the connection is invalid.
     INVALID_STARTUP = Mpa, 0, 0x04, "an MPA request or reply that is not valid";
-    /// MPA cannot go on.
+    /// MPA cannot continue.
     MPA_CATASTROPHIC = Mpa, 0, 0x05, "a catastrophic error of MPA";
     /// The peer would send more reads than this end answers.
     INSUFFICIENT_IRD = Mpa, 0, 0x06, "more reads at a time than the other end answers (IRD)";
-    /// The peer has chosen no kind of first message that was offered.
+    /// The peer has chosen none of the offered kinds of first message.
     NO_MATCHING_RTR = Mpa, 0, 0x07, "no kind of first message that both ends know (RTR)";
 }
 
@@ -155,7 +155,7 @@ impl Fault {
         }
     }
 
-    /// How the oldest work request ends when the peer reports this fault.
+    /// The result of the oldest work request when the peer reports this fault.
     pub const fn work_error(self) -> WorkError {
         match self {
             Self::NO_BUFFER => WorkError::ReceiverNotReady,
@@ -179,10 +179,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How much of the FPDU that has caused a fault its Terminate message shows (HdrCt).
+/// The headers of the faulty FPDU that a Terminate message includes (HdrCt).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown<'a> {
-    /// Nothing.
+    /// No headers.
     Nothing,
     /// The length of the segment and its DDP header (M, D): the first bytes of the FPDU.
     Segment(&'a [u8]),
@@ -193,21 +193,21 @@ pub enum Shown<'a> {
 /// A Terminate message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// What is told.
+    /// The reported fault.
     pub fault: Fault,
 }
 
 impl Terminate {
-    /// Length of the part that every Terminate message has, in bytes.
+    /// Length of the fixed part of a Terminate message in bytes.
     pub const LENGTH: usize = 4;
 
-    /// Parses the payload of a Terminate message. `None` if it is cut off.
+    /// Parses the payload of a Terminate message. `None` if it is truncated.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [first, code, _, _, ..] = *bytes else { return None };
         Some(Self { fault: Fault { layer: Layer::from_bits(first >> 4), kind: first & 0x0f, code } })
     }
 
-    /// The payload of a Terminate message.
+    /// Emits the payload of a Terminate message.
     pub fn emit(self, shown: Shown<'_>) -> Vec<u8> {
         let (bits, shown) = match shown {
             Shown::Nothing => (0, &[][..]),

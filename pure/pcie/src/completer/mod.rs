@@ -12,7 +12,7 @@ const DWORD: usize = 4;
 /// Lower Address in a completion is the address modulo this.
 const LOWER_ADDRESS_SPAN: u64 = 128;
 
-/// Limits that decide how completions are cut.
+/// Limits that decide how completions are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The function that answers.
@@ -39,7 +39,7 @@ pub struct Completer {
 }
 
 impl Completer {
-    /// A completer that cuts completions by `settings`.
+    /// A completer that splits completions by `settings`.
     pub fn new(settings: Settings) -> Self {
         Self { settings, pool: Pool::default() }
     }
@@ -47,7 +47,7 @@ impl Completer {
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// Changes the settings for everything that is answered from now on.
+    /// Changes the settings for all later answers.
     pub const fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
@@ -58,7 +58,7 @@ impl Completer {
         Packet::completion(self.settings.id, status, request)
     }
 
-    /// Gives `send` the completions with data (CplD) that answer `request`, in order.
+    /// Passes to `send` the completions with data (CplD) that answer `request`, in order.
     ///
     /// `bytes` is either the range from the first enabled byte to the last one
     /// ([`Header::byte_length`]), or all bytes of the request's double words. Payloads are slices
@@ -161,7 +161,7 @@ impl Completer {
     }
 }
 
-/// Number of bytes that a memory read asks for; a zero-length read counts as one byte.
+/// Number of bytes that a memory read requests; a zero-length read counts as one byte.
 const fn byte_count_of(request: &Header) -> u32 {
     match request.byte_length() {
         0 => 1,

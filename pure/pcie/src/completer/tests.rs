@@ -90,7 +90,7 @@ fn a_zero_length_read_gets_one_double_word_and_byte_count_one() {
 }
 
 #[test]
-fn failures_carry_what_remains_and_no_data() {
+fn failures_carry_the_remaining_byte_count_and_no_data() {
     let completer = completer(64, 128);
     for status in [CompletionStatus::UnsupportedRequest, CompletionStatus::CompleterAbort] {
         let packet = completer.status(&read(0x1041, 30).header, status);

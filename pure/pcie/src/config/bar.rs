@@ -98,7 +98,7 @@ impl Window {
     }
 }
 
-/// Bits in the low part of a BAR that tell its type.
+/// Bits in the low part of a BAR that encode its type.
 const IO_SPACE: u32 = 0b1;
 const MEMORY_64: u32 = 0b100;
 const PREFETCHABLE: u32 = 0b1000;

@@ -66,7 +66,7 @@ impl PortType {
     }
 }
 
-/// What a function's link is capable of.
+/// Capabilities of a function's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Max Link Speed: 1 (2.5 GT/s) to 5 (32 GT/s).

@@ -3,8 +3,8 @@
 
 /// Vendor ID and Subsystem Vendor ID of all of Farlane's functions.
 ///
-/// When this value was chosen, the PCI-SIG had assigned it to nobody; it is not assigned to Farlane
-/// either. Borrowing the vendor of another emulated device would bring that device's quirks in the
+/// When this value was chosen, the PCI-SIG had not assigned it, and it is not assigned to Farlane
+/// either. The vendor ID of another emulated device would trigger that device's quirks in the
 /// drivers of operating systems.
 pub const VENDOR: u16 = 0xfa1a;
 /// Device ID of the switch's upstream port.

@@ -101,7 +101,7 @@ pub mod bridge {
     /// Secondary Status: the error bits that are cleared by writing ones, without Master Data
     /// Parity Error.
     pub const SECONDARY_ERRORS: Field = Field::new(0x1c, 31, 27);
-    /// Received System Error, Secondary Status: an ERR_FATAL or ERR_NONFATAL came from below.
+    /// Received System Error, Secondary Status: an ERR_FATAL or ERR_NONFATAL arrived from below.
     pub const RECEIVED_SYSTEM_ERROR: Field = Field::bit(0x1c, 30);
     /// Memory Base, address bits 31:20.
     pub const MEMORY_BASE: Field = Field::new(0x20, 15, 4);
@@ -134,7 +134,7 @@ pub mod bridge {
     pub const SECONDARY_BUS_RESET: Field = Field::bit(0x3c, 22);
 }
 
-/// Fields that every capability has, and the identifiers of the capabilities that are known here.
+/// Fields that every capability has, and the identifiers of the known capabilities.
 pub mod capability {
     use crate::config::Field;
 
@@ -171,7 +171,7 @@ pub mod capability {
 pub mod power {
     use crate::config::Field;
 
-    /// Version, Power Management Capabilities: 3 in the functions made here.
+    /// Version, Power Management Capabilities: 3 in the functions of this crate.
     pub const VERSION: Field = Field::new(0x00, 18, 16);
     /// PowerState, PMCSR.
     pub const STATE: Field = Field::new(0x04, 1, 0);
@@ -229,7 +229,7 @@ pub mod msix {
     pub const PENDING_OFFSET: Field = Field::new(0x08, 31, 3);
     /// Length of the capability in bytes.
     pub const SIZE: u16 = 12;
-    /// The most vectors that a function can have.
+    /// Maximum number of vectors of a function.
     pub const VECTORS_MAX: u16 = 2048;
     /// Length of an entry of the table in bytes.
     pub const ENTRY_SIZE: u32 = 16;

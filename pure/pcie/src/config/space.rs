@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{CONFIG_SPACE_SIZE, Field, capability, express, header, offset, power};
 
-/// How a bit responds to software, and what a reset does to the bit.
+/// The response of a bit to software, and to a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// RO, HwInit: writes are ignored.
@@ -160,8 +160,8 @@ impl ConfigSpace {
         field.is_set(self.read(field.offset()))
     }
 
-    /// Sets `field` as the function itself, whatever access software has. A field that was not
-    /// built stays zero.
+    /// Sets `field` as the function itself, regardless of the access that software has. A field
+    /// that was not built stays zero.
     pub fn set(&mut self, field: Field, value: u32) {
         if let Some(register) = self.registers.get_mut(usize::from(field.offset() / 4)) {
             register.value = field.with(register.value, value);

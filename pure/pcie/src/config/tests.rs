@@ -93,7 +93,7 @@ fn status_is_cleared_by_ones_and_only_in_the_bytes_that_are_enabled() {
 }
 
 #[test]
-fn a_function_level_reset_keeps_what_belongs_to_the_link_and_a_hot_reset_what_is_sticky() {
+fn a_function_level_reset_keeps_link_registers_and_a_hot_reset_sticky_ones() {
     let at = |field: Field| field.at(offset::EXPRESS);
     let mut space = endpoint();
     space.write(0x10, 0xfeb0_0000, 0b1111);

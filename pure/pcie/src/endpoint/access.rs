@@ -40,7 +40,7 @@ impl Endpoint {
             MemoryOperation::Write if header.traits.is_poisoned() => self.on_poisoned(header),
             MemoryOperation::Write => return self.on_write(bar, offset, packet),
             MemoryOperation::Read => self.on_read(bar, offset, header),
-            // Only legacy endpoints know locked reads, and this endpoint completes no AtomicOps.
+            // Only legacy endpoints support locked reads, and this endpoint completes no AtomicOps.
             _ => self.refuse(header, FunctionError::UnsupportedRequest),
         }
         None
@@ -171,7 +171,7 @@ impl BarReads {
         Some(request)
     }
 
-    /// Forgets every read that waits.
+    /// Forgets every waiting read.
     pub(super) fn clear(&mut self) {
         for (index, slot) in (0..).zip(&mut self.slots) {
             if slot.request.take().is_some() {

@@ -7,8 +7,8 @@ use crate::config::{Bar, BarIndex, Identity, Link};
 use crate::device::Dma;
 use crate::wire::Tlp;
 
-/// Gives the TLPs in `bytes`, one behind the other, to an endpoint whose device answers reads. A
-/// byte that begins no TLP raises an interrupt.
+/// Passes the TLPs in `bytes`, one after the other, to an endpoint whose device answers reads. A
+/// byte that does not begin a TLP raises an interrupt.
 pub fn packets(mut bytes: &[u8]) {
     let identity = Identity { vendor: 1, device: 1, ..Identity::default() };
     let msix = MsixLayout { bar: BarIndex::ZERO, vectors: 3, table_offset: 0x800, pending_offset: 0xc00 };

@@ -28,7 +28,7 @@ use crate::wire::{Bdf, CompletionStatus, Header, Kind, MessageRouting, Packet, m
 use access::BarReads;
 use msix::MsixTable;
 
-/// BAR reads that may wait for the device at a time; further reads are answered with Completer
+/// Maximum number of BAR reads that wait for the device; further reads are answered with Completer
 /// Abort. A requester has at most 768 tags.
 pub const BAR_READS_MAX: usize = 1024;
 /// Number of Base Address Registers of a function.
@@ -39,7 +39,7 @@ const BARS: usize = header::TYPE0_BARS;
 pub struct EndpointConfig {
     /// Vendor, device and class of the function.
     pub identity: Identity,
-    /// What the function's link can do.
+    /// Capabilities of the function's link.
     pub link: Link,
     /// Device Serial Number.
     pub serial_number: u64,
@@ -53,7 +53,7 @@ pub struct EndpointConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BarToken(u32);
 
-/// What an endpoint tells its caller.
+/// An output of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet to be sent on the link.
@@ -80,9 +80,8 @@ pub enum Output {
     },
     /// An answer to a [`Dma::Read`].
     Dma(DmaResult),
-    /// The function was reset. The endpoint has forgotten all reads of host memory and all BAR
-    /// reads that were under way. Reads of host memory get no answer; answers to BAR reads are
-    /// ignored.
+    /// The function was reset. The endpoint has forgotten all outstanding reads of host memory and
+    /// BAR reads. Reads of host memory get no answer; answers to BAR reads are ignored.
     Reset(Reset),
 }
 
@@ -119,7 +118,8 @@ pub struct Endpoint {
     requester: Requester,
     completer: Completer,
     reads: BarReads,
-    /// DMA reads that the requester had no room for; bounded by what the device has under way.
+    /// DMA reads that the requester had no room for; bounded by the number of reads that the device
+    /// has outstanding.
     waiting: VecDeque<(DmaId, u64, u32)>,
     /// Outputs that come before all outputs of the requester; see [`Endpoint::push`].
     outputs: VecDeque<Output>,
@@ -175,8 +175,8 @@ impl Endpoint {
     /// Takes a packet from the link, as [`Engine::handle_input`] does.
     ///
     /// A write of whole double words that no other output precedes is not queued as
-    /// [`Output::BarWrite`]. Instead this function returns its BAR and offset, and the whole
-    /// payload is to be written there.
+    /// [`Output::BarWrite`]. In that case, this function returns its BAR and offset, and the caller
+    /// writes the whole payload there.
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Option<(BarIndex, u64)> {
         if packet.header.payload_len() > self.payload_size as usize {
@@ -232,7 +232,7 @@ impl Endpoint {
         self.bus_master
     }
 
-    /// The link went down or was reset: everything but sticky bits returns to its value after
+    /// Handles the loss or reset of the link: everything but sticky bits returns to its value after
     /// power-up.
     pub fn hot_reset(&mut self) {
         self.on_reset(Reset::Hot);
@@ -263,7 +263,7 @@ impl Endpoint {
         }
     }
 
-    /// Performs a DMA request as [`Endpoint::dma`] does, but gives packets to `send` at once if
+    /// Performs a DMA request as [`Endpoint::dma`] does, but passes packets to `send` at once if
     /// they need not wait behind any output.
     #[inline]
     pub fn dma_into(&mut self, now: Instant, dma: Dma, send: &mut impl FnMut(Packet)) {
@@ -295,7 +295,7 @@ impl Endpoint {
     }
 
     /// Sends the interrupts that were pending and may now be sent.
-    fn tell_pending(&mut self) {
+    fn send_pending(&mut self) {
         let Some(table) = self.msix.as_mut().filter(|_| self.msix_open && self.bus_master) else { return };
         for vector in table.pending_vectors() {
             if let Some((address, data)) = table.take_pending(vector) {
@@ -409,7 +409,7 @@ impl Endpoint {
         } else if asleep && self.space.in_d0() {
             self.on_reset(Reset::PowerState);
         }
-        self.tell_pending();
+        self.send_pending();
     }
 
     fn on_poisoned(&mut self, request: &Header) {
@@ -439,7 +439,7 @@ impl Endpoint {
         self.space.reset(reset);
         self.waiting.clear();
         self.requester.fail_all();
-        // The device forgets its reads at a reset, so it must not hear of their failure.
+        // The device forgets its reads at a reset, so it must not receive their failures.
         while self.requester.poll_output().is_some() {}
         self.reads.clear();
         if let Some(table) = &mut self.msix {
@@ -452,7 +452,7 @@ impl Endpoint {
         self.outputs.push_back(Output::Reset(reset));
     }
 
-    /// Caches what the hot paths need from the configuration space.
+    /// Caches the configuration registers that the hot paths need.
     fn refresh(&mut self) {
         let space = &self.space;
         let enabled = space.memory_enabled();
@@ -475,7 +475,7 @@ impl Endpoint {
             TagWidth::Bits5
         };
         let timeout = if space.is_set(at(express::TIMEOUT_DISABLE)) {
-            // Not for ever: a tag whose completion never comes would be lost for good.
+            // The timeout is long but finite: a tag without its completion would be lost for good.
             CompletionTimeout::D2
         } else {
             let code = u8::try_from(space.get(at(express::TIMEOUT_VALUE))).unwrap_or(0);
@@ -488,7 +488,7 @@ impl Endpoint {
         self.completer.set(completer::Settings { id, boundary, payload_size });
     }
 
-    /// Gives the waiting reads to the requester, as far as it has room.
+    /// Passes the waiting reads to the requester, as far as it has room.
     fn issue_waiting(&mut self, now: Instant) {
         while let Some((id, address, length)) = self.waiting.front().copied() {
             if self.requester.read(now, u64::from(id.0), address, length).is_err() {

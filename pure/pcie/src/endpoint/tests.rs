@@ -377,7 +377,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
 
 proptest! {
     #[test]
-    fn whatever_arrives_is_answered_once_and_never_twice(packets in prop::collection::vec(any_packet(), 1..60)) {
+    fn any_packet_is_answered_once_and_never_twice(packets in prop::collection::vec(any_packet(), 1..60)) {
         let mut endpoint = with_msix(0, 0xfee0_0000, 1);
         for packet in packets {
             let asked = packet.is_non_posted();

@@ -1,4 +1,4 @@
-//! Output of a [`Topology`] in the format of lspci.
+//! Text output of a [`Topology`] in the format of lspci.
 
 mod names;
 #[cfg(test)]
@@ -162,7 +162,7 @@ impl Verbose<'_> {
         for capability in &function.capabilities {
             self.fmt_capability(out, capability)?;
         }
-        // The root port made by this crate has no configuration space, and thus no list with this
+        // The root port of this crate has no configuration space, and thus no list with this
         // capability.
         if let Some(express) = function.express.filter(|express| express.offset == 0) {
             fmt_link(out, &express)?;

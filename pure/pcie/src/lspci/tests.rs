@@ -117,7 +117,7 @@ fn the_tree_names_devices_when_asked() {
 }
 
 #[test]
-fn verbose_text_tells_addresses_links_and_capabilities() {
+fn verbose_text_has_addresses_links_and_capabilities() {
     let text = verbose(&Topology { root: Box::new(ssd(1)), faults: vec![] });
     let expected = "\
 01:00.0 Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller SM981/PM981/PM983 (prog-if 02 [NVM Express])
@@ -137,7 +137,7 @@ fn verbose_text_tells_addresses_links_and_capabilities() {
 }
 
 #[test]
-fn verbose_text_tells_what_a_bridge_forwards() {
+fn verbose_text_has_the_ranges_that_a_bridge_forwards() {
     let mut root = topology().root;
     root.children.clear();
     let text = verbose(&Topology { root, faults: vec![] });

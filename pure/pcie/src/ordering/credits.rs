@@ -5,7 +5,7 @@ use super::{Allowance, Lane};
 /// Payload bytes that one data credit covers.
 pub const DATA_CREDIT_BYTES: usize = 16;
 
-/// Credits of one lane: how much may still be sent.
+/// The remaining credits of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
     /// Header credits; one covers a TLP, whatever the length of its header. [`Credit::UNLIMITED`]
@@ -55,7 +55,7 @@ impl Credits {
     pub const fn new(posted: Credit, non_posted: Credit, completion: Credit) -> Self {
         Self { lanes: [posted, non_posted, completion] }
     }
-    /// The credits that are left for `lane`.
+    /// The remaining credits of `lane`.
     pub const fn of(&self, lane: Lane) -> Credit {
         self.lanes[lane.index()]
     }

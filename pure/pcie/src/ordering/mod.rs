@@ -10,8 +10,8 @@ use alloc::collections::VecDeque;
 
 use crate::wire::{Bdf, Header, Kind, MemoryOperation, Packet};
 
-/// How many posted packets ahead are compared with an ID-ordered packet before the packet is held
-/// back.
+/// Maximum number of posted packets ahead that are compared with an ID-ordered packet before the
+/// packet is held back.
 const ID_ORDERING_SEARCH_MAX: usize = 8;
 
 /// A kind of traffic with its own flow-control credits.
@@ -153,12 +153,12 @@ struct Entry {
     packet: Packet,
 }
 
-/// Packets on their way through one direction of a link, in three lanes that are each first in,
-/// first out.
+/// Packets in transit in one direction of a link, in three lanes that are each first in, first out.
 ///
 /// The next packet to leave is the oldest one that the ordering table and the credits allow. Every
 /// call takes constant time. Once the lanes have grown to their working size, nothing is allocated.
-/// The queue has no limit: whoever pushes a packet has taken a credit for it.
+/// The queue has no limit of its own: the caller of [`Queue::push`] has taken a credit for the
+/// packet.
 #[derive(Debug, Default)]
 pub struct Queue {
     lanes: [VecDeque<Entry>; Lane::COUNT],
@@ -171,11 +171,11 @@ impl Queue {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Number of packets that wait.
+    /// Number of waiting packets.
     pub fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
-    /// Whether no packet waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)
     }
@@ -240,7 +240,7 @@ impl Queue {
         if relaxed(header) {
             return true;
         }
-        // One `next` after the search tells whether there are packets beyond the limit of the
+        // One `next` after the search shows whether there are packets beyond the limit of the
         // search.
         let searched = ahead.by_ref().take(ID_ORDERING_SEARCH_MAX);
         for posted in searched {

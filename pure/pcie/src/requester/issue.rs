@@ -1,4 +1,4 @@
-//! Requests on their way out.
+//! Sends requests.
 
 use engine::{Buffer, Instant};
 
@@ -16,7 +16,7 @@ impl Requester {
     /// [`Answer::ReadFailed`] with `cookie`. A read of length 0 is answered at once.
     ///
     /// # Errors
-    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are outstanding.
     pub fn read(&mut self, now: Instant, cookie: u64, address: u64, length: u32) -> Result<(), Busy> {
         if length == 0 {
             self.outputs.push_back(Output::Answer(Answer::ReadData {
@@ -41,7 +41,7 @@ impl Requester {
     /// value in `write`. The answer is [`Answer::Register`] with `cookie`.
     ///
     /// # Errors
-    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are outstanding.
     pub fn config(
         &mut self,
         now: Instant,
@@ -56,7 +56,7 @@ impl Requester {
     /// answer is [`Answer::Register`] with `cookie`.
     ///
     /// # Errors
-    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are outstanding.
     pub fn io(
         &mut self,
         now: Instant,
@@ -72,15 +72,14 @@ impl Requester {
     /// write is posted, so nothing answers it. Bytes that share a double word with bytes outside
     /// the write are copied; all others are shared.
     ///
-    /// Bytes beyond the last address are dropped, as in any write that nobody claims.
+    /// Bytes beyond the last address are dropped, as in any write to an unclaimed address.
     pub fn write(&mut self, address: u64, data: &Buffer) {
         let outputs = &mut self.outputs;
         cut_write(&self.settings, address, data, |packet| outputs.push_back(Output::Packet(packet)));
     }
 
-    /// Writes as [`Requester::write`] does, but gives the packets to `send`, which spares each
-    /// packet the way through the queue of outputs. Must not be called while outputs are waiting,
-    /// because these go first.
+    /// Writes as [`Requester::write`] does, but passes the packets to `send`, bypassing the queue
+    /// of outputs. Must not be called while outputs are waiting, because these go first.
     #[inline]
     pub fn write_into(&mut self, address: u64, data: &Buffer, send: &mut impl FnMut(Packet)) {
         debug_assert!(self.outputs.is_empty(), "a packet must not overtake outputs");
@@ -93,7 +92,7 @@ impl Requester {
         !self.outputs.is_empty()
     }
 
-    /// Adds a request to the table, and sends packets for it as far as there are tags.
+    /// Adds a request to the table, and sends packets for it as far as tags are free.
     fn start(&mut self, now: Instant, cookie: u64, purpose: Purpose) -> Result<(), Busy> {
         let request =
             Request { cookie, purpose, issued: 0, arrived: 0, outstanding: 0, live: true, failed: false };
@@ -113,7 +112,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends packets for the waiting requests, in order, while there are tags.
+    /// Sends packets for the waiting requests, in order, while tags are free.
     pub(super) fn issue_waiting(&mut self, now: Instant) {
         while let Some(index) = self.waiting.front().copied() {
             let Some(tag) = self.tags.issue() else { return };
@@ -176,7 +175,7 @@ fn within(address: u64, size: u32) -> usize {
     usize::try_from(size - (address & (size - 1))).unwrap_or(DWORD)
 }
 
-/// Gives `send` the packets of a write as described at [`Requester::write`].
+/// Passes to `send` the packets of a write as described at [`Requester::write`].
 #[inline]
 fn cut_write(settings: &Settings, address: u64, data: &Buffer, mut send: impl FnMut(Packet)) {
     let mut start = 0;

@@ -1,5 +1,5 @@
-//! The requesting end of a link: issues requests, matches completions, and gives up on completions
-//! that never come.
+//! The requesting end of a link: issues requests, matches completions, and gives up on missing
+//! completions.
 
 mod issue;
 mod tags;
@@ -19,8 +19,8 @@ use engine::{Buffer, DeadlineList, Engine, Instant};
 use crate::wire::{Bdf, Completion, CompletionStatus, ConfigType, Header, Kind, Packet, Tag};
 use tags::Tags;
 
-/// Requests under way at a time, including those that wait for tags; further requests are refused
-/// with [`Busy`].
+/// Maximum number of outstanding requests, including those that wait for tags; further requests are
+/// refused with [`Busy`].
 pub const REQUESTS_MAX: usize = 2048;
 
 /// One more than the largest tag.
@@ -58,13 +58,13 @@ impl Default for Settings {
     }
 }
 
-/// The maximum number of requests is under way. Try again when one of them has ended.
+/// The maximum number of requests is outstanding. Try again when one of them has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{REQUESTS_MAX} requests are under way already")
+        write!(f, "{REQUESTS_MAX} requests are outstanding already")
     }
 }
 
@@ -81,7 +81,7 @@ pub enum RequestError {
     ConfigRequestRetry,
     /// The data arrived poisoned.
     Poisoned,
-    /// A successful completion lacked the data asked for, or had data that was not asked for.
+    /// A successful completion lacked requested data, or had data that was not requested.
     Malformed,
     /// No completion arrived within the Completion Timeout.
     Timeout,
@@ -119,19 +119,18 @@ pub struct ConfigRegister {
     pub offset: u16,
 }
 
-/// What a requester tells its caller.
+/// An output of a requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet to be sent.
     Packet(Packet),
-    /// News of a request.
+    /// Progress of a request.
     Answer(Answer),
-    /// An Unexpected Completion, which was dropped: it matches no outstanding request, or not in
-    /// the way it should.
+    /// An Unexpected Completion, which was dropped: it does not match an outstanding request.
     Unexpected(Header),
 }
 
-/// News of a request: a part of its data, or its end.
+/// Progress of a request: a part of its data, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Some bytes of a memory read, as a slice of the completion's payload.
@@ -145,7 +144,7 @@ pub enum Answer {
         /// Whether every byte of the read has now arrived.
         last: bool,
     },
-    /// A memory read failed; no more of its data will come.
+    /// A memory read failed; no more of its data will arrive.
     ReadFailed {
         /// The name that the caller gave the read.
         cookie: u64,
@@ -156,7 +155,7 @@ pub enum Answer {
     Register {
         /// The name that the caller gave the request.
         cookie: u64,
-        /// The double word that was read (little-endian, as registers are); 0 for a write.
+        /// The double word read (little-endian, as registers are); 0 for a write.
         result: Result<u32, RequestError>,
     },
 }
@@ -170,7 +169,7 @@ pub struct Statistics {
     pub completions: u64,
     /// Unexpected completions, including duplicates.
     pub unexpected: u64,
-    /// Completions for packets that had timed out or been given up.
+    /// Completions for packets that had timed out or were abandoned.
     pub late: u64,
     /// Packets that timed out.
     pub timeouts: u64,
@@ -178,7 +177,7 @@ pub struct Statistics {
     pub poisoned: u64,
 }
 
-/// What a request asks for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     MemoryRead {
@@ -223,34 +222,34 @@ impl Purpose {
 struct Request {
     cookie: u64,
     purpose: Purpose,
-    /// Number of bytes that packets have been sent for.
+    /// Number of bytes for which packets were sent.
     issued: u32,
     /// Number of bytes that have arrived.
     arrived: u32,
     /// Number of packets that wait for completions.
     outstanding: u32,
-    /// Whether the request is under way; otherwise its slot is free.
+    /// Whether the request is outstanding; otherwise its slot is free.
     live: bool,
     /// Whether the failure was reported; data that still arrives is then dropped.
     failed: bool,
 }
 
-/// What a tag stands for.
+/// The use of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flight {
     /// The tag is not in use.
     Idle,
     /// A packet of the request in slot `request` waits for completions.
     Waiting { request: u32, offset: u32, address: u64, remaining: u32 },
-    /// A packet that was given up. Its completion may still come.
+    /// An abandoned packet. Its completion may still arrive.
     GivenUp,
 }
 
 /// The requesting end: a state machine between requests and completions.
 ///
 /// It splits reads by Max_Read_Request_Size, which keeps them within 4 KiB pages, and gives each
-/// packet a tag. It passes on the payloads of completions as they come, without copying. A packet
-/// that finds no free tag waits in line.
+/// packet a tag. It passes on the payloads of completions without copying. A packet for which no
+/// tag is free waits in line.
 #[derive(Debug)]
 pub struct Requester {
     settings: Settings,
@@ -262,7 +261,7 @@ pub struct Requester {
     latest: Instant,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// Requests with bytes still to be asked for. Only the first may be issued in part.
+    /// Requests with bytes still to be requested. Only the first may be issued in part.
     waiting: VecDeque<u32>,
     outputs: VecDeque<Output>,
     pool: engine::Pool,
@@ -294,7 +293,7 @@ impl Requester {
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// Changes the settings for everything that is sent from now on.
+    /// Changes the settings for all later packets.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
         let flights = &self.flights;
@@ -310,16 +309,16 @@ impl Requester {
     pub const fn timed_out(&self) -> Option<TimedOut> {
         self.timed_out
     }
-    /// Number of requests under way, including those that wait for a tag.
+    /// Number of outstanding requests, including those that wait for a tag.
     pub const fn in_flight(&self) -> usize {
         self.requests.len() - self.free.len()
     }
-    /// Whether no request is under way (Transactions Pending is clear).
+    /// Whether no request is outstanding (Transactions Pending is clear).
     pub const fn is_idle(&self) -> bool {
         self.in_flight() == 0
     }
 
-    /// Gives up every request that is outstanding or waiting, as when the link goes down or the
+    /// Abandons every request that is outstanding or waiting, as when the link goes down or the
     /// function is reset.
     pub fn fail_all(&mut self) {
         self.waiting.clear();
@@ -448,7 +447,7 @@ impl Requester {
         self.outputs.push_back(Output::Unexpected(*header));
     }
 
-    /// The packet with `tag` has received its last completion.
+    /// Ends the packet with `tag`, which has received its last completion.
     fn end_packet(&mut self, tag: Tag, request: u32, error: Option<RequestError>) {
         if let Some(error) = error {
             self.fail(request, error);
@@ -459,14 +458,14 @@ impl Requester {
         self.retire_packet(request);
     }
 
-    /// The packet with `tag` will get no further completion.
+    /// Abandons the packet with `tag`, which will get no further completion.
     fn give_up(&mut self, tag: u32) {
         self.flights[tag as usize] = Flight::GivenUp;
         self.deadlines.disarm(tag);
         self.tags.retire(Tag::new(u16::try_from(tag).unwrap_or(u16::MAX)));
     }
 
-    /// Reports the failure of the request, once, and asks for no more of its data.
+    /// Reports the failure of the request, once, and requests no more of its data.
     fn fail(&mut self, index: u32, error: RequestError) {
         let request = &mut self.requests[index as usize];
         if request.failed {
@@ -478,7 +477,7 @@ impl Requester {
             Purpose::MemoryRead { .. } => Output::Answer(Answer::ReadFailed { cookie, error }),
             _ => Output::Answer(Answer::Register { cookie, result: Err(error) }),
         });
-        // Only the first request in line can have packets outstanding and bytes still to ask for.
+        // Only the first request in line can have packets outstanding and bytes still to request.
         if self.waiting.front() == Some(&index) {
             self.waiting.pop_front();
         }

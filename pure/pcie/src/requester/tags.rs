@@ -37,7 +37,7 @@ impl TagWidth {
     }
 }
 
-/// Free tags, with the longest unused tag first, so that a tag whose completion went missing rests
+/// Free tags, with the longest unused tag first, so that a tag whose completion is missing rests
 /// before it is used again.
 #[derive(Debug)]
 pub(super) struct Tags {

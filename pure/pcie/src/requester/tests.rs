@@ -45,7 +45,7 @@ fn status(request: &Packet, status: CompletionStatus) -> Packet {
 
 proptest! {
     #[test]
-    fn whatever_is_read_comes_back_once_in_any_order_of_tags(
+    fn every_read_returns_once_in_any_order_of_tags(
         address in 0u64..20_000, length in 1u32..20_000, order in any::<u64>()
     ) {
         let mut requester = requester(TagWidth::Bits8);
@@ -292,7 +292,7 @@ fn a_range_beyond_the_last_address_fails() {
 }
 
 #[test]
-fn completion_timeouts_fall_back_to_what_a_function_supports() {
+fn completion_timeouts_fall_back_to_a_supported_range() {
     assert_eq!(CompletionTimeout::C2.supported_by(0b1111), CompletionTimeout::C2);
     assert_eq!(CompletionTimeout::C2.supported_by(0b0011), CompletionTimeout::B2);
     assert_eq!(CompletionTimeout::C2.supported_by(0b1000), CompletionTimeout::Default);

@@ -1,4 +1,4 @@
-//! Completion timeouts: how long they are, and which request ran into one.
+//! Completion timeouts: their lengths, and the request that last ran into one.
 
 use core::fmt;
 
@@ -97,7 +97,7 @@ impl CompletionTimeout {
     pub fn from_code(code: u8) -> Option<Self> {
         VALUES.into_iter().find(|(_, encoding, _)| *encoding == code).map(|(value, ..)| value)
     }
-    /// How long a requester waits: the longest time that the value allows, since a far device needs
+    /// The time that a requester waits: the longest that the value allows, since a far device needs
     /// all of it.
     pub fn longest(self) -> Nanos {
         self.row().2

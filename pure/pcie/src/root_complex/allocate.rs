@@ -28,7 +28,7 @@ struct Item {
     bar: Option<usize>,
 }
 
-/// Callback for the faults that are noticed.
+/// Callback for the detected faults.
 type Notes<'a> = &'a mut dyn FnMut(Bdf, Fault);
 
 /// Assigns addresses to everything below the root port.
@@ -87,7 +87,7 @@ fn items(functions: &[Function], region: Region, high: bool, plan: &Plan) -> Vec
     let mut items = Vec::new();
     for (index, function) in functions.iter().enumerate() {
         for (place, bar) in function.bars.iter().enumerate() {
-            // A BAR that could never fit must not take the room of its neighbours.
+            // A BAR that cannot fit must not occupy the room of its neighbours.
             if region_of(bar, high) == Some(region) && bar.size <= room(region, plan) {
                 items.push(Item { align: bar.size, size: bar.size, function: index, bar: Some(place) });
             }

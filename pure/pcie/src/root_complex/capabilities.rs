@@ -1,4 +1,4 @@
-//! Reading of capability lists, whatever they contain.
+//! Reads capability lists, including malformed ones.
 
 use super::enumerate::{Scanner, Stop};
 use super::topology::{Capability, CapabilityId, Express, Fault, Function, MsiX, Slot, half, narrow};

@@ -21,7 +21,7 @@ pub(super) const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
 /// Address of the root port, as enumeration presents it.
 pub(super) const ROOT_PORT: Bdf = Bdf::new(0, 0, 0);
 
-/// Resources that enumeration may assign, and values that it is to set.
+/// Resources that enumeration may assign, and values that it sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Addresses below 4 GiB for BARs.
@@ -32,13 +32,13 @@ pub struct Plan {
     pub hot_plug_buses: u8,
     /// Minimum size in bytes of each window of a hot-plug port.
     pub hot_plug_window: u64,
-    /// Max_Read_Request_Size in bytes, for devices that take payloads as large as the root port
+    /// Max_Read_Request_Size in bytes, for devices that accept payloads as large as the root port
     /// sends.
     pub read_request_size: u32,
     /// Completion Timeout for devices that support its range.
     pub timeout: CompletionTimeout,
     /// How long functions may answer with Configuration Request Retry Status (CRS), all together:
-    /// they become ready side by side.
+    /// they become ready in parallel.
     pub retry_deadline: Nanos,
 }
 
@@ -110,7 +110,7 @@ impl QuestionCookie {
     }
 }
 
-/// A script that is under way.
+/// A running script.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) script: Script<Question, Answer, Ended>,
@@ -136,7 +136,7 @@ impl Running {
     }
 }
 
-/// Why a function is left as it is.
+/// Why a function is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// This function failed; enumeration continues with the others.
@@ -151,7 +151,7 @@ pub(super) struct Scanner {
     asker: Asker<Question, Answer>,
     pub(super) plan: Plan,
     faults: RefCell<Vec<(Bdf, Fault)>>,
-    /// How long functions have been waited for, all together: they become ready at the same time.
+    /// Total time spent waiting for functions, which become ready in parallel.
     waited: Cell<Nanos>,
     /// Number of functions that have answered in any way.
     pub(super) found: Cell<u32>,
@@ -166,7 +166,8 @@ impl Scanner {
         self.faults.borrow_mut().push((bdf, fault));
     }
 
-    /// Asks until the answer is not a retry status, or until the retry deadline has passed.
+    /// Repeats the question until the answer is not a retry status, or until the retry deadline has
+    /// passed.
     async fn ask(&self, question: Question, offset: u16) -> Result<u32, Stop> {
         let mut pause = RETRY_PAUSE;
         loop {
@@ -223,7 +224,7 @@ impl Scanner {
         Ok(Topology { root: Box::new(root), faults: self.faults.take() })
     }
 
-    /// Enumerates again what is below `port`.
+    /// Enumerates the part below `port` again.
     async fn below(self, config: Config, mut topology: Topology, port: Bdf) -> Ended {
         if port == ROOT_PORT {
             return self.all(config).await;
@@ -286,8 +287,8 @@ impl Scanner {
         }
         if let Some(express) = &mut function.express {
             express.payload_size = express.payload_supported.min(path);
-            // A device that takes smaller payloads than the root port sends asks for no more than
-            // it takes.
+            // A device that accepts smaller payloads than the root port sends requests no more than
+            // it accepts.
             let whole = express.payload_size == root;
             express.read_request_size =
                 if whole { self.plan.read_request_size } else { express.payload_size };
@@ -348,8 +349,8 @@ pub(super) fn halves(address: u64) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// The root port as a function. It has no configuration space, since nothing but the root complex
-/// would ever read it.
+/// The root port as a function. It has no configuration space, since only the root complex would
+/// read it.
 fn root_port(config: Config) -> Function {
     let express = Express {
         port_type: Express::ROOT_PORT,

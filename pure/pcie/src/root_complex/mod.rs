@@ -1,4 +1,4 @@
-//! The top of the hierarchy: makes requests for the host, answers the devices' DMA, and enumerates.
+//! The top of the hierarchy: sends requests for the host, answers the devices' DMA, and enumerates.
 
 mod allocate;
 mod capabilities;
@@ -30,14 +30,14 @@ use enumerate::{Question, QuestionCookie, Running};
 use retry::{Access, Accesses};
 
 /// Writes to these addresses are interrupts (MSI and MSI-X), as on a PC, unless
-/// [`RootComplex::set_interrupt_window`] says otherwise.
+/// [`RootComplex::set_interrupt_window`] changes them.
 pub const INTERRUPT_WINDOW: Range<u64> = 0xfee0_0000..0xfef0_0000;
-/// Device reads that may wait for host memory at a time; further reads are answered with Completer
-/// Abort.
+/// Maximum number of device reads that wait for host memory; further reads are answered with
+/// Completer Abort.
 pub const MEMORY_READS_MAX: usize = 16_384;
 /// Default time for which a function may answer with Configuration Request Retry Status (CRS): as
-/// long as common hosts wait after a reset. By then a far end that was away is back, or its link is
-/// down.
+/// long as common hosts wait after a reset. By then, a far end that was disconnected has
+/// reconnected, or its link is down.
 pub const RETRY_DEADLINE: Nanos = Nanos::from_secs(60);
 const _: () = assert!(MEMORY_READS_MAX <= MemoryReadToken::EPOCH as usize);
 
@@ -48,8 +48,8 @@ pub struct Config {
     pub bus: u8,
     /// Max_Payload_Size that the root port supports, in bytes.
     pub payload_size: u32,
-    /// How many tags the root port may have. 10-bit tags are used only if every function below
-    /// understands them.
+    /// Maximum number of tags of the root port. 10-bit tags are used only if every function below
+    /// supports them.
     pub tags: TagWidth,
     /// How long the root port waits for completions.
     pub timeout: CompletionTimeout,
@@ -59,7 +59,7 @@ pub struct Config {
     pub completion_size: u32,
     /// CRS Software Visibility Enable. When set, a host read that begins at the Vendor ID returns
     /// 0001h in the Vendor ID if the function answers with CRS. Otherwise, and for all other
-    /// requests, the root complex issues the request again without the host's knowledge.
+    /// requests, the root complex issues the request again, invisibly to the host.
     pub retry_visible: bool,
     /// How long a request that is answered with Configuration Request Retry Status (CRS) is issued
     /// again before it fails with [`requester::RequestError::ConfigRequestRetry`].
@@ -111,12 +111,12 @@ pub enum Input {
     LinkDown,
 }
 
-/// What a root complex tells its caller.
+/// An output of a root complex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet to be sent down the link.
     Packet(Packet),
-    /// News of a request of the host.
+    /// Progress of a request of the host.
     Answer(Answer),
     /// A device reads host memory; answer with [`RootComplex::memory_read_done`]. The read is of
     /// whole double words: the address and the length are multiples of 4.
@@ -136,7 +136,7 @@ pub enum Output {
         /// The bytes to write.
         data: Buffer,
     },
-    /// A device raises a message-signalled interrupt, behind the writes that came before it.
+    /// A device raises a message-signalled interrupt, behind its earlier writes.
     Interrupt {
         /// The address in the interrupt window that the message was written to.
         address: u64,
@@ -202,13 +202,13 @@ pub struct RootComplex {
 }
 
 impl RootComplex {
-    /// A root complex that has found nothing below it yet.
+    /// A root complex with an empty hierarchy.
     pub fn new(config: Config) -> Self {
         let settings = requester::Settings {
             id: Bdf::new(0, 0, 0),
             tags: config.tags.min(TagWidth::Bits8),
             read_request_size: 4096,
-            // Tags and payloads that every function takes, until enumeration has found the real
+            // Tags and payloads that every function supports, until enumeration has found the real
             // limits.
             payload_size: 128,
             timeout: config.timeout,
@@ -250,7 +250,7 @@ impl RootComplex {
     pub const fn timed_out(&self) -> Option<TimedOut> {
         self.requester.timed_out()
     }
-    /// Makes writes to `window` interrupts from now on, and no other writes.
+    /// Treats writes to `window`, and no other writes, as interrupts from now on.
     pub const fn set_interrupt_window(&mut self, window: Range<u64>) {
         self.interrupts = window;
     }
@@ -258,7 +258,7 @@ impl RootComplex {
     /// Reads `length` bytes of a device's memory (BARs) at `address`.
     ///
     /// # Errors
-    /// [`Busy`] when too many requests are under way.
+    /// [`Busy`] when too many requests are outstanding.
     pub fn read(&mut self, now: Instant, cookie: u64, address: u64, length: u32) -> Result<(), Busy> {
         self.requester.read(now, cookie, address, length)?;
         self.collect(now);
@@ -274,7 +274,7 @@ impl RootComplex {
     /// Reads a double word of `target`'s configuration space. `cookie` must be below 2^63.
     ///
     /// # Errors
-    /// [`Busy`] when too many requests are under way.
+    /// [`Busy`] when too many requests are outstanding.
     ///
     /// # Panics
     /// When `cookie` is 2^63 or more: enumeration uses those.
@@ -286,7 +286,7 @@ impl RootComplex {
     /// Writes the bytes selected by `enables` to a double word of `target`'s configuration space.
     ///
     /// # Errors
-    /// [`Busy`] when too many requests are under way.
+    /// [`Busy`] when too many requests are outstanding.
     ///
     /// # Panics
     /// When `cookie` is 2^63 or more: enumeration uses those.
@@ -311,11 +311,11 @@ impl RootComplex {
         Ok(())
     }
 
-    /// Answers an [`Output::MemoryRead`] with the bytes asked for. `None` says that there is no
+    /// Answers an [`Output::MemoryRead`] with the requested bytes. `None` means that there is no
     /// memory; the device then gets Unsupported Request. A token that is no longer open is ignored.
     ///
     /// # Panics
-    /// When the number of bytes differs from the length asked for.
+    /// When the number of bytes differs from the requested length.
     pub fn memory_read_done(&mut self, token: MemoryReadToken, data: Option<Buffer>) {
         let index = token.index();
         if token.epoch() != self.epoch {
@@ -340,8 +340,8 @@ impl RootComplex {
         self.on_step(now, step);
     }
 
-    /// Enumerates again what is below the downstream port `port` of `topology` (hot-plug). It uses
-    /// the buses and windows that the port has and leaves the rest alone. Ends with
+    /// Enumerates again the part below the downstream port `port` of `topology` (hot-plug). It uses
+    /// the buses and windows of the port, and leaves the rest unchanged. Ends with
     /// [`Output::Enumerated`].
     pub fn enumerate_below(&mut self, now: Instant, topology: Topology, port: Bdf, plan: Plan) {
         let (running, step) = Running::start_below(self.config, plan, topology, port);
@@ -368,7 +368,7 @@ impl RootComplex {
                     let tags = self.config.tags.min(all);
                     let settings = requester::Settings { payload_size, tags, ..*self.requester.settings() };
                     self.requester.set(settings);
-                    // Devices that take smaller payloads ask for less: see
+                    // Devices that accept smaller payloads request less: see
                     // `Function::read_request_size`.
                     let payload_size = self.config.payload_size.min(self.config.completion_size);
                     self.completer.set(completer::Settings { payload_size, ..*self.completer.settings() });
@@ -453,7 +453,7 @@ const BUSY_PAUSE: Nanos = Nanos::from_millis(1);
 
 impl RootComplex {
     fn on_link_down(&mut self, now: Instant) {
-        // The askers are gone. An answer that still comes must not name a later read.
+        // The requesters are gone. A late answer must not match a later read.
         for (index, read) in self.reads.iter_mut().enumerate() {
             if read.take().is_some() {
                 self.free.push(u32::try_from(index).unwrap_or(u32::MAX));

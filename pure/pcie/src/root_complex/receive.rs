@@ -1,5 +1,5 @@
-//! Packets that come up the link: requests from devices, completions of the host's requests, and
-//! messages.
+//! Packets that arrive from the link: requests from devices, completions of the host's requests,
+//! and messages.
 
 use core::ops::Range;
 
@@ -35,14 +35,13 @@ pub enum Received {
         /// The data of the message.
         data: u32,
     },
-    /// The packet was handled; anything left to do comes as outputs.
+    /// The packet was handled; any remaining work is queued as outputs.
     Taken,
 }
 
 impl RootComplex {
     /// Takes a packet from the link, as [`Input::Packet`](super::Input::Packet) does. If no output
-    /// is waiting, a read, write or interrupt is returned at once, which spares the packet the way
-    /// through the queue of outputs.
+    /// is waiting, a read, write or interrupt is returned at once, bypassing the queue of outputs.
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Received {
         let header = &packet.header;
@@ -67,12 +66,12 @@ impl RootComplex {
         Received::Taken
     }
 
-    /// Answers `request`, which came as a [`Received::MemoryRead`], and gives `send` the packets
-    /// for the link, which spares each packet the way through the queue of outputs. `None` says
-    /// that there is no memory; the device then gets Unsupported Request.
+    /// Answers `request`, which was returned as a [`Received::MemoryRead`], and passes the packets
+    /// for the link to `send`, bypassing the queue of outputs. `None` means that there is no
+    /// memory; the device then gets Unsupported Request.
     ///
     /// # Panics
-    /// When the number of bytes differs from the length asked for.
+    /// When the number of bytes differs from the requested length.
     #[inline]
     pub fn complete(&mut self, request: &Header, data: Option<&Buffer>, mut send: impl FnMut(Packet)) {
         match data {
@@ -93,8 +92,8 @@ impl RootComplex {
             Kind::Memory(request) => match request.operation {
                 MemoryOperation::Write => self.on_write(request, packet),
                 MemoryOperation::Read => self.on_read(request, &packet.header),
-                // Neither locked reads nor AtomicOps: like a root port whose Device Capabilities 2
-                // offer no AtomicOp completion.
+                // Neither locked reads nor AtomicOps are supported, like at a root port whose
+                // Device Capabilities 2 offer no AtomicOp completion.
                 _ => self.refuse(&packet.header, CompletionStatus::UnsupportedRequest),
             },
             Kind::Message(message) => self.on_message(*message),

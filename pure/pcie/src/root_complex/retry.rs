@@ -1,6 +1,6 @@
 //! Configuration requests of the host that are answered with Configuration Request Retry Status
-//! (CRS). They are issued again, as section 2.3.2 demands of a root complex, or reported to
-//! software that enabled CRS Software Visibility.
+//! (CRS). They are issued again, as section 2.3.2 requires of a root complex, or reported to
+//! software that has enabled CRS Software Visibility.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::requester::{Answer, Busy, ConfigRegister, REQUESTS_MAX, RequestError}
 use crate::wire::Bdf;
 
 /// Value of the Vendor ID and Device ID double word that software with CRS visibility reads: Vendor
-/// ID 0001h, which nobody has, and all ones.
+/// ID 0001h, which is not assigned, and all ones.
 pub(super) const NOT_READY: u32 = 0xffff_0001;
 /// Byte offset of the Vendor ID.
 const VENDOR: u16 = 0;
@@ -40,11 +40,11 @@ struct Retry {
 /// Accesses that have no final answer yet.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
-    /// Accesses that are under way for the first time.
+    /// Accesses that are outstanding for the first time.
     first: Vec<Access>,
-    /// Accesses that are under way again.
+    /// Accesses that were issued again and are outstanding.
     again: Vec<Retry>,
-    /// Accesses that wait, and the end of their pause.
+    /// Accesses that pause, and the end of their pause.
     waiting: Vec<(Instant, Retry)>,
 }
 
@@ -128,7 +128,7 @@ impl RootComplex {
         self.requester.config(now, cookie, register, write)
     }
 
-    /// Fails all waiting accesses: the link is down, so no function can become ready any more.
+    /// Fails all pausing accesses: the link is down, so no function can become ready any more.
     pub(super) fn give_up_retries(&mut self) {
         for (_, retry) in self.accesses.waiting.drain(..) {
             let result = Err(RequestError::LinkDown);

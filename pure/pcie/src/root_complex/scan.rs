@@ -13,17 +13,17 @@ use crate::wire::Bdf;
 const DEVICES: u8 = 32;
 /// Number of functions of a device.
 const FUNCTIONS: u8 = 8;
-/// Maximum depth of nested bridges; what is deeper stays hidden.
+/// Maximum depth of nested bridges; deeper functions stay hidden.
 const DEPTH_MAX: u8 = 32;
-/// Maximum number of functions that enumeration looks at. A hierarchy that shows more is not
-/// credible, or would take too long.
+/// Maximum number of functions that enumeration examines. A larger hierarchy is implausible, or
+/// would take too long.
 pub(super) const FUNCTIONS_MAX: u32 = 512;
-/// Vendor ID that is read where no function is.
+/// Vendor ID that is read at an address without a function.
 const NO_VENDOR: u32 = 0xffff;
 /// Header Layout of a bridge.
 const BRIDGE: u8 = 1;
 
-/// Error: the link is down, so that nothing more can be found.
+/// Error: the link is down, so the search ends.
 type Down = ();
 
 impl Scanner {
@@ -168,7 +168,7 @@ impl Scanner {
         Ok(Some((function, header::MULTI_FUNCTION.is_set(layout))))
     }
 
-    /// Sizes the BARs by writing ones and reading which of these stay.
+    /// Sizes the BARs by writing ones and reading which bits are set.
     async fn size_bars(&self, function: &mut Function, bars: usize) -> Result<(), Stop> {
         let bars = u8::try_from(bars).unwrap_or(0);
         let mut index = 0;

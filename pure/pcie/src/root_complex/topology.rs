@@ -14,7 +14,7 @@ pub struct Topology {
     /// The root port. It is boxed to keep an output that carries a topology as small as one with a
     /// packet.
     pub root: Box<Function>,
-    /// Faults of functions, in the order in which they were noticed.
+    /// Faults of functions, in the order of detection.
     pub faults: Vec<(Bdf, Fault)>,
 }
 
@@ -32,11 +32,11 @@ impl Topology {
     pub fn find(&self, bdf: Bdf) -> Option<&Function> {
         self.functions().find(|function| function.bdf == bdf)
     }
-    /// Whether every function understands requests with 10-bit tags.
+    /// Whether every function supports requests with 10-bit tags.
     pub fn takes_ten_bit_tags(&self) -> bool {
         self.functions().all(|function| function.express.is_some_and(|express| express.ten_bit_completer))
     }
-    /// The largest payload that every function takes, in bytes; at least 128.
+    /// The largest payload that every function supports, in bytes; at least 128.
     pub fn payload_size(&self) -> u32 {
         self.functions().filter_map(|function| Some(function.express?.payload_size)).min().unwrap_or(128)
     }
@@ -137,7 +137,7 @@ impl Window {
     }
 }
 
-/// What a bridge forwards: its buses and its windows.
+/// The address ranges that a bridge forwards: its buses and its windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bridge {
     /// Primary Bus Number: the bus above.
@@ -191,7 +191,7 @@ pub struct Express {
     pub extended_tags: bool,
     /// Whether the function can send requests with 10-bit tags; enumeration then enables them.
     pub ten_bit_tags: bool,
-    /// Whether the function understands requests with 10-bit tags.
+    /// Whether the function supports requests with 10-bit tags.
     pub ten_bit_completer: bool,
     /// Completion Timeout Ranges Supported: bit 0 is range A.
     pub timeout_ranges: u8,
@@ -261,7 +261,7 @@ pub struct MsiX {
     pub pending_offset: u32,
 }
 
-/// A fault of a function, or a resource that could not be given to it.
+/// A fault of a function, or a resource that was not available for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The function still answered with Configuration Request Retry Status (CRS) after the
@@ -288,10 +288,10 @@ pub enum Fault {
     },
     /// A capability list leaves its part of the configuration space or loops.
     CapabilityList {
-        /// Byte offset at which the list went wrong.
+        /// Byte offset at which the list is broken.
         offset: u16,
     },
-    /// There are more functions than enumeration looks at; the search ended here.
+    /// There are more functions than enumeration examines; the search ended here.
     TooMany,
     /// No bus number was left for a bridge.
     NoBus,
@@ -299,7 +299,7 @@ pub enum Fault {
     NoSpace {
         /// Number of the BAR; `None` for a bridge's window.
         index: Option<u8>,
-        /// Number of bytes that were needed.
+        /// Number of required bytes.
         size: u64,
     },
 }
@@ -309,10 +309,12 @@ impl fmt::Display for Fault {
         match self {
             Self::NotReady => f.write_str("not ready within the deadline"),
             Self::Register { offset, error } => write!(f, "register {offset:#05x}: {error}"),
-            Self::BarSize { index, mask } => write!(f, "BAR {index} sizes to {mask:#x}, which is no size"),
+            Self::BarSize { index, mask } => {
+                write!(f, "BAR {index} has the writable bits {mask:#x}, which are not a valid size")
+            }
             Self::BarPair { index } => write!(f, "BAR {index} has 64 bits but no upper half"),
             Self::CapabilityList { offset } => write!(f, "broken capability list at {offset:#05x}"),
-            Self::TooMany => f.write_str("too many functions: none is looked for from here on"),
+            Self::TooMany => f.write_str("too many functions: the search ends here"),
             Self::NoBus => f.write_str("no bus number left"),
             Self::NoSpace { index: Some(index), size } => {
                 write!(f, "no room for the {size:#x} bytes of BAR {index}")

@@ -6,8 +6,8 @@ use super::{PortId, Switch, SwitchConfig};
 use crate::config::{Identity, Link};
 use crate::wire::Tlp;
 
-/// Gives the TLPs in `bytes` to a switch. A byte before each TLP names the port by which it comes
-/// in. Links go up and down where no TLP parses.
+/// Passes the TLPs in `bytes` to a switch. A byte before each TLP names its ingress port. Where no
+/// TLP parses, links go up and down.
 pub fn packets(mut bytes: &[u8]) {
     let identity = Identity { vendor: 1, device: 1, ..Identity::default() };
     let mut switch = Switch::new(&SwitchConfig {

@@ -1,9 +1,9 @@
-//! What may stand between a switch and the links below its downstream ports.
+//! The interface of an interposer between a switch and the links below its downstream ports.
 //!
 //! Where such a link is long, an [`Interposer`] saves round trips. It sees every packet that
-//! passes. It may answer a request in the device's place, keep a packet for a moment, and send host
-//! memory ahead of a packet that makes the device read this memory. [`FarLink`] is what it can do
-//! with a link. The owner of the switch and the links calls the interposer.
+//! passes. It may answer a request in the device's place, hold a packet for a moment, and send host
+//! memory ahead of a packet that makes the device read this memory. [`FarLink`] is its interface to
+//! a link. The owner of the switch and the links calls the interposer.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ impl Strand {
     pub const fn is_main(self) -> bool {
         self.0 == 0
     }
-    /// The place of the strand in a list of all strands.
+    /// The index of the strand in a list of all strands.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -70,11 +70,11 @@ pub struct Ahead {
 
 /// A link below a downstream port, as an [`Interposer`] uses it.
 pub trait FarLink {
-    /// Whether what is sent now goes out at once, and not only after a lost connection is back.
+    /// Whether packets leave at once; false while a lost connection is being restored.
     fn is_open(&self) -> bool;
     /// Whether the device's end is known to have received all posted requests that were sent.
     fn is_flushed(&self) -> bool;
-    /// How many bytes of memory sent ahead the device's end keeps. With 0, none is to be sent.
+    /// How many bytes of memory sent ahead the device's end keeps. If 0, the caller must send none.
     fn ahead_window(&self) -> u32;
     /// Whether the link has several strands now.
     fn is_spread(&self) -> bool;
@@ -83,18 +83,18 @@ pub trait FarLink {
     fn strand_of_queue(&self, queue: u16) -> Strand;
     /// Sends a packet on a strand, or on the main one if that strand is not open.
     fn send_on(&mut self, now: Instant, strand: Strand, packet: Packet);
-    /// Sends memory ahead of the packets that are sent on a strand from now on. The caller keeps to
-    /// the [window](FarLink::ahead_window). False if the memory is not sent.
+    /// Sends memory ahead of the packets that are sent on a strand from now on. The caller respects
+    /// the [window](FarLink::ahead_window). Returns false if the memory is not sent.
     fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool;
-    /// Makes the device's end forget what it knows by `key` before it sees any packet that is sent
+    /// Makes the device's end forget all memory with `key` before it sees any packet that is sent
     /// from now on.
     fn forget_ahead(&mut self, key: AheadKey);
-    /// Tells the device's end, on strand `via`, that its writes to `ranges` need only the order of
-    /// `strand`, until `key` is forgotten. A range is an address and a length.
+    /// Informs the device's end, on strand `via`, that its writes to `ranges` need only the order
+    /// of `strand`, until `key` is forgotten. A range is an address and a length.
     fn lay(&mut self, now: Instant, via: Strand, strand: Strand, key: AheadKey, ranges: &[(u64, u32)]);
 }
 
-/// What an [`Interposer`] works with.
+/// The context of a call to an [`Interposer`].
 pub struct Surroundings<'a, L> {
     /// The time of the call.
     pub now: Instant,
@@ -102,17 +102,17 @@ pub struct Surroundings<'a, L> {
     pub switch: &'a Switch,
     /// The links below the switch's downstream ports, in their order.
     pub links: &'a mut [L],
-    /// Whether nothing waits between this interposer and the link that the call is about.
+    /// Whether no packet waits between this interposer and the link of the call.
     pub is_clear: bool,
 }
 
-/// What becomes of a packet that goes down.
+/// The fate of a packet that goes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// The packet goes on, on this strand.
     On(Strand),
-    /// The interposer has taken the packet, and has left a blank one. The packet goes on or is
-    /// answered later.
+    /// The interposer has taken the packet, and has left a blank one. It sends or answers the
+    /// packet later.
     Kept,
     /// The packet is a request, and this is its answer. It need not go on.
     Answered(Packet),
@@ -129,7 +129,7 @@ pub struct Refusal {
     pub address: u64,
     /// Length of the request in bytes, as whole double words.
     pub length: u32,
-    /// How many other requests of the port were refused since a refusal was last told.
+    /// Number of other refused requests of the port since the last reported refusal.
     pub untold: u64,
 }
 
@@ -146,25 +146,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What becomes of a packet that comes up.
+/// The fate of a packet that comes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ascent {
     /// The packet goes on.
     On,
-    /// The packet goes no further. If it wants an answer, the answer is Unsupported Request.
+    /// The packet goes no further. A non-posted request is answered with Unsupported Request.
     Refused,
 }
 
-/// What stands between a switch and the links below its downstream ports, which are counted from 0.
-/// `()` stands for nothing: every packet goes on.
+/// A stage between a switch and the links below its downstream ports, which are counted from 0.
+/// `()` is the empty stage: every packet goes on.
 pub trait Interposer {
-    /// Handles a link that has come up or gone down. Whatever was known of the device below is no
-    /// longer true.
+    /// Handles a link that has come up or gone down. All knowledge of the device below is invalid.
     fn on_link(&mut self, port: usize, link: &impl FarLink);
-    /// Handles a hot reset of the link: drops packets that were to go down.
+    /// Handles a hot reset of the link: drops held packets for it.
     fn on_reset(&mut self, port: usize);
-    /// Handles a strand that has come up or come back. The device's end has forgotten which writes
-    /// go over it.
+    /// Handles a strand that has opened or reopened. The device's end has forgotten which writes
+    /// use it.
     fn on_strand(&mut self, _now: Instant, _port: usize, _strand: Strand, _link: &mut impl FarLink) {}
     /// Handles a packet that goes down to a port.
     fn on_down<L: FarLink>(
@@ -173,21 +172,21 @@ pub trait Interposer {
         port: usize,
         packet: &mut Packet,
     ) -> Passage;
-    /// Handles a request for a port that was answered nearer to the switch, so that it does not
-    /// come down.
+    /// Handles a request for a port that was answered nearer to the switch, and therefore does not
+    /// reach the interposer.
     fn on_answered(&mut self, _port: usize, _request: &Packet, _answer: &Packet, _link: &mut impl FarLink) {}
     /// Handles a packet that comes up from a port.
     fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink) -> Ascent;
-    /// The next refusal to tell of, with its port. Not every refused packet is told.
+    /// The next refusal to report, with its port. Not every refusal is reported.
     fn poll_refusal(&mut self) -> Option<(usize, Refusal)> {
         None
     }
     /// Handles a completion with the upstream port's ID as its requester. Returns whether the
-    /// interposer takes it, as one does that makes requests.
+    /// interposer takes it, as an interposer with requests of its own does.
     fn on_completion<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>, _packet: &Packet) -> bool {
         false
     }
-    /// Whether packets wait here to go down to a port.
+    /// Whether the interposer holds packets for a port.
     fn is_holding(&self, _port: usize) -> bool {
         false
     }
@@ -195,7 +194,7 @@ pub trait Interposer {
     fn handle_timeout<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>);
     /// When [`Interposer::handle_timeout`] is due, if ever.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// The next packet for the root complex: an answer to a packet that was kept, or a request with
+    /// The next packet for the root complex: an answer to a packet that was held, or a request with
     /// the upstream port's ID as its requester.
     fn poll_packet(&mut self) -> Option<Packet>;
 }

@@ -113,7 +113,8 @@ impl Switch {
         }
     }
 
-    /// Ends what the device below `port` asserted or owed, because its link is gone.
+    /// Clears the interrupts and acknowledgements of the device below `port`, because its link is
+    /// gone.
     pub(super) fn forget_below(&mut self, port: u8) {
         for pin in 0..PINS {
             let unrotated = (pin + PINS - usize::from(port) % PINS) % PINS;
@@ -122,7 +123,7 @@ impl Switch {
         self.on_acknowledged(port);
     }
 
-    /// Logs an error of `port`, and tells the root complex if this is enabled.
+    /// Logs an error of `port`, and sends the error message if this is enabled.
     pub(super) fn report(
         &mut self,
         port: PortId,

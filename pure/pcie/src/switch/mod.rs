@@ -1,10 +1,10 @@
 //! A switch: an upstream port, up to 32 downstream ports, and the routing between them.
 //!
-//! Software sees what the specification describes: a type 1 function for the upstream port and one
-//! for each downstream port. Device n on the internal bus is downstream port n. Packets are routed
-//! by address, by ID or implicitly, and leave unchanged; the switch queues none. All registers are
-//! in the switch, so that they answer even while the far end of a link is gone. An [`Interposer`]
-//! may stand between a switch and long links below it.
+//! Software sees the functions of the specification: a type 1 function for the upstream port and
+//! one for each downstream port. Device n on the internal bus is downstream port n. Packets are
+//! routed by address, by ID or implicitly, and leave unchanged; the switch queues none. All
+//! registers are in the switch, so that they answer even while the far end of a link is gone. An
+//! [`Interposer`] may stand between a switch and long links below it.
 
 mod chain;
 #[doc(hidden)]
@@ -53,7 +53,7 @@ pub struct SwitchConfig {
     pub downstream: Identity,
     /// Number of downstream ports, 1..=32.
     pub ports: u8,
-    /// What the links can do. The switch replaces the port number for each downstream port.
+    /// Capabilities of the links. The switch replaces the port number for each downstream port.
     pub link: Link,
     /// Hot-Plug Surprise of the slots: devices may vanish without causing an error.
     pub surprise: bool,
@@ -61,7 +61,7 @@ pub struct SwitchConfig {
     pub serial_number: u64,
 }
 
-/// What a switch tells its caller.
+/// An output of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet to be sent out of a port.
@@ -105,7 +105,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch after power-up, with nothing below it yet.
+    /// A switch after power-up, without devices below it.
     ///
     /// # Panics
     /// When it has no downstream port or more than [`DOWNSTREAM_PORTS_MAX`].
@@ -179,7 +179,7 @@ impl Switch {
         }
     }
 
-    /// The link below downstream port `port` came up: its far end is attached.
+    /// Handles the link below downstream port `port` coming up: its far end is attached.
     ///
     /// # Panics
     /// When the switch has no such downstream port.
@@ -187,8 +187,8 @@ impl Switch {
         self.on_attach(port, true);
     }
 
-    /// The link below downstream port `port` went down: its far end is gone. Requests that were
-    /// forwarded but not completed end with their requesters' Completion Timeout.
+    /// Handles the link below downstream port `port` going down: its far end is gone. Requests that
+    /// were forwarded but not completed end with their requesters' Completion Timeout.
     ///
     /// # Panics
     /// When the switch has no such downstream port.
@@ -217,8 +217,8 @@ impl Switch {
         self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
-    /// The upstream link was reset. Everything but sticky bits returns to its value after power-up
-    /// in every port, and the reset is passed on below.
+    /// Handles a reset of the upstream link. Everything but sticky bits returns to its value after
+    /// power-up in every port, and the switch passes the reset on below.
     pub fn hot_reset(&mut self) {
         self.upstream.reset();
         self.upstream.id = Bdf::default();
@@ -246,7 +246,7 @@ impl Switch {
         }
     }
 
-    /// Caches what routing needs from the registers.
+    /// Caches the registers that routing needs.
     fn refresh(&mut self) {
         let bus = u8::try_from(self.upstream.space.get(bridge::SECONDARY_BUS)).unwrap_or(0);
         for (device, port) in (0..).zip(&mut self.downstream) {
@@ -255,9 +255,9 @@ impl Switch {
         self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
-    /// The port by which a packet with `header` leaves, if forwarding is all it needs, as almost
-    /// always. The packet is then counted as forwarded and need not be moved into the switch and
-    /// out again. Returns `None` while outputs are waiting, because these go first.
+    /// The egress port of a packet with `header`, if it needs only forwarding, as almost always.
+    /// The packet is then counted as forwarded and need not be moved into the switch and out again.
+    /// Returns `None` while outputs are waiting, because these go first.
     #[inline]
     pub fn pass(&mut self, ingress: PortId, header: &mut Header) -> Option<PortId> {
         if header.traits.is_poisoned() || !self.outputs.is_empty() {
@@ -299,8 +299,8 @@ impl Switch {
         }
     }
 
-    /// Lets `port` refuse a request that came in by `ingress` and that nothing takes: answers it,
-    /// or drops it if it is posted, and logs the error.
+    /// Refuses a request from `ingress` without a receiver, at `port`: answers it, or drops it if
+    /// it is posted, and logs the error.
     fn refuse(&mut self, ingress: PortId, port: PortId, request: &Header) {
         if request.is_completion() {
             self.statistics.unexpected_completions += 1;
@@ -347,9 +347,9 @@ impl Switch {
         let port = PortId::Downstream(index);
         let direct = request.target.bus() == *self.downstream[usize::from(index)].buses().start();
         // A link has one device, number 0 (no ARI forwarding).
-        let nobody = direct && request.target.device() != 0;
-        let routing = if direct && !nobody { ConfigType::Type0 } else { request.routing };
-        let passes = !nobody && self.routes.is_up(index);
+        let is_vacant = direct && request.target.device() != 0;
+        let routing = if direct && !is_vacant { ConfigType::Type0 } else { request.routing };
+        let passes = !is_vacant && self.routes.is_up(index);
         (if passes { Route::Forward(port) } else { Route::Refuse(port) }, routing)
     }
 

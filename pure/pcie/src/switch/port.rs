@@ -25,7 +25,7 @@ pub(super) struct Port {
     pub(super) space: ConfigSpace,
     /// Bus, device and function number of the port's function.
     pub(super) id: Bdf,
-    /// Whether the far end of the link is attached, whatever software does to the link.
+    /// Whether the far end of the link is attached, regardless of the settings of software.
     pub(super) attached: bool,
     /// Whether all conditions of a hot-plug interrupt are met. The interrupt is sent when this
     /// becomes true.
@@ -195,6 +195,6 @@ const fn window(base: u64, limit: u64, granule_bits: u32) -> Window {
 pub(super) enum Route {
     /// The packet leaves by this port.
     Forward(PortId),
-    /// The packet goes nowhere; this port answers it.
+    /// The packet is not forwarded; this port answers it.
     Refuse(PortId),
 }

@@ -8,19 +8,18 @@ use crate::config::{Window, bridge};
 use crate::wire::{Bdf, ConfigRequest, ConfigType};
 
 /// Marks a bus that is below no downstream port.
-const NOBODY: u8 = u8::MAX;
+const NO_PORT: u8 = u8::MAX;
 /// Number of buses.
 const BUSES: usize = 256;
 
-/// What the ports' registers mean for routing. Derived again whenever one of these registers
-/// changes.
+/// The routing tables, derived from the ports' registers whenever one of these changes.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     /// The open windows of downstream ports, with the number of the port.
     memory: Vec<(Window, u8)>,
     /// The windows of the upstream port: memory and prefetchable memory.
     upstream: [Window; 2],
-    /// The downstream port that has each bus below it, or [`NOBODY`].
+    /// The downstream port that has each bus below it, or [`NO_PORT`].
     buses: [u8; BUSES],
     /// The bus between upstream and downstream ports; 0 until software numbers it.
     internal_bus: u8,
@@ -40,7 +39,7 @@ impl Routes {
         let mut routes = Self {
             memory: Vec::with_capacity(downstream.len() * 2),
             upstream: upstream.memory_windows(),
-            buses: [NOBODY; BUSES],
+            buses: [NO_PORT; BUSES],
             internal_bus: *upstream.buses().start(),
             subordinate_bus: *upstream.buses().end(),
             up: 0,
@@ -65,7 +64,7 @@ impl Routes {
             }
             for bus in port.buses() {
                 let place = &mut routes.buses[usize::from(bus)];
-                if *place == NOBODY {
+                if *place == NO_PORT {
                     *place = index;
                 }
             }
@@ -79,7 +78,7 @@ impl Routes {
 
     const fn below(&self, bus: u8) -> Option<u8> {
         match self.buses[bus as usize] {
-            NOBODY => None,
+            NO_PORT => None,
             port => Some(port),
         }
     }
@@ -114,7 +113,7 @@ impl Routes {
 
     /// Whether `requester` may send requests up through `port`: the port must be a bus master, and
     /// the requester's bus must be below the port. A request in another function's name is refused,
-    /// as with ACS Source Validation, which can't be turned off here.
+    /// as with ACS Source Validation, which is always on here.
     const fn may_request(&self, port: u8, requester: Bdf) -> bool {
         self.masters >> port & 1 == 1 && self.buses[requester.bus() as usize] == port
     }

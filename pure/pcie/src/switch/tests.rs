@@ -31,7 +31,7 @@ fn fresh(surprise: bool) -> Switch {
     Switch::new(&SwitchConfig { surprise, ..three_ports() })
 }
 
-/// The outputs for a packet. The short way must lead to the same outputs wherever it is open.
+/// The outputs for a packet. Where [`Switch::pass`] applies, it must yield the same outputs.
 fn input(switch: &mut Switch, ingress: PortId, packet: Packet) -> Vec<Output> {
     let mut passed = packet.clone();
     let port = switch.pass(ingress, &mut passed.header);
@@ -142,7 +142,7 @@ fn read(requester: Bdf, address: u64) -> Packet {
 }
 
 #[test]
-fn what_waits_or_is_poisoned_does_not_go_the_short_way() {
+fn queued_and_poisoned_packets_are_not_passed_directly() {
     let mut switch = configured(true);
     let mut header = read(ROOT, 0xe000_0000).header;
     assert_eq!(switch.pass(UP, &mut header), Some(down(0)));
@@ -240,8 +240,7 @@ fn completions_and_messages_by_id_follow_the_bus_numbers() {
     assert_eq!(went(&mut switch, down(0), completion(ROOT)), Went::To(UP));
     assert_eq!(went(&mut switch, down(0), completion(Bdf::new(4, 0, 0))), Went::To(down(1)));
     assert_eq!(switch.statistics().unexpected_completions, 0);
-    // To a bus that nobody has, to a port itself, to a link that is down, and back to the ingress
-    // port.
+    // To an unassigned bus, to a port itself, to a link that is down, and back to the ingress port.
     for (ingress, requester) in [
         (UP, Bdf::new(9, 0, 0)),
         (UP, port_function(1)),
@@ -301,7 +300,7 @@ fn configuration_requests_are_answered_converted_or_passed_on() {
 }
 
 #[test]
-fn a_device_that_vanishes_is_told_by_bits_and_a_message_signaled_interrupt() {
+fn a_vanished_device_is_reported_by_bits_and_a_message_signaled_interrupt() {
     let mut switch = configured(true);
     let at = |field: Field| field.at(offset::EXPRESS);
     let target = port_function(0);
@@ -363,7 +362,7 @@ fn without_hot_plug_surprise_a_vanished_device_is_a_fatal_error() {
 }
 
 #[test]
-fn resets_from_above_reach_what_is_below() {
+fn resets_from_above_reach_the_ports_and_devices_below() {
     let mut switch = configured(true);
     let answers = {
         let value = switch.config(down(0)).read(0x3c) | 1 << 22;
@@ -545,7 +544,7 @@ fn removal_with_requests_in_flight_ends_in_a_time_out_and_a_clean_return() {
     bench.switch.link_down(down(0));
     bench.endpoint.hot_reset();
     bench.settle();
-    // Late answers from both sides reach nobody.
+    // Late answers from both sides have no receiver.
     bench.send(Packet::completion_with_data(ROOT, &request, 0, Buffer::zeroed(64)));
     bench.endpoint.bar_read_done_bytes(token, &[0; 4]);
     bench.settle();
@@ -562,7 +561,7 @@ fn removal_with_requests_in_flight_ends_in_a_time_out_and_a_clean_return() {
 
 proptest! {
     #[test]
-    fn whatever_software_writes_requests_are_answered_once(
+    fn requests_are_answered_once_after_any_register_writes(
         writes in prop::collection::vec((0_u8..5, 0_u16..64, any::<u32>()), 0..60),
         probes in prop::collection::vec((0_u8..4, any::<u32>(), 0_u8..8), 1..40),
     ) {

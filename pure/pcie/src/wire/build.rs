@@ -18,8 +18,8 @@ const fn width_for(address: u64) -> Width {
     if address <= u32::MAX as u64 { Width::Bits32 } else { Width::Bits64 }
 }
 
-/// `data` in whole double words, starting `lead` bytes into the first. Shares the block where
-/// nothing needs filling up, otherwise copies.
+/// `data` in whole double words, starting `lead` bytes into the first. Shares the block if no
+/// padding is needed, and copies otherwise.
 fn in_dwords(data: Buffer, lead: usize) -> Buffer {
     let length = (lead + data.len()).next_multiple_of(4);
     if lead == 0 && length == data.len() {
@@ -235,7 +235,7 @@ impl Packet {
         Self::new(Header::new(Kind::Message(message), dwords_of(&data)), data)
     }
 
-    /// Cpl: says that `request` ended with `status`, without data. A successful one answers a
+    /// Cpl: reports that `request` ended with `status`, without data. A successful one answers a
     /// write.
     ///
     /// # Panics

@@ -6,9 +6,9 @@ use super::layout::{DIGEST, POISONED, TYPE_BIT_0};
 use super::{Head, Tlp};
 
 impl<P: AsRef<[u8]>> Tlp<P> {
-    /// The ECRC of this TLP, whatever its digest is now. It covers the end-to-end prefixes, the
-    /// header and the payload. In the header, TD and the variant bits, EP and bit 0 of Type, count
-    /// as 1.
+    /// The ECRC of this TLP, regardless of its present digest. It covers the end-to-end prefixes,
+    /// the header and the payload. In the header, TD and the variant bits, EP and bit 0 of Type,
+    /// count as 1.
     pub fn ecrc(&self) -> u32 {
         let mut words = self.header.words(true);
         words[0] |= DIGEST.all() | POISONED.all() | TYPE_BIT_0.all();

@@ -1,4 +1,4 @@
-//! Parsing and emitting what precedes a TLP's payload: prefixes and header.
+//! Parses and emits the head of a TLP before its payload: prefixes and header.
 
 use super::enables::check_memory;
 use super::layout as at;
@@ -7,8 +7,8 @@ use super::{
     MemoryRequest, Message, MessageRouting, Part, Prefixes, Tag, TlpError, Traits, Width, message,
 };
 
-/// What precedes a TLP's payload: prefixes and header. Together they give the length of the whole
-/// TLP.
+/// The head of a TLP before its payload: prefixes and header. Together they give the length of the
+/// whole TLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The TLP prefixes.
@@ -24,7 +24,8 @@ impl Head {
     /// words.
     pub const LENGTH_MAX: usize = Prefixes::MAX * 4 + 16;
 
-    /// Parses the prefixes and the header at the start of `bytes`, and ignores what follows.
+    /// Parses the prefixes and the header at the start of `bytes`, and ignores the bytes behind
+    /// them.
     ///
     /// # Errors
     /// When `bytes` is too short, or when a prefix or the header is malformed.
@@ -84,7 +85,7 @@ pub(super) struct Found {
     pub(super) payload: usize,
 }
 
-/// Parses what precedes a payload into `prefixes` (empty so far) and `header`.
+/// Parses the head before a payload into `prefixes` (empty so far) and `header`.
 #[inline]
 pub(super) fn parse_into(
     bytes: &[u8],
@@ -130,7 +131,8 @@ fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Whether Fmt and Type make a TLP of PCI Express 4.0. The deprecated TCfgRd and TCfgWr are none.
+/// Whether Fmt and Type make a TLP of PCI Express 4.0, which excludes the deprecated TCfgRd and
+/// TCfgWr.
 const fn is_known(code: u8) -> bool {
     let (wide, data) = (code & at::CODE_4DW != 0, code & at::CODE_DATA != 0);
     match code & !(at::CODE_4DW | at::CODE_DATA) {

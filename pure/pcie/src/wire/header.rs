@@ -7,11 +7,11 @@ use super::{Bdf, Tag, Traits};
 pub struct Header {
     /// Traffic class, attributes, address type, poison, hints.
     pub traits: Traits,
-    /// The reserved bits of the type, packed. They are 0 in a header made here. In a received
+    /// The reserved bits of the type, packed. They are 0 in a header of this crate. In a received
     /// header they are ignored but kept, so that forwarding changes nothing.
     pub reserved: u8,
-    /// Length in double words, 1..=1024: of the payload, or of the data that a read asks for. The
-    /// field is reserved in a TLP that has neither (Msg, Cpl): 0 in a header made here, kept as
+    /// Length in double words, 1..=1024: of the payload, or of the data that a read requests. The
+    /// field is reserved in a TLP without either (Msg, Cpl): 0 in a header of this crate, kept as
     /// received otherwise.
     pub length: u16,
     /// The type, with the fields that only this type has.
@@ -67,7 +67,7 @@ pub enum Kind {
     Completion(Completion),
 }
 
-/// What a memory request does.
+/// The operation of a memory request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryOperation {
     /// A memory read (MRd).
@@ -85,8 +85,7 @@ pub enum MemoryOperation {
 }
 
 impl MemoryOperation {
-    /// Whether the operation is FetchAdd, Swap or CAS: a write answered with the value that was
-    /// there before.
+    /// Whether the operation is FetchAdd, Swap or CAS: a write answered with the previous value.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::Swap | Self::CompareAndSwap)
     }
@@ -97,7 +96,7 @@ impl MemoryOperation {
 pub struct MemoryRequest {
     /// Whether the request reads, writes or is atomic.
     pub operation: MemoryOperation,
-    /// Requester ID: the function that asks, to which completions are routed.
+    /// Requester ID: the function to which completions are routed.
     pub requester: Bdf,
     /// The transaction's tag. A write carries a tag without meaning.
     pub tag: Tag,
@@ -116,7 +115,7 @@ pub struct MemoryRequest {
 pub struct IoRequest {
     /// Whether the request is a write (IOWr); otherwise it is a read (IORd).
     pub write: bool,
-    /// Requester ID: the function that asks.
+    /// Requester ID: the requesting function.
     pub requester: Bdf,
     /// The transaction's tag.
     pub tag: Tag,
@@ -142,7 +141,7 @@ pub struct ConfigRequest {
     pub write: bool,
     /// Whether the request is of type 0 or type 1.
     pub routing: ConfigType,
-    /// Requester ID: the function that asks.
+    /// Requester ID: the requesting function.
     pub requester: Bdf,
     /// The transaction's tag.
     pub tag: Tag,
@@ -155,7 +154,7 @@ pub struct ConfigRequest {
     pub offset: u16,
 }
 
-/// How a message finds its receiver (the low three bits of Type).
+/// The routing of a message (the low three bits of Type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageRouting {
     /// To the root complex.
@@ -177,18 +176,18 @@ pub enum MessageRouting {
 /// A message, with data where the length is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// How the message finds its receiver.
+    /// The routing of the message.
     pub routing: MessageRouting,
     /// Requester ID: the function that sends the message.
     pub requester: Bdf,
     /// The message's tag.
     pub tag: Tag,
-    /// Message Code, which says what the message is about.
+    /// Message Code: the meaning of the message.
     pub code: u8,
     /// Whether the message carries data (MsgD).
     pub data: bool,
-    /// The third and fourth double words as on the wire: an address, an ID, or what the code
-    /// defines.
+    /// The third and fourth double words as on the wire: an address, an ID, or a value that depends
+    /// on the code.
     pub body: u64,
 }
 
@@ -218,7 +217,7 @@ pub struct Completion {
     pub byte_count_modified: bool,
     /// Bytes still to come for the request, including those of this completion: 1..=4096.
     pub byte_count: u16,
-    /// Requester ID: the function that asked.
+    /// Requester ID: the requesting function.
     pub requester: Bdf,
     /// The tag of the request.
     pub tag: Tag,
@@ -231,7 +230,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The most bytes that one request can ask for.
+    /// Maximum number of bytes of one request.
     pub const BYTE_COUNT_MAX: u16 = 4096;
 }
 
@@ -269,7 +268,7 @@ impl Header {
         }
     }
 
-    /// Whether the TLP is a posted request: a memory write or a message, which nothing answers.
+    /// Whether the TLP is a posted request: a memory write or a message, which has no answer.
     pub const fn is_posted(&self) -> bool {
         match &self.kind {
             Kind::Memory(request) => matches!(request.operation, MemoryOperation::Write),
@@ -287,7 +286,7 @@ impl Header {
         !self.is_posted() && !self.is_completion()
     }
 
-    /// Requester ID: the function that asked, in requests and completions alike.
+    /// Requester ID: the requesting function, in requests and completions alike.
     pub const fn requester(&self) -> Bdf {
         match &self.kind {
             Kind::Memory(request) => request.requester,

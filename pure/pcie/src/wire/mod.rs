@@ -1,9 +1,8 @@
 //! The bytes of PCI Express: transaction-layer packets.
 //!
 //! [`Tlp::parse`] checks a packet once and borrows its payload; [`Packet::parse`] shares the block
-//! that the packet was received in. [`Packet`] has constructors for everything that engines send.
-//! [`Header`] has methods for what a header means beyond its fields: byte lengths, addresses and
-//! counts.
+//! that the packet was received in. [`Packet`] has constructors for all TLPs that engines send.
+//! [`Header`] has methods for values derived from its fields: byte lengths, addresses and counts.
 
 mod build;
 mod display;

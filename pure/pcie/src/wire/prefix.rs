@@ -18,9 +18,9 @@ struct Words {
 }
 
 impl Prefixes {
-    /// The most prefixes of a TLP: one local and four end-to-end prefixes.
+    /// Maximum number of prefixes of a TLP: one local and four end-to-end prefixes.
     pub const MAX: usize = 5;
-    /// The most end-to-end prefixes that a TLP may have (Max End-End TLP Prefixes).
+    /// Maximum number of end-to-end prefixes of a TLP (Max End-End TLP Prefixes).
     pub const END_TO_END_MAX: usize = 4;
     /// An empty list of prefixes.
     pub const NONE: Self = Self(None);

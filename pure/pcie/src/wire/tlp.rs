@@ -105,7 +105,7 @@ impl Packet {
 
     /// The payload without the padding of its first and last double word. For a write these are the
     /// bytes from the first enabled to the last enabled one; for the completion of a memory read,
-    /// the bytes that it brings. The result shares the block.
+    /// its data. The result shares the block.
     pub fn data(&self) -> Buffer {
         let (start, length) = self.data_range();
         self.payload.slice(start..start + length)
@@ -163,7 +163,7 @@ impl<P> Tlp<P> {
         self.digest.map(u32::to_be_bytes)
     }
 
-    /// Whether the TLP is a posted request: a memory write or a message, which nothing answers.
+    /// Whether the TLP is a posted request: a memory write or a message, which has no answer.
     pub const fn is_posted(&self) -> bool {
         self.header.is_posted()
     }
@@ -178,7 +178,7 @@ impl<P> Tlp<P> {
         self.header.is_completion()
     }
 
-    /// Requester ID: the function that asked, in requests and completions alike.
+    /// Requester ID: the requesting function, in requests and completions alike.
     pub const fn requester(&self) -> Bdf {
         self.header.requester()
     }

@@ -69,7 +69,7 @@ impl Traits {
     pub fn with_address_type(self, kind: AddressType) -> Self {
         self.with(at::ADDRESS_TYPE, u32::from(u8::from(kind)))
     }
-    /// Whether Error Poisoned (EP) is set: the payload is known to be bad.
+    /// Whether Error Poisoned (EP) is set: the payload is known to be corrupt.
     pub const fn is_poisoned(self) -> bool {
         at::POISONED.is_set(self.0)
     }

@@ -1,4 +1,4 @@
-//! The end that measures.
+//! The measuring end.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,23 +13,24 @@ use super::rping::Pings;
 use super::{Refusal, Test};
 use crate::{Disconnected, Done, Endpoint, Event, PostError, SharedPool, WorkError};
 
-/// What a measurement tells.
+/// An output of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// An iteration of a latency test has ended, after this time: to and fro.
+    /// An iteration of a latency test has ended. The duration is that of a round trip.
     Sample(Nanos),
-    /// So many iterations of a bandwidth test have ended.
+    /// This many iterations of a bandwidth test have ended.
     Progress(Step),
-    /// Another connection to the same server is wanted. The owner gives it to [`Client::join`], or
-    /// says by [`Client::refused`] that there is none.
+    /// The client needs another connection to the same server. The owner passes it to
+    /// [`Client::join`], or calls [`Client::refused`] if there is none.
     Connect,
-    /// Every iteration has ended, this long after the first began. The connection is being ended.
+    /// Every iteration has ended, this long after the first began. The client is ending the
+    /// connection.
     Finished(Nanos),
-    /// The measurement is over before its end. Nothing follows.
+    /// The measurement has failed. This is the last output.
     Failed(Failure),
 }
 
-/// How far a bandwidth test is.
+/// The progress of a bandwidth test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Iterations that have ended.
@@ -38,20 +39,20 @@ pub struct Step {
     pub elapsed: Nanos,
 }
 
-/// Why a measurement is over before its end.
+/// Why a measurement has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server refuses the test; `None` if its answer cannot be understood.
+    /// The server refuses the test; `None` if its answer is invalid.
     Refused(Option<Refusal>),
-    /// The server is one of perftest, of a version that is not spoken here.
+    /// The server is a perftest program of an unsupported version.
     Version(Version),
-    /// The server said what has no place in the test.
+    /// The server sent a message that the test does not have at this point.
     Nonsense,
     /// A request has failed.
     Work(WorkError),
-    /// The endpoint does not take a request.
+    /// The endpoint rejects a request.
     Post(PostError),
-    /// No memory could be lent.
+    /// The endpoint cannot lend memory.
     NoMemory,
     /// The connection is over.
     Disconnected(Disconnected),
@@ -61,7 +62,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(Some(why)) => write!(f, "the server refuses the test: {why}"),
-            Self::Refused(None) => f.write_str("whoever listens there is no server of measurements"),
+            Self::Refused(None) => f.write_str("the listener there is not a measurement server"),
             Self::Version(found) => {
                 write!(
                     f,
@@ -69,9 +70,9 @@ impl fmt::Display for Failure {
                     Version::OLDEST
                 )
             }
-            Self::Nonsense => f.write_str("the server said what has no place in the test"),
+            Self::Nonsense => f.write_str("the server sent an unexpected message"),
             Self::Work(error) => write!(f, "a request has failed: {error}"),
-            Self::Post(error) => write!(f, "a request was not taken: {error}"),
+            Self::Post(error) => write!(f, "the endpoint rejected a request: {error}"),
             Self::NoMemory => f.write_str("no memory could be lent to the server"),
             Self::Disconnected(why) => write!(f, "{why}"),
         }
@@ -80,12 +81,12 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// Who the server is.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A [`Server`](super::Server).
     Farlane,
-    /// A program of perftest, which was given the same test, with `-R`.
+    /// A perftest program with the same test, started with `-R`.
     Perftest,
     /// rdma-core's `rping -s`. Each iteration is one of its pings: a read and a write of `size`
     /// bytes by the server, and two messages each way. Nothing else of the test counts.
@@ -93,7 +94,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// The private data with which the server is asked for `test`.
+    /// The private data of the request for `test`.
     pub fn private_data(self, test: &Test) -> Vec<u8> {
         match self {
             Self::Farlane => test.emit().to_vec(),
@@ -102,38 +103,38 @@ impl Peer {
     }
 }
 
-/// What a step of a talk tells, or why it has failed.
+/// The output of a step of the dialogue, or its failure.
 pub(super) type Heard = Result<Option<Output>, Failure>;
 
-/// What a client and its server have to tell each other.
+/// The dialogue between a client and its server.
 pub(super) trait Talk<E>: fmt::Debug {
-    /// The connection is being asked for.
+    /// Prepares the endpoint while the connection is requested.
     fn begin(&mut self, end: &mut E) -> Result<(), Failure>;
 
-    /// News of the connection with this number.
+    /// Handles an event of the connection with this number.
     fn on_event(&mut self, ends: &mut [E], which: usize, now: Instant, event: &Event) -> Heard;
 
-    /// A request has ended well on the connection with this number.
+    /// Handles the success of a request on the connection with this number.
     fn on_done(&mut self, ends: &mut [E], which: usize, now: Instant, done: (u64, Done)) -> Heard;
 
-    /// Nothing more has come.
+    /// Called when there is nothing more to handle.
     fn poll(&mut self, ends: &mut [E], now: Instant) -> Heard;
 
-    /// There is no further connection now.
+    /// Called when no further connection is available at present.
     fn on_refused(&mut self, _now: Instant) {}
 
-    /// When to poll even without news.
+    /// When to poll even without an event.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether news show in memory only, and nothing tells of them.
+    /// Whether the only sign of progress is in memory, without any event.
     fn is_watching(&self) -> bool {
         false
     }
 }
 
-/// The end of a connection that measures, and of a second one with servers that want it.
+/// The measuring end of a connection, and of a second one with servers that need it.
 #[derive(Debug)]
 pub struct Client<E> {
     ends: Vec<E>,
@@ -143,8 +144,8 @@ pub struct Client<E> {
 }
 
 impl<E: Endpoint> Client<E> {
-    /// A measurement over `endpoint`, which is asking a `peer` for its connection with the private
-    /// data [`Peer::private_data`]. What is sent is a block of `pool`.
+    /// A measurement over `endpoint`, which is requesting a connection to `peer` with the private
+    /// data [`Peer::private_data`]. The payload is a block of `pool`.
     pub fn new(mut endpoint: E, test: Test, peer: Peer, pool: &SharedPool) -> Self {
         let limits = endpoint.limits();
         let mut talk: Box<dyn Talk<E>> = match peer {
@@ -152,50 +153,50 @@ impl<E: Endpoint> Client<E> {
             Peer::Perftest => Box::new(Perftest::new(test, pool)),
             Peer::Rping => Box::new(Pings::new(test, pool)),
         };
-        // The connection cannot be made without receive requests, and then it is over.
+        // A connection without receive requests cannot be established, and is over at once.
         let failure = talk.begin(&mut endpoint).err();
         Self { ends: vec![endpoint], talk, failure, is_over: false }
     }
 
-    /// The endpoints, for whoever moves their bytes: the first, and what was joined.
+    /// The endpoints, for the owner to move their bytes: the first, and the joined one.
     pub fn endpoints_mut(&mut self) -> &mut [E] {
         &mut self.ends
     }
 
-    /// The endpoints, for whoever looks at them.
+    /// The endpoints, for inspection.
     pub fn endpoints(&self) -> &[E] {
         &self.ends
     }
 
-    /// Gives the connection that [`Output::Connect`] asks for. It is being asked for, without
-    /// private data, and replaces one that was not made.
+    /// Passes in the connection that [`Output::Connect`] asks for. It is being requested without
+    /// private data, and replaces a connection that failed.
     pub fn join(&mut self, endpoint: E) {
         self.ends.truncate(1);
         self.ends.push(endpoint);
     }
 
-    /// Says that the connection that [`Output::Connect`] asks for cannot be had now.
+    /// Reports that the connection of [`Output::Connect`] is not available at present.
     pub fn refused(&mut self, now: Instant) {
         self.talk.on_refused(now);
     }
 
-    /// When to poll even without news.
+    /// When to poll even without an event.
     pub fn deadline(&self) -> Option<Instant> {
         self.talk.deadline()
     }
 
-    /// Whether the owner is to poll without a pause: what the server does shows in memory only.
+    /// Whether the owner must poll without a pause: the server's progress shows in memory only.
     pub fn is_watching(&self) -> bool {
         !self.is_over && self.talk.is_watching()
     }
 
-    /// Ends the measurement. Nothing more is told.
+    /// Ends the measurement. There are no more outputs.
     pub fn stop(&mut self) {
         self.is_over = true;
         self.ends.iter_mut().for_each(Endpoint::disconnect);
     }
 
-    /// What the measurement tells next.
+    /// The next output.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         while !self.is_over {
             let heard = match self.failure.take() {
@@ -225,14 +226,14 @@ impl<E: Endpoint> Client<E> {
         None
     }
 
-    /// What the next news of an endpoint tell; `None` if there are none.
+    /// The output of the next event of an endpoint; `None` if there is no event.
     fn hear(&mut self, now: Instant) -> Option<Heard> {
         for which in 0..self.ends.len() {
-            // What was received before the end of a connection still counts.
+            // Messages received before the end of a connection still count.
             if let Some(completion) = self.ends[which].poll_completion() {
                 return Some(match completion.result {
                     Ok(done) => self.talk.on_done(&mut self.ends, which, now, (completion.id, done)),
-                    // A flushed request says nothing that the end of the connection does not.
+                    // A flushed request adds nothing to the end of the connection.
                     Err(WorkError::Flushed) => Ok(None),
                     Err(error) => Err(Failure::Work(error)),
                 });

@@ -1,9 +1,9 @@
 //! Measurements of a connection: latency and bandwidth of sends, writes and reads, as perftest
 //! (`ib_send_lat`, `ib_write_bw` and their kin) defines them.
 //!
-//! A [`Client`] asks, in the private data of its connection, for one [`Test`]. A [`Server`] lends
-//! the memory that the test needs, and answers. Both are users of an [`Endpoint`](crate::Endpoint),
-//! so they measure whatever carries it. The owner polls them after the endpoint may have got news.
+//! A [`Client`] asks for one [`Test`] in the private data of its connection. A [`Server`] lends the
+//! memory that the test needs, and answers. Both are users of an [`Endpoint`](crate::Endpoint), so
+//! they measure any transport. The owner polls them after each event of the endpoint.
 //!
 //! | | latency | bandwidth |
 //! |---|---|---|
@@ -11,16 +11,17 @@
 //! | write | a write to and fro; half of the time counts | writes, then an empty message |
 //! | read | a read; the whole time counts | reads |
 //!
-//! perftest's ends see a write in their memory, and poll it. Here an empty message behind the write
-//! announces it, and an end may sleep. That message is part of what is measured.
+//! perftest's ends poll their memory for a write. Here, an empty message behind the write announces
+//! it, so that an end may sleep. The measurement includes that message.
 //!
-//! A server also answers rdma-core's `rping -c`, which asks for no test, or with a [`Desk`] clients
-//! of perftest. A client also measures with `rping -s` and with perftest's servers ([`Peer`]).
+//! A server also answers rdma-core's `rping -c`, which asks for no test. With a [`Desk`], it
+//! answers perftest's clients instead. A client also measures with `rping -s` and with perftest's
+//! servers ([`Peer`]).
 //!
 //! # Trust
 //!
-//! A server takes tests up to its [`Limits`], and refuses others with a reason. A peer that says
-//! what its test does not have in this place loses its connection, and nothing else.
+//! A server accepts tests up to its [`Limits`], and refuses others with a reason. A peer that sends
+//! a message that its test does not have at this point loses its connection, and nothing else.
 
 mod client;
 mod own;
@@ -48,14 +49,14 @@ use crate::{Inline, Operation, SharedPool};
 const DATA: u64 = 0;
 const NOTICE: u64 = 1;
 
-/// Length in bytes of messages that tell something: a count, or a region.
+/// Length in bytes of messages with content: a count, or a region.
 const NOTICE_LENGTH: u32 = 16;
 
-/// How long a server waits for the next message of a client before it ends the connection. Reads
-/// and writes of the client do not show at the server, so a test of them may take this long.
+/// How long a server waits for a client's next message before it ends the connection. The server
+/// does not see the client's reads and writes, so such a test may take this long.
 pub const SILENCE_MAX: Nanos = Nanos::from_secs(600);
 
-/// `size` bytes that are not all alike, to send.
+/// A payload of `size` bytes that are not all alike.
 fn pattern(pool: &SharedPool, size: u32) -> Buffer {
     let mut place = Rc::clone(pool).borrow_mut().take(size as usize);
     for (at, byte) in (0_u32..).zip(place.iter_mut()) {
@@ -69,12 +70,12 @@ const fn message(data: Buffer) -> Operation {
     Operation::Send { inline: Inline::EMPTY, data, invalidate: None, immediate: None }
 }
 
-/// A message that tells `words`.
+/// A message with the content `words`.
 fn notice(words: &[u8]) -> Operation {
     Operation::Send { inline: Inline::new(words), data: Buffer::EMPTY, invalidate: None, immediate: None }
 }
 
-/// Bytes for a peer to read, without contents.
+/// Memory for a peer to read: zeros.
 fn zeros(size: u32) -> Buffer {
     Buffer::from(vec![0; size as usize])
 }

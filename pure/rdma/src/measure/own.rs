@@ -1,4 +1,4 @@
-//! A client's talk with a [`Server`](super::Server).
+//! A client's dialogue with a [`Server`](super::Server).
 
 use engine::Instant;
 
@@ -8,7 +8,7 @@ use super::wire::{Answer, emit_region};
 use super::{Failure, Mode, NOTICE, Output, Test, Verb, notice};
 use crate::{Done, Endpoint, Event, Exposure, Limits, Remote, SendRequest, SharedPool};
 
-/// A client's talk with a server of ours.
+/// A client's dialogue with a Farlane server.
 #[derive(Debug)]
 pub(super) struct Own {
     test: Test,
@@ -17,17 +17,17 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) fn new(test: Test, limits: Limits, pool: &SharedPool) -> Self {
-        Self { test, run: Run::told(test, limits, pool) }
+        Self { test, run: Run::announced(test, limits, pool) }
     }
 
-    /// The server takes the test, and lends memory.
+    /// The server accepts the test, and lends memory.
     fn start(&mut self, end: &mut impl Endpoint, now: Instant, remote: Remote) -> Result<(), Failure> {
         let Test { verb, mode, size, .. } = self.test;
         if remote.length < size && verb != Verb::Send {
             return Err(Failure::Nonsense);
         }
         if (verb, mode) == (Verb::Write, Mode::Latency) {
-            // The server writes back, so it is lent memory, too.
+            // The server writes back, so the client lends it memory as well.
             let lent = end.register(Exposure::Write(size)).map_err(|_| Failure::NoMemory)?;
             let operation = notice(&emit_region(lent));
             let request = SendRequest { id: NOTICE, operation, signalled: false };

@@ -1,4 +1,4 @@
-//! The iterations of a test, at the end that measures.
+//! The iterations of a test at the measuring end.
 
 use engine::{Buffer, Instant};
 
@@ -7,34 +7,35 @@ use crate::{
     Done, Endpoint, Key, Limits, Operation, PostError, ReceiveRequest, Remote, SendRequest, SharedPool,
 };
 
-/// Messages of the server that may wait for the client. A server tells a count for each half of
-/// what may be under way, rounded down, and one more at the end: four messages. With as many
-/// receive requests as this, no end of a latency test of RoCE asks for acknowledgements because it
-/// may run out of them.
+/// Messages of the server that may wait for the client. A server sends a count for each half of the
+/// requests in progress, rounded down, and one more at the end: four messages. With this many
+/// receive requests, neither end of a latency test over RoCE requests acknowledgements because it
+/// may run out of receive requests.
 pub(super) const RECEIVES: u16 = 24;
-/// How many times a bandwidth test tells its progress.
+/// Number of progress reports of a bandwidth test.
 const PARTS: u32 = 16;
 
-/// What shows how far a server is that tells nothing: its writes into memory of ours.
+/// The sign of progress of a server that sends no messages: its writes into memory of this end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
     /// Where it writes, and how much.
     pub(super) memory: Remote,
-    /// Its receive requests, of which it writes how many messages it has received.
+    /// Number of the server's receive requests. The server writes how many messages it has
+    /// received.
     pub(super) receives: u32,
 }
 
-/// What ends an iteration.
+/// The end of an iteration.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// A word of the server, which counts messages and answers writes.
-    Told,
-    /// The completion of the client's own request, as in perftest. The number is what was seen: of
-    /// writes, how many have come; of sends, how many the server has received.
+    /// A message of the server, which counts messages and answers writes.
+    Announced,
+    /// The completion of the client's own request, as in perftest. The number counts the writes
+    /// that arrived, or the sends that the server has received.
     Seen(Option<Watched>, u32),
 }
 
-/// The iterations of a test: which of them are under way, and what each has taken.
+/// The iterations of a test: those in progress, and the duration of each.
 #[derive(Debug)]
 pub(super) struct Run {
     test: Test,
@@ -43,25 +44,27 @@ pub(super) struct Run {
     data: Buffer,
     /// Memory that the server lends, once the test has begun.
     remote: Option<Remote>,
-    /// Iterations that were begun; those whose own request has ended; those that have ended.
+    /// Counts of iterations begun, of those whose own request has ended, and of those that have
+    /// ended.
     begun: u32,
     completed: u32,
     done: u32,
-    /// Iterations at a time, and receive requests.
+    /// Maximum number of iterations in progress, and number of receive requests.
     window: u32,
     receives: u16,
     started: Instant,
     /// When the current iteration of a latency test began.
     began: Instant,
-    /// How much of the progress was told.
-    told: u32,
+    /// Number of iterations that progress reports have covered.
+    reported: u32,
 }
 
 impl Run {
-    /// Iterations over an endpoint with `limits`, of which the server tells each end. What is sent
-    /// is a block of `pool`.
-    pub(super) fn told(test: Test, limits: Limits, pool: &SharedPool) -> Self {
-        // A write may have a message behind it, so the send queue has room for one more.
+    /// Iterations over an endpoint with `limits`. The server sends a message at the end of each.
+    /// The payload is a block of `pool`.
+    pub(super) fn announced(test: Test, limits: Limits, pool: &SharedPool) -> Self {
+        // A write may have a message behind it, so one place of the send queue stays reserved for
+        // it.
         let room = limits.send_requests.saturating_sub(1).min(limits.receive_requests);
         let window = match test.mode {
             Mode::Latency => 1,
@@ -69,7 +72,7 @@ impl Run {
         };
         Self {
             test,
-            manner: Manner::Told,
+            manner: Manner::Announced,
             pool: SharedPool::clone(pool),
             data: pattern(pool, test.size),
             remote: None,
@@ -80,13 +83,13 @@ impl Run {
             receives: RECEIVES.min(limits.receive_requests),
             started: Instant::ZERO,
             began: Instant::ZERO,
-            told: 0,
+            reported: 0,
         }
     }
 
-    /// Iterations that end when the client's own requests do.
+    /// Iterations that end with the client's own requests.
     pub(super) fn seen(test: Test, limits: Limits, watched: Option<Watched>, pool: &SharedPool) -> Self {
-        Self { manner: Manner::Seen(watched, 0), ..Self::told(test, limits, pool) }
+        Self { manner: Manner::Seen(watched, 0), ..Self::announced(test, limits, pool) }
     }
 
     /// Posts requests for the messages of the server.
@@ -110,7 +113,7 @@ impl Run {
         self.go_on(end, now)
     }
 
-    /// Begins as many iterations as may be under way.
+    /// Begins as many iterations as the window allows.
     fn go_on(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<(), Failure> {
         let Some(remote) = self.remote else { return Ok(()) };
         while self.begun < self.test.iterations
@@ -133,14 +136,14 @@ impl Run {
     }
 
     fn post(&self, end: &mut impl Endpoint, id: u64, operation: Operation) -> Result<(), Failure> {
-        // The answer of a latency test says more than a completion, which might cost a packet. Of a
-        // last write that is only seen, the completion is the end.
+        // The answer of a latency test makes a completion redundant, and that might cost a packet.
+        // For a last write without an answer, the completion is the end.
         let signalled = self.test.mode == Mode::Bandwidth
             || matches!((self.manner, self.test.verb), (Manner::Seen(..), Verb::Write));
         end.post_send(SendRequest { id, operation, signalled }).map_err(Failure::Post)
     }
 
-    /// Whether a server that tells nothing is as far as the next iteration needs it.
+    /// Whether a server that sends no messages is as far as the next iteration needs it.
     const fn is_answered(&self) -> bool {
         match (self.test.verb, self.test.mode, self.manner) {
             // Each write answers one of the server.
@@ -152,7 +155,7 @@ impl Run {
         }
     }
 
-    /// What the next write writes. Whoever looks at its memory waits for the last byte, a number.
+    /// The payload of the next write. The reader of the memory waits for its last byte, a number.
     fn next_data(&self) -> Buffer {
         match (self.test.mode, self.manner) {
             (Mode::Latency, Manner::Seen(..)) => numbered(&self.pool, &self.data, self.begun),
@@ -160,33 +163,33 @@ impl Run {
         }
     }
 
-    /// Whether an empty message goes behind the latest request.
+    /// Whether an empty message follows the latest request.
     const fn announces(&self) -> bool {
         match (self.test.verb, self.test.mode, self.manner) {
-            (Verb::Write, Mode::Latency, Manner::Told) => true,
-            (Verb::Write, Mode::Bandwidth, Manner::Told) => self.begun == self.test.iterations,
+            (Verb::Write, Mode::Latency, Manner::Announced) => true,
+            (Verb::Write, Mode::Bandwidth, Manner::Announced) => self.begun == self.test.iterations,
             _ => false,
         }
     }
 
-    /// Whether the memory must be looked at again and again, since nothing tells of its news.
+    /// Whether the owner must poll the memory, because no message announces a write.
     pub(super) const fn is_watching(&self) -> bool {
         self.remote.is_some() && matches!(self.manner, Manner::Seen(Some(_), _))
     }
 
-    /// Whether every write of a latency test is answered or, as the last, is answered by nothing.
+    /// Whether every write of a latency test is answered, apart from the last, which has no answer.
     pub(super) fn awaits_only_acknowledgements(&self) -> bool {
         let is_seen = matches!(self.manner, Manner::Seen(..));
         let is_write = (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency);
         self.remote.is_some() && is_seen && is_write && self.begun == self.test.iterations
     }
 
-    /// The server's end of the connection acknowledges what was written.
+    /// The server's end of the connection acknowledges the writes.
     pub(super) const fn on_acknowledged(&mut self) {
         (self.completed, self.done) = (self.begun, self.begun);
     }
 
-    /// Looks at what the server has written.
+    /// Checks the memory for writes of the server.
     pub(super) fn look(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<Option<Output>, Failure> {
         let Manner::Seen(Some(watched), seen) = self.manner else { return Ok(None) };
         if self.remote.is_none() || self.is_answered() {
@@ -196,7 +199,7 @@ impl Run {
         let (seen, output) = match self.test.verb {
             Verb::Send => (received(end, key, seen..=self.begun)?, None),
             _ if !has_come(end, key, length, seen + 1) => return Ok(None),
-            // The first write of the server answers nothing.
+            // The first write of the server is not an answer.
             _ => (seen + 1, (seen > 0).then(|| Output::Sample(now - self.began))),
         };
         self.manner = Manner::Seen(Some(watched), seen);
@@ -204,7 +207,7 @@ impl Run {
         Ok(output)
     }
 
-    /// A request has ended well.
+    /// Handles the success of a request.
     pub(super) fn on_done(
         &mut self,
         end: &mut impl Endpoint,
@@ -221,8 +224,11 @@ impl Run {
             Done::Sent | Done::Written if id == DATA => {
                 self.completed += 1;
                 match (self.manner, self.test.verb, self.test.mode) {
-                    // The server's word ends a write of the last iteration, or of a latency test.
-                    (Manner::Told, Verb::Write, Mode::Bandwidth) if self.completed < self.test.iterations => {
+                    // The server's message ends a write of the last iteration, or of a latency
+                    // test.
+                    (Manner::Announced, Verb::Write, Mode::Bandwidth)
+                        if self.completed < self.test.iterations =>
+                    {
                         self.on_ended(end, now, 1)
                     }
                     (Manner::Seen(..), _, Mode::Bandwidth) => self.on_ended(end, now, 1),
@@ -246,12 +252,14 @@ impl Run {
         end.post_receive(self.receive()).map_err(Failure::Post)?;
         let more = match (self.test.verb, self.test.mode, self.manner) {
             (Verb::Send, Mode::Latency, _) if data.len() == self.test.size as usize => Some(1),
-            (Verb::Write, Mode::Latency, Manner::Told) if data.is_empty() => Some(1),
-            // The server counts what has come.
-            (Verb::Send, Mode::Bandwidth, Manner::Told) => {
+            (Verb::Write, Mode::Latency, Manner::Announced) if data.is_empty() => Some(1),
+            // The server's message is a count of received messages.
+            (Verb::Send, Mode::Bandwidth, Manner::Announced) => {
                 parse_count(data).and_then(|all| all.checked_sub(self.done))
             }
-            (Verb::Write, Mode::Bandwidth, Manner::Told) if data.is_empty() => Some(self.begun - self.done),
+            (Verb::Write, Mode::Bandwidth, Manner::Announced) if data.is_empty() => {
+                Some(self.begun - self.done)
+            }
             _ => None,
         };
         match more.filter(|more| *more > 0 && self.begun - self.done >= *more) {
@@ -260,7 +268,7 @@ impl Run {
         }
     }
 
-    /// So many iterations have ended.
+    /// Records the end of `count` iterations.
     fn on_ended(
         &mut self,
         end: &mut impl Endpoint,
@@ -276,14 +284,14 @@ impl Run {
         Ok((self.test.mode == Mode::Latency).then_some(Output::Sample(length)))
     }
 
-    /// Tells how far a bandwidth test is, once for each part of it; and that the test has ended.
+    /// Reports the progress of a bandwidth test, once for each part of it, and the end of the test.
     pub(super) fn progress(&mut self, now: Instant) -> Option<Output> {
         let Test { iterations, mode, .. } = self.test;
         self.remote?;
         let elapsed = now - self.started;
-        let is_due = self.done - self.told >= (iterations / PARTS).max(1) || self.done == iterations;
-        if mode == Mode::Bandwidth && is_due && self.done > self.told {
-            self.told = self.done;
+        let is_due = self.done - self.reported >= (iterations / PARTS).max(1) || self.done == iterations;
+        if mode == Mode::Bandwidth && is_due && self.done > self.reported {
+            self.reported = self.done;
             return Some(Output::Progress(Step { done: self.done, elapsed }));
         }
         if self.done < iterations {
@@ -294,7 +302,7 @@ impl Run {
     }
 }
 
-/// The count that a server tells.
+/// Parses the count in a server's message.
 fn parse_count(data: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(data.try_into().ok()?))
 }
@@ -309,14 +317,14 @@ pub(super) fn numbered(pool: &SharedPool, data: &[u8], number: u32) -> Buffer {
     pool.borrow_mut().seal(place)
 }
 
-/// Whether the write with this number has come as a whole into the `length` bytes behind `key`.
+/// Whether the write with this number has arrived completely in the `length` bytes behind `key`.
 pub(super) fn has_come(end: &mut impl Endpoint, key: Key, length: u32, number: u32) -> bool {
     let mut last = [0];
     end.peek(key, length.saturating_sub(1), &mut last) && last == [number.to_le_bytes()[0]]
 }
 
-/// How many messages the server has written that it has received: between those it has told of and
-/// those it was sent.
+/// Reads the server's count of received messages: a number from its last count up to the number of
+/// messages sent.
 fn received(
     end: &mut impl Endpoint,
     key: Key,

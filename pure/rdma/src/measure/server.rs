@@ -1,4 +1,4 @@
-//! The end that others measure with.
+//! The end that serves measurements.
 
 use engine::{Buffer, Instant};
 
@@ -13,37 +13,37 @@ use crate::{
     Done, Endpoint, Event, Exposure, Key, Operation, ReceiveRequest, Remote, SendRequest, SharedPool,
 };
 
-/// What a server takes.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of an iteration.
+    /// Maximum number of bytes of an iteration.
     pub size: u32,
-    /// Requests at a time; no more than the endpoint has receive requests.
+    /// Maximum number of requests at a time; no more than the endpoint has receive requests.
     pub depth: u16,
-    /// Whether no further test is taken now.
+    /// Whether the server refuses further tests at present.
     pub busy: bool,
 }
 
-/// A test that was taken.
+/// An accepted test.
 #[derive(Debug)]
 struct Running {
     test: Test,
-    /// What is sent back.
+    /// The payload of answers.
     data: Buffer,
-    /// Memory of the client, to which writes go back.
+    /// Memory of the client, to which the server writes back.
     remote: Option<Remote>,
-    /// Messages that have come, and how many of them the client was told.
+    /// Number of messages received, and how many of them the server has reported to the client.
     come: u32,
-    told: u32,
+    reported: u32,
 }
 
-/// Why a client cannot be served whose endpoint takes no receive requests.
-pub(super) const NO_RECEIVES: &str = "no receive request is taken";
+/// The fault when the endpoint rejects receive requests.
+pub(super) const NO_RECEIVES: &str = "the endpoint rejects receive requests";
 
-/// Who the client is.
+/// The kind of client.
 #[derive(Debug)]
 enum Role {
-    /// It has not asked yet.
+    /// The client has not asked yet.
     Unknown,
     Farlane(Running),
     Rping(Rping),
@@ -52,7 +52,7 @@ enum Role {
     Data(Data),
 }
 
-/// The end of a connection that others measure with.
+/// The serving end of a measured connection.
 #[derive(Debug)]
 pub struct Server<E> {
     endpoint: E,
@@ -60,27 +60,27 @@ pub struct Server<E> {
     pool: SharedPool,
     desk: Option<Desk>,
     role: Role,
-    /// Until when the client has to say something.
+    /// When the client must have sent its next message.
     deadline: Instant,
     is_over: bool,
     fault: Option<&'static str>,
 }
 
 impl<E: Endpoint> Server<E> {
-    /// An end whose `endpoint` a client is asking for. What it sends are blocks of `pool`. With a
-    /// `desk`, a client that says nothing in its private data is one of perftest, otherwise rping.
+    /// Creates an end whose `endpoint` has a client's connection request. Its payloads are blocks
+    /// of `pool`. With a `desk`, a client without private data is perftest's, otherwise rping.
     pub fn new(now: Instant, endpoint: E, limits: Limits, pool: SharedPool, desk: Option<Desk>) -> Self {
         let deadline = now + SILENCE_MAX;
         let role = Role::Unknown;
         Self { endpoint, limits, pool, desk, role, deadline, is_over: false, fault: None }
     }
 
-    /// The endpoint, for whoever looks at it.
+    /// The endpoint, for inspection.
     pub const fn endpoint(&self) -> &E {
         &self.endpoint
     }
 
-    /// The endpoint, for whoever moves its bytes.
+    /// The endpoint, for the owner to move its bytes.
     pub const fn endpoint_mut(&mut self) -> &mut E {
         &mut self.endpoint
     }
@@ -90,18 +90,18 @@ impl<E: Endpoint> Server<E> {
         self.deadline
     }
 
-    /// Why a client of perftest or rping was turned away, told once.
+    /// Why a client of perftest or rping was turned away. Returns each reason once.
     pub const fn take_fault(&mut self) -> Option<&'static str> {
         self.fault.take()
     }
 
-    /// Whether the owner is to settle without a pause: what the client does shows in memory only.
+    /// Whether the owner must settle without a pause: the client's progress shows in memory only.
     pub fn is_watching(&self) -> bool {
         matches!(&self.role, Role::Data(data) if data.is_watching())
     }
 
-    /// Does what the endpoint's news ask for. Returns whether the connection goes on. If not, the
-    /// owner drops it, after the endpoint has said what it still has to say.
+    /// Handles all events of the endpoint. Returns whether the connection goes on. If not, the
+    /// owner drops it, after the endpoint has sent its last bytes.
     pub fn settle(&mut self, now: Instant) -> bool {
         while !self.is_over {
             if let Some(completion) = self.endpoint.poll_completion() {
@@ -115,7 +115,8 @@ impl<E: Endpoint> Server<E> {
                 Some(Event::Requested { private_data }) => self.on_request(now, &private_data),
                 Some(Event::Established { .. }) => self.deadline = now + SILENCE_MAX,
                 Some(Event::Rejected { .. } | Event::Disconnected(_)) => self.is_over = true,
-                // Reads and writes of the client do not show here, so they have their time.
+                // The server does not see the client's reads and writes, so these tests have no
+                // shorter limit.
                 None if self.deadline <= now => self.end(),
                 None => {
                     self.go_on(now);
@@ -124,7 +125,7 @@ impl<E: Endpoint> Server<E> {
             }
         }
         if self.is_over {
-            // Its other connection hears of it.
+            // The client's other connection then ends as well.
             self.role = Role::Unknown;
         }
         !self.is_over
@@ -140,7 +141,7 @@ impl<E: Endpoint> Server<E> {
         self.end();
     }
 
-    /// A request has ended well.
+    /// Handles the success of a request.
     fn on_done(&mut self, now: Instant, done: Done) {
         if let Done::Received { .. } = done {
             self.deadline = now + SILENCE_MAX;
@@ -173,7 +174,7 @@ impl<E: Endpoint> Server<E> {
         }
     }
 
-    /// Does what is due although nothing has come.
+    /// Performs the due actions when there is no event.
     fn go_on(&mut self, now: Instant) {
         match &mut self.role {
             Role::Control(control) => match control.check(now) {
@@ -204,7 +205,7 @@ impl<E: Endpoint> Server<E> {
         self.is_over = true;
     }
 
-    /// A client has said nothing in its private data.
+    /// Handles a connection request without private data.
     fn on_silent_request(&mut self, now: Instant) {
         let end = &mut self.endpoint;
         let role = match &self.desk {
@@ -256,7 +257,7 @@ impl<E: Endpoint> Server<E> {
         }
         let returns = test.mode == Mode::Latency && test.verb != Verb::Read;
         let data = if returns { pattern(&self.pool, test.size) } else { Buffer::EMPTY };
-        Ok((Running { test, data, remote: None, come: 0, told: 0 }, remote))
+        Ok((Running { test, data, remote: None, come: 0, reported: 0 }, remote))
     }
 
     fn post_receive(&mut self, test: Test) -> Option<()> {
@@ -268,13 +269,13 @@ impl<E: Endpoint> Server<E> {
     }
 
     fn post(&mut self, id: u64, operation: Operation) -> Option<()> {
-        // Nobody waits for completions. In a latency test, they might cost packets.
+        // Completions have no use here. In a latency test, they might cost packets.
         let is_latency = matches!(&self.role, Role::Farlane(one) if one.test.mode == Mode::Latency);
         self.endpoint.post_send(SendRequest { id, operation, signalled: !is_latency }).ok()
     }
 
-    /// Answers a message of the client. `None` if it has no place in the test, or no answer can
-    /// be sent.
+    /// Answers a message of the client. `None` if the test does not have it at this point, or the
+    /// endpoint rejects the answer.
     fn on_message(&mut self, message_of_client: &[u8]) -> Option<()> {
         let Role::Farlane(running) = &mut self.role else { return None };
         let test = running.test;
@@ -287,9 +288,9 @@ impl<E: Endpoint> Server<E> {
                 self.post(DATA, message(data))
             }
             (Verb::Send, Mode::Bandwidth) => {
-                let is_due = come - running.told >= u32::from(test.depth / 2).max(1);
+                let is_due = come - running.reported >= u32::from(test.depth / 2).max(1);
                 if is_due || come == test.iterations {
-                    running.told = come;
+                    running.reported = come;
                     self.post_receive(test)?;
                     return self.post(NOTICE, notice(&come.to_le_bytes()));
                 }

@@ -15,14 +15,14 @@ fn test(verb: Verb, mode: Mode) -> Test {
     Test { verb, mode, size: 4096, iterations: 100, depth: 8 }
 }
 
-/// Runs a measurement to its end and returns what it told.
+/// Runs a measurement to its end and returns its outputs.
 fn run(test: Test, config: &LocalConfig, limits: Limits) -> Vec<Output> {
     let pool = SharedPool::default();
     let [near, far] = LocalEndpoint::pair(config, &pool, &test.emit());
     let mut client = Client::new(near, test, Peer::Farlane, &pool);
     let mut now = Instant::ZERO;
     let mut server = Some(Server::new(now, far, limits, pool, None));
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for _ in 0..1_000_000 {
         now = now + Nanos::from_micros(1);
         if let Some(one) = &mut server
@@ -31,13 +31,13 @@ fn run(test: Test, config: &LocalConfig, limits: Limits) -> Vec<Output> {
             server = None;
         }
         while let Some(output) = client.poll(now) {
-            told.push(output);
+            outputs.push(output);
         }
-        if matches!(told.last(), Some(Output::Finished(_) | Output::Failed(_))) {
-            return told;
+        if matches!(outputs.last(), Some(Output::Finished(_) | Output::Failed(_))) {
+            return outputs;
         }
     }
-    panic!("the measurement does not end: {told:?}, {client:?}");
+    panic!("the measurement does not end: {outputs:?}, {client:?}");
 }
 
 fn pair(private_data: &[u8]) -> [LocalEndpoint; 2] {
@@ -49,27 +49,28 @@ const VERBS: [Verb; 3] = [Verb::Send, Verb::Write, Verb::Read];
 #[test]
 fn latency_has_a_sample_for_each_iteration() {
     for (verb, delays) in VERBS.into_iter().flat_map(|verb| [(verb, false), (verb, true)]) {
-        let told = run(test(verb, Mode::Latency), &LocalConfig { delays, ..LocalConfig::default() }, LIMITS);
-        let samples = told.iter().filter(|output| matches!(output, Output::Sample(_))).count();
-        assert_eq!(samples, 100, "{verb:?}: {told:?}");
-        assert!(matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+        let outputs =
+            run(test(verb, Mode::Latency), &LocalConfig { delays, ..LocalConfig::default() }, LIMITS);
+        let samples = outputs.iter().filter(|output| matches!(output, Output::Sample(_))).count();
+        assert_eq!(samples, 100, "{verb:?}: {outputs:?}");
+        assert!(matches!(outputs.last(), Some(Output::Finished(_))), "{outputs:?}");
     }
 }
 
 #[test]
-fn bandwidth_tells_its_progress_to_the_end() {
+fn bandwidth_reports_its_progress_to_the_end() {
     for (verb, delays) in VERBS.into_iter().flat_map(|verb| [(verb, false), (verb, true)]) {
-        let told =
+        let outputs =
             run(test(verb, Mode::Bandwidth), &LocalConfig { delays, ..LocalConfig::default() }, LIMITS);
-        let steps: Vec<_> = told
+        let steps: Vec<_> = outputs
             .iter()
             .filter_map(|output| match output {
                 Output::Progress(step) => Some(step.done),
                 _ => None,
             })
             .collect();
-        assert!(steps.is_sorted() && steps.last() == Some(&100), "{verb:?}: {told:?}");
-        assert!(matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+        assert!(steps.is_sorted() && steps.last() == Some(&100), "{verb:?}: {outputs:?}");
+        assert!(matches!(outputs.last(), Some(Output::Finished(_))), "{outputs:?}");
     }
 }
 
@@ -77,13 +78,13 @@ fn bandwidth_tells_its_progress_to_the_end() {
 fn no_count_of_a_server_finds_the_client_unready() {
     for (depth, iterations) in (1..20).flat_map(|depth| (1..60).map(move |iterations| (depth, iterations))) {
         let test = Test { size: 8, iterations, depth, ..test(Verb::Send, Mode::Bandwidth) };
-        let told = run(test, &LocalConfig { delays: true, ..LocalConfig::default() }, LIMITS);
-        assert!(matches!(told.last(), Some(Output::Finished(_))), "{test:?}: {told:?}");
+        let outputs = run(test, &LocalConfig { delays: true, ..LocalConfig::default() }, LIMITS);
+        assert!(matches!(outputs.last(), Some(Output::Finished(_))), "{test:?}: {outputs:?}");
     }
 }
 
 #[test]
-fn a_server_refuses_what_it_does_not_take() {
+fn a_server_refuses_tests_beyond_its_limits() {
     let config = LocalConfig::default();
     let usual = test(Verb::Send, Mode::Bandwidth);
     for (test, limits, why) in [
@@ -93,13 +94,13 @@ fn a_server_refuses_what_it_does_not_take() {
         (Test { depth: 257, ..usual }, LIMITS, Refusal::Depth),
         (usual, Limits { busy: true, ..LIMITS }, Refusal::Busy),
     ] {
-        let told = run(test, &config, limits);
-        assert_eq!(told, [Output::Failed(Failure::Refused(Some(why)))], "{test:?}");
+        let outputs = run(test, &config, limits);
+        assert_eq!(outputs, [Output::Failed(Failure::Refused(Some(why)))], "{test:?}");
     }
 }
 
 #[test]
-fn whoever_is_no_client_is_refused() {
+fn a_request_that_is_not_of_a_client_is_refused() {
     for garbage in [&b"FlRm"[..], &[0xff; 56], &head_of_another_version()] {
         let [mut near, far] = pair(garbage);
         let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
@@ -135,7 +136,7 @@ fn wait(near: &mut LocalEndpoint, server: &mut Server<LocalEndpoint>) {
 
 #[test]
 fn pings_of_rping_come_back() {
-    // InfiniBand fills private data up with zeros.
+    // InfiniBand pads private data with zeros.
     for nothing in [&b""[..], &[0; 56]] {
         let [mut near, far] = pair(nothing);
         let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
@@ -157,21 +158,21 @@ fn pings_of_rping_come_back() {
 }
 
 #[test]
-fn our_client_pings_as_rping_does_and_looks_at_what_comes_back() {
+fn our_client_pings_as_rping_does_and_checks_the_answer() {
     for size in [1, 2, 60_000] {
         let pool = SharedPool::default();
         let asked = Test { size, iterations: 5, ..test(Verb::Read, Mode::Latency) };
         let [near, far] = pair(&Peer::Rping.private_data(&asked));
         let mut client = Client::new(near, asked, Peer::Rping, &pool);
         let mut server = Server::new(Instant::ZERO, far, LIMITS, pool, None);
-        let mut told = Vec::new();
+        let mut outputs = Vec::new();
         for step in 0..100 {
             let now = Instant::ZERO + Nanos::from_micros(step);
             server.settle(now);
-            told.extend(std::iter::from_fn(|| client.poll(now)));
+            outputs.extend(std::iter::from_fn(|| client.poll(now)));
         }
-        let samples = told.iter().filter(|output| matches!(output, Output::Sample(_))).count();
-        assert!(samples == 5 && matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+        let samples = outputs.iter().filter(|output| matches!(output, Output::Sample(_))).count();
+        assert!(samples == 5 && matches!(outputs.last(), Some(Output::Finished(_))), "{outputs:?}");
     }
 }
 
@@ -194,14 +195,14 @@ fn head_of_another_version() -> [u8; MESSAGE_LENGTH] {
     bytes
 }
 
-/// A server with a client that says what it likes, and whether the server goes on after `words`.
+/// A server with a client that sends any words. Returns whether the server goes on after `words`.
 fn survives(test: Test, words: &[&[u8]]) -> bool {
     let [mut near, far] = pair(&test.emit());
     let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
     assert!(server.settle(Instant::ZERO));
     for (id, word) in (0..).zip(words) {
         let operation = message(Buffer::copy_from_slice(word));
-        // A connection that is over takes nothing.
+        // A connection that is over rejects requests.
         let _ = near.post_send(SendRequest { id, operation, signalled: true });
         if !server.settle(Instant::ZERO) {
             return false;
@@ -211,7 +212,7 @@ fn survives(test: Test, words: &[&[u8]]) -> bool {
 }
 
 #[test]
-fn what_has_no_place_in_a_test_ends_the_connection() {
+fn unexpected_messages_end_the_connection() {
     let write = test(Verb::Write, Mode::Latency);
     let region = |length| super::wire::emit_region(Remote { key: Key(7), address: 0, length });
     assert!(survives(write, &[&region(4096)]));
@@ -224,7 +225,7 @@ fn what_has_no_place_in_a_test_ends_the_connection() {
 }
 
 #[test]
-fn a_silent_client_loses_its_connection_and_is_told() {
+fn a_silent_client_loses_its_connection_with_a_reason() {
     let [near, far] = pair(&test(Verb::Read, Mode::Latency).emit());
     let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
     assert!(server.settle(Instant::ZERO));
@@ -232,8 +233,8 @@ fn a_silent_client_loses_its_connection_and_is_told() {
     assert!(!server.settle(Instant::ZERO + SILENCE_MAX));
     let mut client =
         Client::new(near, test(Verb::Read, Mode::Latency), Peer::Farlane, &SharedPool::default());
-    let told = client.poll(Instant::ZERO);
-    assert!(matches!(told, Some(Output::Failed(Failure::Disconnected(_)))), "{told:?}");
+    let outputs = client.poll(Instant::ZERO);
+    assert!(matches!(outputs, Some(Output::Failed(Failure::Disconnected(_)))), "{outputs:?}");
     assert_eq!(client.poll(Instant::ZERO), None);
 }
 

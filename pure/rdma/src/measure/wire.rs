@@ -1,18 +1,18 @@
-//! What client and server tell each other: private data, counts and regions. Numbers are little
+//! Data that client and server exchange: private data, counts and regions. Numbers are little
 //! endian.
 
 use core::fmt;
 
 use crate::{Key, Remote};
 
-/// What private data of a measurement begin with.
+/// The first bytes of the private data of a measurement.
 const MAGIC: [u8; 4] = *b"FlRm";
 /// The version of this protocol.
 const VERSION: u8 = 1;
-/// Length of a request and of an answer in bytes. Bytes behind them are ignored.
+/// Length of a request and of an answer in bytes. Further bytes are ignored.
 pub const MESSAGE_LENGTH: usize = 24;
 
-/// What is done again and again.
+/// The operation that a test repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Messages (Send).
@@ -23,27 +23,27 @@ pub enum Verb {
     Read,
 }
 
-/// What of it is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The time of one after the other.
+    /// The duration of single operations, one after the other.
     Latency,
-    /// How many there are in a time, when several are under way.
+    /// The number of operations in a time, with several in progress.
     Bandwidth,
 }
 
-/// A test, as a client asks for it.
+/// A test, as a client requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// What is done.
+    /// The repeated operation.
     pub verb: Verb,
-    /// What of it is measured.
+    /// The measured quantity.
     pub mode: Mode,
     /// Bytes that each iteration moves, at least 1.
     pub size: u32,
-    /// How often it is done, at least 1.
+    /// Number of iterations, at least 1.
     pub iterations: u32,
-    /// How many are under way at a time, at least 1. Only for bandwidth.
+    /// Number of iterations in progress at a time, at least 1. Only for bandwidth.
     pub depth: u16,
 }
 
@@ -54,9 +54,9 @@ pub enum Refusal {
     Unknown,
     /// The size is 0 or more than the server takes.
     Size,
-    /// Nothing would be done, or nothing would be under way.
+    /// The number of iterations, or of those in progress at a time, is 0.
     Nothing,
-    /// More would be under way than the server takes.
+    /// More iterations would be in progress than the server allows.
     Depth,
     /// The server has too many connections, or no memory to lend.
     Busy,
@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
             Self::Unknown => "it does not know this kind of test",
             Self::Size => "it does not take tests of this size",
             Self::Nothing => "a test of nothing measures nothing",
-            Self::Depth => "it does not take as many requests at a time",
+            Self::Depth => "it does not take this many requests at a time",
             Self::Busy => "it has too many connections, or no memory to lend",
         })
     }
@@ -94,7 +94,7 @@ fn word(bytes: &[u8; MESSAGE_LENGTH], at: usize) -> u32 {
 }
 
 impl Test {
-    /// The private data that ask for the test.
+    /// The private data of a request for the test.
     pub fn emit(&self) -> [u8; MESSAGE_LENGTH] {
         let mut bytes = head(match self.verb {
             Verb::Send => 0,
@@ -111,10 +111,10 @@ impl Test {
         bytes
     }
 
-    /// The test that `private_data` ask for, if it makes sense.
+    /// Parses the test in `private_data`.
     ///
     /// # Errors
-    /// Why it makes none.
+    /// The reason for refusing it.
     pub fn parse(private_data: &[u8]) -> Result<Self, Refusal> {
         let bytes = body(private_data).ok_or(Refusal::Unknown)?;
         let test = Self {
@@ -141,10 +141,10 @@ impl Test {
     }
 }
 
-/// What a server answers.
+/// The answer of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It takes the test, and lends this memory, which a test of sends does not use.
+    /// The server accepts the test, and lends this memory, which a test of sends does not use.
     Taken(Remote),
     Refused(Refusal),
 }
@@ -185,7 +185,7 @@ impl Answer {
     }
 }
 
-/// A region of memory that its owner lends, in a message.
+/// The message that carries a lent region of memory.
 pub(super) fn emit_region(remote: Remote) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&remote.key.0.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What passes over a connection: packets in, packets out.
+//! The packets of a connection, in both directions.
 
 use engine::{Buffer, Instant, Nanos};
 use rdma::{Disconnected, State, WorkError};
@@ -10,10 +10,10 @@ use crate::responder::{self, Fault, Responder};
 use crate::sequence::Sequence;
 use crate::wire::{Head, Header, Packet};
 
-/// A peer is told of congestion once in this time at most.
+/// Minimum time between two congestion notifications to a peer.
 const NOTIFY_EVERY: Nanos = Nanos::from_micros(50);
-/// So many packets of this end may go before an acknowledgement that waits: whoever has asked for
-/// something waits for the answer, and the acknowledgement behind it stands for more.
+/// Maximum number of packets that overtake a waiting acknowledgement. The peer waits for the
+/// answers in them, and one late acknowledgement covers more packets.
 const DEFERRALS_MAX: u8 = 8;
 
 /// Both halves of a connection.
@@ -24,19 +24,19 @@ pub(crate) struct Channel {
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     limiter: Limiter,
-    /// When the limit lets the next packet go.
+    /// When the rate limit permits the next packet.
     pub(super) limited_until: Option<Instant>,
-    /// Packets that have gone before the acknowledgement that waits.
+    /// Number of packets that have overtaken the waiting acknowledgement.
     deferrals: u8,
-    /// Packets of the peer were marked, and it is to be told.
+    /// Packets of the peer were marked, and a notification is due.
     must_notify: bool,
-    /// When it was told last.
+    /// When the last notification was sent.
     notified_at: Option<Instant>,
 }
 
 impl Channel {
-    /// A channel whose first packets have these numbers. The peer sends the number that this end
-    /// has told it, and the reverse.
+    /// A channel whose first packets have these numbers. Each end sends the number that the other
+    /// end has announced.
     pub(super) fn new(
         requester: requester::Settings,
         responder: responder::Settings,
@@ -58,20 +58,20 @@ impl Channel {
 }
 
 impl Connection {
-    /// The network has marked a packet of the peer.
+    /// Handles a packet of the peer that the network has marked.
     pub(crate) fn on_mark(&mut self, now: Instant) {
         if let Some(channel) = self.channel.as_mut().filter(|_| self.phase == Phase::Established) {
             channel.must_notify |= channel.notified_at.is_none_or(|at| at + NOTIFY_EVERY <= now);
         }
     }
 
-    /// A packet for this queue pair has come.
+    /// Handles a packet for this queue pair.
     pub(crate) fn on_packet(&mut self, now: Instant, packet: &Packet, payload: Buffer, shared: &mut Shared) {
         let is_request =
             matches!(packet.header, Header::Send { .. } | Header::Write { .. } | Header::ReadRequest(_))
                 || packet.header == Header::Unsupported;
         if is_request && self.phase == Phase::Accepting {
-            // The message that the peer is ready was lost: this shows that it is.
+            // The message that the peer is ready was lost. The packet shows that the peer is ready.
             self.on_ready();
         }
         let is_open = self.phase == Phase::Established;
@@ -81,7 +81,7 @@ impl Connection {
         }
         let Some(channel) = self.channel.as_mut() else { return };
         if is_request {
-            // After a fault the peer is told why, even if it asks again.
+            // After a fault, the peer gets the reason, even if it repeats its request.
             if !is_open && !channel.responder.has_failed() {
                 return;
             }
@@ -113,19 +113,19 @@ impl Connection {
         };
         if let Err(error) = result {
             let why = match error {
-                WorkError::BadResponse => Disconnected::PeerFault("an answer to what nobody asked"),
+                WorkError::BadResponse => Disconnected::PeerFault("an unexpected response"),
                 WorkError::RemoteAccess => {
-                    Disconnected::Reported("it may not access the memory that the request names")
+                    Disconnected::Reported("this end may not access the memory that its request names")
                 }
-                WorkError::RemoteInvalidRequest => Disconnected::Reported("a request is invalid"),
+                WorkError::RemoteInvalidRequest => Disconnected::Reported("a request of this end is invalid"),
                 WorkError::ReceiverNotReady => Disconnected::Reported("it has no receive request"),
-                _ => Disconnected::Reported("a request could not be done"),
+                _ => Disconnected::Reported("the peer could not perform a request"),
             };
             self.fail(now, why, error, shared);
         }
     }
 
-    /// The next packet to be sent, if there is one.
+    /// The next packet to send, if there is one.
     pub(crate) fn poll_packet(&mut self, now: Instant) -> Option<(Head, Buffer)> {
         let channel = self.channel.as_mut()?;
         if core::mem::take(&mut channel.must_notify) {

@@ -1,4 +1,4 @@
-//! A connection: how it is made and ended, and its queue pair.
+//! A connection: its start, its end, and its queue pair.
 
 mod data;
 
@@ -21,25 +21,25 @@ use crate::wire::{
 };
 use crate::{Config, PathMtu, requester, responder};
 
-/// Messages of connection management that wait to be sent. Those beyond are dropped; whoever needs
-/// them asks again.
+/// Maximum number of waiting messages of connection management. Further messages are dropped; their
+/// requesters repeat the request.
 const MESSAGES_MAX: usize = 1024;
-/// How long the user of this end may think about a request.
+/// Time limit for the user of this end to decide on a request.
 const DECISION_TIME: Nanos = Nanos::from_secs(60);
-/// The code of the time that a peer is asked to wait meanwhile: 4 s.
+/// The code of the time that a peer must wait meanwhile: 4 s.
 const DECISION_CODE: u8 = 20;
 /// A message is repeated after up to this many times the first time-out.
 const BACKOFF_MAX: u64 = 8;
-/// How often a reply is repeated before the peer shows that it gets what this end sends. A request
-/// may carry the address of another machine. That machine gets three messages for it at most: the
-/// reply, its repetition, and the refusal.
+/// How often a reply is repeated before the peer has shown that it receives the messages of this
+/// end. A request may carry the address of another machine, which then gets at most three messages:
+/// the reply, its repetition, and the refusal.
 const UNPROVEN_REPEATS: u8 = 1;
-/// The code of the time-out that peers are told for their own messages: 268 ms.
+/// The code of the time-out that peers should use for their own messages: 268 ms.
 const RESPONSE_CODE: u8 = 16;
-/// The longest time that a peer can ask for: longer than any user waits.
+/// The longest time that a peer can ask for, longer than the patience of any user.
 const MORE_TIME_MAX: Nanos = Nanos::from_secs(60);
 
-/// What all connections of a device share.
+/// The state that all connections of a device share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) entropy: Entropy,
     /// The number of this channel adapter (GUID).
     pub(crate) adapter: u64,
-    /// Messages to be sent, and whereto.
+    /// Messages to send, and their destinations.
     pub(crate) messages: VecDeque<(IpAddr, Buffer)>,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// This end has sent its request, and waits for a reply.
@@ -76,7 +76,7 @@ pub(crate) enum Phase {
     /// This end has replied, and waits until the peer is ready to use the connection.
     Accepting,
     Established,
-    /// This end has told the peer that the connection is over.
+    /// This end has announced to the peer that the connection is over.
     Disconnecting,
     Over,
 }
@@ -91,23 +91,23 @@ pub(crate) struct Connection {
     pub(crate) completions: SharedCompletionQueue,
     pub(crate) channel: Option<Channel>,
     pub(crate) events: VecDeque<Event>,
-    /// Nobody has a handle of it, and nobody will.
+    /// The connection has no handle, and gets none.
     pub(crate) is_orphan: bool,
     /// It waits for its turn to send.
     pub(crate) is_ready: bool,
-    /// When the device looks after it.
+    /// When the device must look after it.
     pub(crate) wake: Option<Instant>,
-    /// The first packet sequence number that this end expects: it tells the peer which to send.
+    /// The first packet sequence number that this end expects and announces to the peer.
     number: u32,
-    /// What the peer has asked for.
+    /// The request of the peer.
     request: Option<Request>,
     transaction: u64,
     /// The message that is repeated until it is answered.
     pending: Option<Buffer>,
     attempts: u8,
     deadline: Option<Instant>,
-    /// The user knows that the connection is over.
-    is_told: bool,
+    /// The user has been informed that the connection is over.
+    is_reported: bool,
 }
 
 impl Connection {
@@ -135,7 +135,7 @@ impl Connection {
             pending: None,
             attempts: 0,
             deadline: None,
-            is_told: false,
+            is_reported: false,
         }
     }
 
@@ -148,7 +148,7 @@ impl Connection {
         Instant::earlier(self.deadline, channel)
     }
 
-    /// Whether it counts as half open.
+    /// Whether the connection counts as half open.
     pub(crate) const fn is_half_open(&self) -> bool {
         matches!(self.phase, Phase::Requested | Phase::Accepting)
     }
@@ -162,7 +162,7 @@ impl Connection {
         self.deadline = Some(now + shared.config.response_timeout);
     }
 
-    /// A message that was sent at a time that has passed waits for its answer from now on.
+    /// Restarts the wait for an answer to a message that was sent late.
     pub(crate) fn refresh(&mut self, now: Instant, shared: &Shared) {
         if self.pending.is_some() && self.attempts == 0 {
             self.deadline = Some(now + shared.config.response_timeout);
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Sends a message once.
-    fn tell(&self, message: &Message, shared: &mut Shared) {
+    fn send_once(&self, message: &Message, shared: &mut Shared) {
         shared.send(self.peer, &message.emit(self.transaction));
     }
 
@@ -185,7 +185,7 @@ impl Connection {
         self.deadline = None;
     }
 
-    /// Asks for a connection to `port` of the peer.
+    /// Requests a connection to `port` of the peer.
     pub(crate) fn request(&mut self, now: Instant, port: u16, private_data: &[u8], shared: &mut Shared) {
         let config = &shared.config;
         let message = Message::Request(Request {
@@ -211,7 +211,7 @@ impl Connection {
         self.ask(now, &message, shared);
     }
 
-    /// The peer has asked for this connection.
+    /// Handles the peer's request for this connection.
     pub(crate) fn on_request(&mut self, now: Instant, transaction: u64, request: &Request) {
         self.transaction = transaction;
         self.request = Some(*request);
@@ -219,19 +219,19 @@ impl Connection {
         self.events.push_back(Event::Requested { private_data: Vec::from(request.data) });
     }
 
-    /// The peer asks again: the answer may be lost.
+    /// Handles a repeated request of the peer: the answer may be lost.
     pub(crate) fn on_repeated_request(&self, shared: &mut Shared) {
         match self.phase {
             Phase::Requested => {
                 let message = Message::MoreTime(self.identifiers, Which::Request, DECISION_CODE);
-                self.tell(&message, shared);
+                self.send_once(&message, shared);
             }
             Phase::Accepting => self.repeat(shared),
             _ => {}
         }
     }
 
-    /// The user accepts the connection.
+    /// Accepts the connection for the user.
     pub(crate) fn accept(&mut self, now: Instant, private_data: &[u8], shared: &mut Shared) {
         let Some(request) = self.request.filter(|_| self.phase == Phase::Requested) else { return };
         let config = &shared.config;
@@ -269,14 +269,14 @@ impl Connection {
         self.ask(now, &Message::Reply(reply), shared);
     }
 
-    /// The user refuses the connection.
+    /// Refuses the connection for the user.
     pub(crate) fn reject(&mut self, private_data: &[u8], shared: &mut Shared) {
         if self.phase != Phase::Requested {
             return;
         }
         self.refuse(Which::Request, reason::CONSUMER, filled(private_data), shared);
         self.phase = Phase::Over;
-        self.is_told = true;
+        self.is_reported = true;
         self.answered();
         self.pair.fail(WorkError::Flushed);
     }
@@ -287,13 +287,13 @@ impl Connection {
         shared.refuse(self.peer, self.transaction, &reject);
     }
 
-    /// The peer accepts the connection.
+    /// Handles the peer's acceptance.
     pub(crate) fn on_reply(&mut self, now: Instant, reply: &Reply, shared: &mut Shared) {
         match self.phase {
             Phase::Requesting => {}
-            // It has not heard that this end is ready.
+            // The peer has not received the message that this end is ready.
             Phase::Established if reply.identifiers.local == self.identifiers.remote => {
-                self.tell(&Message::ReadyToUse(self.identifiers), shared);
+                self.send_once(&Message::ReadyToUse(self.identifiers), shared);
                 return;
             }
             _ => return,
@@ -320,12 +320,12 @@ impl Connection {
         self.channel = Some(Channel::new(requester, responder, (self.number, reply.number), shared));
         self.become_ready(State::ReadyToReceive);
         self.establish(Vec::from(reply.data));
-        // The peer repeats its reply once only, so this end says again that it is ready until the
-        // peer sends something.
+        // The peer repeats its reply only once, so this end repeats that it is ready until the peer
+        // sends something.
         self.ask(now, &Message::ReadyToUse(self.identifiers), shared);
     }
 
-    /// Both ends are ready.
+    /// Establishes the connection: both ends are ready.
     pub(crate) fn establish(&mut self, private_data: Vec<u8>) {
         self.answered();
         self.phase = Phase::Established;
@@ -334,18 +334,18 @@ impl Connection {
     }
 
     fn become_ready(&mut self, state: State) {
-        // A queue pair that failed meanwhile stays as it is.
+        // A queue pair that has failed meanwhile stays in its state.
         let _: Result<(), rdma::TransitionError> = self.pair.modify(state);
     }
 
-    /// The peer is ready to use the connection.
+    /// Handles the message that the peer is ready.
     pub(crate) fn on_ready(&mut self) {
         if self.phase == Phase::Accepting {
             self.establish(Vec::new());
         }
     }
 
-    /// The peer needs more time for its answer.
+    /// Handles the message that the peer needs more time for its answer.
     pub(crate) fn on_more_time(&mut self, now: Instant, code: u8, shared: &Shared) {
         if matches!(self.phase, Phase::Requesting | Phase::Accepting) && self.deadline.is_some() {
             let more = timeout(code).min(MORE_TIME_MAX);
@@ -353,16 +353,16 @@ impl Connection {
         }
     }
 
-    /// The peer refuses the connection.
+    /// Handles the peer's refusal.
     pub(crate) fn on_reject(&mut self, reject: &Reject) {
         let reported = Disconnected::Reported(text_of_reason(reject.reason));
         match self.phase {
             Phase::Requesting if reject.reason == reason::CONSUMER => {
-                self.is_told = true;
+                self.is_reported = true;
                 self.events.push_back(Event::Rejected { private_data: Vec::from(reject.data) });
                 self.finish(Disconnected::InOrder);
             }
-            // A peer that has not heard that this end is ready gives up.
+            // A peer that has not received the message that this end is ready gives up.
             Phase::Requesting | Phase::Requested | Phase::Accepting | Phase::Established => {
                 self.finish(reported);
             }
@@ -370,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// The user ends the connection.
+    /// Ends the connection for the user.
     pub(crate) fn disconnect(&mut self, now: Instant, shared: &mut Shared) {
         match self.phase {
             Phase::Requested => self.reject(&[], shared),
@@ -386,10 +386,11 @@ impl Connection {
         }
     }
 
-    /// Tells the peer that the connection is over.
+    /// Announces to the peer that the connection is over.
     fn leave(&mut self, now: Instant, shared: &mut Shared) {
         if self.phase == Phase::Accepting {
-            // It has not shown that it gets messages, so it gets one, and no answer is awaited.
+            // The peer has not shown that it receives messages. It gets one, and need not answer
+            // it.
             self.refuse(Which::Reply, reason::TIMEOUT, [0; REJECT_DATA], shared);
             return self.finish(Disconnected::InOrder);
         }
@@ -401,18 +402,18 @@ impl Connection {
         self.ask(now, &message, shared);
     }
 
-    /// The connection is over because of a fault: the user and the peer are told.
+    /// Ends the connection because of a fault, and reports it to the user and the peer.
     pub(crate) fn fail(&mut self, now: Instant, why: Disconnected, error: WorkError, shared: &mut Shared) {
         if !matches!(self.phase, Phase::Accepting | Phase::Established) {
             return;
         }
-        self.is_told = true;
+        self.is_reported = true;
         self.events.push_back(Event::Disconnected(why));
         self.leave(now, shared);
         self.pair.fail(error);
     }
 
-    /// Nothing more is sent or taken.
+    /// Stops both halves: the connection neither sends nor accepts packets any more.
     fn stop(&mut self) {
         if let Some(channel) = &mut self.channel {
             channel.responder.give_up(&mut self.pair);
@@ -421,18 +422,18 @@ impl Connection {
         }
     }
 
-    /// The connection is over, and the peer knows.
+    /// Finishes a connection whose end the peer knows.
     fn finish(&mut self, why: Disconnected) {
         self.answered();
         self.stop();
         self.pair.fail(WorkError::Flushed);
-        if !core::mem::replace(&mut self.is_told, true) {
+        if !core::mem::replace(&mut self.is_reported, true) {
             self.events.push_back(Event::Disconnected(why));
         }
         self.phase = Phase::Over;
     }
 
-    /// The network of this end has failed: the connection is over, and the peer is not told.
+    /// Ends the connection without informing the peer, because this end has lost its network.
     pub(crate) fn cut(&mut self) {
         if self.phase == Phase::Disconnecting {
             return self.finish(Disconnected::InOrder);
@@ -440,7 +441,7 @@ impl Connection {
         self.finish(Disconnected::NetworkFailed);
     }
 
-    /// The peer ends the connection.
+    /// Handles the peer's message that it ends the connection.
     pub(crate) fn on_disconnect(&mut self, transaction: u64, shared: &mut Shared) {
         let message = Message::Disconnected(self.identifiers);
         shared.send(self.peer, &message.emit(transaction));
@@ -449,14 +450,14 @@ impl Connection {
         }
     }
 
-    /// The peer knows that the connection is over.
+    /// Handles the peer's confirmation that the connection is over.
     pub(crate) fn on_disconnected(&mut self) {
         if self.phase == Phase::Disconnecting {
             self.finish(Disconnected::InOrder);
         }
     }
 
-    /// Does what is due.
+    /// Performs the due actions.
     pub(crate) fn on_time(&mut self, now: Instant, shared: &mut Shared) {
         if self.deadline.is_some_and(|at| at <= now) {
             self.on_silence(now, shared);
@@ -471,7 +472,7 @@ impl Connection {
         }
     }
 
-    /// A message was not answered in time.
+    /// Handles a message without a timely answer.
     fn on_silence(&mut self, now: Instant, shared: &mut Shared) {
         self.deadline = None;
         if self.pending.is_some() && self.attempts < shared.config.response_retries {
@@ -484,7 +485,7 @@ impl Connection {
             return;
         }
         match self.phase {
-            // The peer has nothing to send, or will say what it lacks.
+            // The peer has nothing to send, or reports the packets that it lacks.
             Phase::Established => return self.answered(),
             Phase::Requesting => self.refuse(Which::Other, reason::TIMEOUT, [0; REJECT_DATA], shared),
             Phase::Requested => self.refuse(Which::Request, reason::TIMEOUT, [0; REJECT_DATA], shared),
@@ -505,7 +506,7 @@ pub(crate) fn random(shared: &mut Shared) -> u32 {
     shared.entropy.next_u64() as u32
 }
 
-/// Private data, with zeros behind it. What does not fit is cut off.
+/// Private data, padded with zeros. Data that do not fit are cut off.
 fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
     let mut filled = [0; N];
     let length = data.len().min(N);

@@ -1,5 +1,4 @@
-//! Connection management: which connection a message is for, and what is answered when there is
-//! none.
+//! Connection management: finds the connection of a message, and answers messages without one.
 
 use core::net::IpAddr;
 
@@ -15,13 +14,13 @@ use crate::wire::{
     Disconnect, Identifiers, Message, REJECT_DATA, Reject, Reply, Request, Which, port_of_service, reason,
 };
 
-/// How long the request of a connection that is over is remembered.
+/// How long the device remembers the request of a connection that is over.
 const PAST_TIME: Nanos = Nanos::from_secs(10);
-/// How many are remembered.
+/// Maximum number of remembered requests.
 const PAST_MAX: usize = 4096;
 
 impl Device {
-    /// Makes a connection.
+    /// Creates a connection.
     pub(super) fn insert(&mut self, phase: Phase, peer: IpAddr, remote: u32) -> Option<Slot> {
         let start = random(&mut self.shared);
         let slot = self.table.reserve(self.shared.config.connections, start)?;
@@ -34,10 +33,10 @@ impl Device {
             shared_receives: None,
             completions: Rc::clone(&completions),
         });
-        // Receive requests may be posted before the connection is made.
+        // Receive requests may be posted before the connection is established.
         let _: Result<(), rdma::TransitionError> = pair.modify(State::Initialised);
         let mut connection = Connection::new(phase, peer, identifiers, (pair, completions), &mut self.shared);
-        // Until somebody takes it.
+        // Until a user takes it.
         connection.is_orphan = phase == Phase::Requested;
         let is_half_open = connection.is_half_open();
         self.table.put(slot, connection);
@@ -63,7 +62,7 @@ impl Device {
         }
     }
 
-    /// Forgets requests of connections that are over for long.
+    /// Forgets requests of connections that ended long ago.
     pub(super) fn forget_past(&mut self, now: Instant) {
         while self.past.front().is_some_and(|(at, _)| *at <= now) {
             self.forget_oldest();
@@ -78,7 +77,7 @@ impl Device {
         }
     }
 
-    /// A message of connection management has come.
+    /// Handles a message of connection management.
     pub(super) fn on_message(&mut self, now: Instant, peer: IpAddr, transaction: u64, message: &Message) {
         let identifiers = match message {
             Message::Request(request) => return self.on_request(now, peer, transaction, request),
@@ -92,8 +91,8 @@ impl Device {
         let is_reply = matches!(message, Message::Reply(_));
         let slot = self.table.find(identifiers.remote).filter(|slot| {
             self.table.get(*slot).is_some_and(|connection| {
-                // Until its reply comes, the peer's identifier is not known. A refusal need not
-                // have one.
+                // The peer's identifier is unknown until its reply arrives. A refusal need not have
+                // one.
                 let is_first = connection.phase == Phase::Requesting;
                 let is_refusal = matches!(message, Message::Reject(_)) && identifiers.local == 0;
                 let is_known = is_first || is_refusal || connection.identifiers.remote == identifiers.local;
@@ -120,7 +119,7 @@ impl Device {
         self.look_after(slot);
     }
 
-    /// Answers a message for a connection that is not there.
+    /// Answers a message for an unknown connection.
     fn answer_unknown(
         &mut self,
         peer: IpAddr,
@@ -149,7 +148,7 @@ impl Device {
         self.shared.refuse(peer, transaction, &reject);
     }
 
-    /// A peer asks for a connection.
+    /// Handles a peer's request for a connection.
     fn on_request(&mut self, now: Instant, peer: IpAddr, transaction: u64, request: &Request) {
         let key = (peer, request.local);
         match self.requests.get(&key) {
@@ -185,7 +184,7 @@ impl Device {
         self.refuse(peer, transaction, identifiers, (Which::Request, no.0, no.1));
     }
 
-    /// Why a request is refused before anybody sees it: the reason, and more about it.
+    /// The reason for refusing a request before the user sees it, and additional information.
     fn objection(&self, request: &Request) -> Option<(u16, u8)> {
         let port = port_of_service(request.service).filter(|port| self.listening.contains(port));
         let ours = self.shared.config.mtu;

@@ -1,4 +1,4 @@
-//! The device of one address: its connections, and the datagrams that they send and receive.
+//! A device with one address: its connections and their datagrams.
 
 mod manager;
 mod table;
@@ -19,18 +19,18 @@ use crate::wire::{
 pub(crate) use table::Slot;
 use table::Table;
 
-/// The most connections of a device at a time.
+/// Maximum number of connections of a device.
 pub const CONNECTIONS_MAX: usize = table::SLOTS_MAX;
-/// Connections that peers have asked for and that are not made, at a time. Requests beyond
-/// are refused.
+/// Maximum number of connections that peers have requested and that are not established. Further
+/// requests are refused.
 pub const HALF_OPEN_MAX: usize = 10_000;
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// The sender.
     pub from: SocketAddr,
-    /// The address and port that it came to.
+    /// The address and port that it was sent to.
     pub to: SocketAddr,
     /// The identification in its IPv4 header, if the world knows it. If not, the CRC has half of
     /// its strength. IPv6 has none.
@@ -41,38 +41,38 @@ pub struct Received {
     pub bytes: Buffer,
 }
 
-/// What the world tells a device.
+/// An input of a device.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A datagram has come.
+    /// A datagram has arrived.
     Datagram(Received),
 }
 
-/// What a device asks of the world.
+/// A request of a device to the world.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Send this datagram, unfragmented.
     Datagram(Datagram),
 }
 
-/// What a device has seen.
+/// Event counts of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that were sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Datagrams that have come.
+    /// Number of datagrams received.
     pub received: u64,
-    /// Datagrams that were no packets of this device's connections.
+    /// Number of datagrams that were not packets of this device's connections.
     pub dropped: u64,
-    /// Datagrams whose CRC was wrong.
+    /// Number of datagrams with a wrong CRC.
     pub corrupt: u64,
-    /// Packets that the network has marked as congested.
+    /// Number of packets that the network has marked as congested.
     pub marked: u64,
-    /// Notifications of peers that packets of this device were marked.
+    /// Number of peers' notifications that packets of this device were marked.
     pub notified: u64,
-    /// Packets that were sent again, of the connections that are there now.
+    /// Number of repeated packets of the present connections.
     pub repeated: u64,
-    /// Requests for connections that were refused because there were too many.
+    /// Number of connection requests that were refused because there were too many.
     pub overflowed: u64,
 }
 
@@ -81,27 +81,27 @@ pub struct Counters {
 pub struct Device {
     shared: Shared,
     table: Table,
-    /// Connections that peers have asked for, by whom and by which identifier. `None` of one that
-    /// is over, so that a late copy of its request makes no new one.
+    /// Connections that peers have requested, by the peer and its identifier. `None` for a
+    /// connection that is over, so that a late copy of its request creates no new one.
     requests: BTreeMap<(IpAddr, u32), Option<Slot>>,
-    /// Those that are over, and until when they are remembered.
+    /// The requests of connections that are over, and until when they are remembered.
     past: VecDeque<(Instant, (IpAddr, u32))>,
     listening: BTreeSet<u16>,
-    /// Connections that nobody has taken a handle of.
+    /// Connections without a handle.
     requested: VecDeque<Slot>,
     half_open: usize,
-    /// Connections that may have something to send, in turns.
+    /// Connections that may have something to send, in turn.
     ready: VecDeque<Slot>,
     wakes: BTreeSet<(Instant, Slot)>,
     now: Instant,
-    /// Commands have come since the time was told: of which connections.
+    /// Commands were given since the last update of the time, to the connections in `behind`.
     is_behind: bool,
     behind: Vec<Slot>,
     counters: Counters,
 }
 
 impl Device {
-    /// A device without connections. Regions of all connections are in `domain`.
+    /// A device without connections. `domain` has the regions of all connections.
     ///
     /// # Panics
     /// When the settings allow more connections than [`CONNECTIONS_MAX`], or are out of range.
@@ -134,25 +134,25 @@ impl Device {
         &self.shared.config
     }
 
-    /// What the device has seen.
+    /// The event counts of the device.
     pub fn counters(&self) -> Counters {
         let repeated = self.table.iter().filter_map(|connection| connection.channel.as_ref());
         let repeated = repeated.map(|channel| channel.requester.repeated()).sum();
         Counters { repeated, ..self.counters }
     }
 
-    /// The number of connections, whatever their state.
+    /// The number of connections in any state.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// Takes requests for connections to `port`.
+    /// Accepts requests for connections to `port`.
     pub fn listen(&mut self, port: u16) {
         self.listening.insert(port);
     }
 
-    /// Ends every connection, because datagrams can neither be sent nor come any more. Peers are
-    /// not told. The device goes on: it takes and makes connections as before.
+    /// Ends every connection without informing peers, because the network is lost. The device stays
+    /// usable: it accepts and opens connections as before.
     pub fn cut(&mut self) {
         self.shared.messages.clear();
         let slots: Vec<_> = self.table.slots().collect();
@@ -161,7 +161,7 @@ impl Device {
         }
     }
 
-    /// A connection that a peer has asked for, and that nobody has taken yet.
+    /// A connection that a peer has requested and no user has taken yet.
     pub(crate) fn next_requested(&mut self) -> Option<Slot> {
         loop {
             let slot = self.requested.pop_front()?;
@@ -172,7 +172,7 @@ impl Device {
         }
     }
 
-    /// Asks `peer` for a connection to `port`. `None` when there are too many.
+    /// Requests a connection to `port` of `peer`. `None` if there are too many.
     pub(crate) fn connect(&mut self, peer: IpAddr, port: u16, private_data: &[u8]) -> Option<Slot> {
         let slot = self.insert(Phase::Requesting, peer, 0)?;
         let now = self.now;
@@ -201,7 +201,7 @@ impl Device {
         Some(result)
     }
 
-    /// The connection, for what changes nothing that is sent.
+    /// The connection, for calls that do not affect its packets.
     pub(crate) fn peek(&mut self, slot: Slot) -> Option<&mut Connection> {
         self.table.get_mut(slot)
     }
@@ -228,13 +228,13 @@ impl Device {
         connection.pair.post_receive(request)
     }
 
-    /// The memory of `key`, if it is lent to the peer of this connection.
+    /// Returns the memory of `key`, if it is lent to the peer of this connection.
     pub(crate) fn deregister(&mut self, slot: Slot, key: Key) -> Option<Buffer> {
         let owner = self.table.get(slot)?.pair.id();
         self.shared.domain.borrow_mut().deregister(owner, key)
     }
 
-    /// Nobody has a handle of the connection any more: it ends.
+    /// Ends a connection that has lost its handle.
     pub(crate) fn abandon(&mut self, slot: Slot) {
         self.with(slot, |connection, now, shared| {
             connection.is_orphan = true;
@@ -243,7 +243,7 @@ impl Device {
         });
     }
 
-    /// A command has come for a connection.
+    /// Notes a command for a connection.
     fn command(&mut self, slot: Slot) {
         self.is_behind = true;
         self.look_after(slot);
@@ -253,7 +253,7 @@ impl Device {
         self.half_open = self.half_open + usize::from(is) - usize::from(was);
     }
 
-    /// Gives a connection its turn to send and its wake, or removes it when it is over.
+    /// Schedules a connection to send and to wake, or removes it when it is over.
     fn look_after(&mut self, slot: Slot) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         if !core::mem::replace(&mut connection.is_ready, true) {
@@ -266,7 +266,7 @@ impl Device {
         }
     }
 
-    /// Looks after a connection again when something of it is due.
+    /// Looks after a connection again at its next deadline.
     fn wake(&mut self, slot: Slot) {
         let Some(connection) = self.table.get_mut(slot) else { return };
         let earliest = connection.deadline();
@@ -336,7 +336,8 @@ impl Device {
     }
 }
 
-/// Whether a request can be done: not too long, and without two things in one place.
+/// Whether the device supports a request: neither too long, nor with both immediate data and a key
+/// to invalidate.
 fn is_supported(operation: &Operation) -> bool {
     match operation {
         Operation::Send { inline, data, invalidate, immediate } => {
@@ -383,13 +384,13 @@ impl Engine for Device {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        // Packets first: why a connection ends goes before its end.
+        // Packets come first: the reason for the end of a connection precedes its end.
         while let Some(slot) = self.ready.pop_front() {
             let now = self.now;
             let Some(connection) = self.table.get_mut(slot) else { continue };
             let Some((head, payload)) = connection.poll_packet(now) else {
                 connection.is_ready = false;
-                // The limit may let the next packet go later.
+                // The rate limit may delay the next packet.
                 self.wake(slot);
                 continue;
             };
@@ -407,7 +408,8 @@ impl Engine for Device {
     fn poll_timeout(&self) -> Option<Instant> {
         let wake = self.wakes.first().map(|(at, _)| *at);
         let past = self.past.front().map(|(at, _)| *at);
-        // What waits to be sent takes its times from when it is sent, not from when it came.
+        // The times of waiting packets count from when they are sent, not from when they were
+        // queued.
         let behind = (self.is_behind || !self.ready.is_empty()).then_some(self.now);
         Instant::earlier(behind, Instant::earlier(wake, past))
     }

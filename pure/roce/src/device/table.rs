@@ -8,16 +8,16 @@ use rdma::QueuePairId;
 
 use crate::connection::Connection;
 
-/// Bits of a queue pair's number that say where its connection is.
+/// Bits of a queue pair's number that index the connection.
 const INDEX_BITS: u32 = 14;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
-/// The other bits count how often the place was used. Zero is left out, because queue pairs 0 and 1
+/// The other bits count how often the slot was used. Zero is skipped, because queue pairs 0 and 1
 /// are reserved.
 const GENERATIONS: u32 = (1 << (24 - INDEX_BITS)) - 1;
 /// The most connections.
 pub(super) const SLOTS_MAX: usize = 1 << INDEX_BITS;
 
-/// Where a connection is, and in which generation. It is the number of the queue pair, too.
+/// The index of a connection and its generation, which is also the number of the queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(u32);
 
@@ -38,7 +38,7 @@ impl Slot {
         QueuePairId(self.0)
     }
 
-    /// An identifier for connection management: where the connection is, and random bits.
+    /// An identifier for connection management: the index of the connection, and random bits.
     pub(super) const fn identifier(self, random: u32) -> u32 {
         random & !INDEX_MASK | self.0 & INDEX_MASK
     }
@@ -54,7 +54,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     places: Vec<Place>,
-    /// Free places; the one that is free for the longest time is used next.
+    /// Free slots. The one that has been free for the longest time is used next.
     free: VecDeque<u32>,
 }
 
@@ -64,7 +64,7 @@ impl Table {
         self.places.len() - self.free.len()
     }
 
-    /// A free place. `start` is where the generations of a new place begin.
+    /// Reserves a free slot. `start` is the first generation of a new slot.
     pub(super) fn reserve(&mut self, max: usize, start: u32) -> Option<Slot> {
         if self.len() >= max.min(SLOTS_MAX) {
             return None;
@@ -79,7 +79,7 @@ impl Table {
         Some(Slot::new(index, self.places[index as usize].generation))
     }
 
-    /// Puts a connection into the place that was reserved for it.
+    /// Puts a connection into its reserved slot.
     pub(super) fn put(&mut self, slot: Slot, connection: Connection) {
         self.places[slot.index()].connection = Some(Box::new(connection));
     }
@@ -94,7 +94,7 @@ impl Table {
         place.connection.as_deref_mut().filter(|connection| connection.pair.id() == slot.queue_pair())
     }
 
-    /// The place of the connection that peers call by `identifier`.
+    /// The slot of the connection with the identifier that peers use.
     pub(super) fn find(&self, identifier: u32) -> Option<Slot> {
         let place = self.places.get((identifier & INDEX_MASK) as usize)?;
         let connection = place.connection.as_deref()?;

@@ -3,7 +3,7 @@
 use super::*;
 use rdma::{AccessError, Disconnected, Exposure, Key, WorkError};
 
-/// What a peer has to find, in order.
+/// The messages that a peer must receive, in order.
 #[derive(Default)]
 struct Expected {
     messages: Vec<Buffer>,
@@ -75,15 +75,15 @@ fn immediate_data_comes_with_its_message() {
     assert_eq!(here.post_send(both), Err(rdma::PostError::Unsupported));
 }
 
-/// Runs traffic in both directions over a network with faults, and checks that everything arrives
-/// once and in order, and that every read and write has the right bytes.
+/// Runs traffic in both directions over a network with faults. Checks that everything arrives once
+/// and in order, and that every read and write has the right bytes.
 fn campaign(seed: u64, faults: Faults, configure: impl Fn(&mut Config)) -> u64 {
     let mut net = Net::new(seed, configure);
     net.faults = faults;
     let mut ends = net.connect();
     let mut rng = Rng::from_seed(seed).fork("traffic");
     let mut expected = [Expected::default(), Expected::default()];
-    // For each direction: what is lent to be read, and what was read and written.
+    // For each direction: the memory lent for reading, and the bytes read and written.
     let lent = [0, 1].map(|_| bytes(&mut rng, 70_000));
     let regions = [0, 1].map(|side| ends[side].register(Exposure::Read(lent[side].clone())).unwrap());
     let rooms = [0, 1].map(|side| ends[side].register(Exposure::Write(70_000)).unwrap());
@@ -123,7 +123,7 @@ fn campaign(seed: u64, faults: Faults, configure: impl Fn(&mut Config)) -> u64 {
                         message(id, data).operation
                     }
                 };
-                // In every other session, some requests have no completion.
+                // In every second session, some requests have no completion.
                 let signalled = seed.is_multiple_of(2) || id == REQUESTS || rng.one_in(2);
                 ends[side].post_send(SendRequest { id, operation, signalled }).unwrap();
             }
@@ -162,7 +162,7 @@ fn campaign(seed: u64, faults: Faults, configure: impl Fn(&mut Config)) -> u64 {
 }
 
 #[test]
-fn everything_arrives_once_and_in_order_whatever_the_network_does() {
+fn everything_arrives_once_and_in_order_over_any_network() {
     let faults = [
         Faults::default(),
         Faults { lost: 30, ..Faults::default() },
@@ -186,7 +186,7 @@ fn everything_arrives_once_and_in_order_whatever_the_network_does() {
 fn sequence_numbers_wrap_while_packets_are_lost() {
     for seed in 0..12 {
         let mut net = Net::new(seed, |_| ());
-        // Identifiers and numbers of all ones, but for a few.
+        // Identifiers and numbers of all ones, apart from a few.
         let near_end = Entropy::System(|bytes| {
             bytes.fill(0xff);
             bytes[0] = 0xf0;
@@ -236,7 +236,7 @@ fn a_receiver_that_is_never_ready_is_asked_as_often_as_agreed() {
     assert!(matches!(here.poll_event(), Some(Event::Disconnected(Disconnected::Reported(_)))));
 }
 
-/// The peer tells its receive requests: a sender that has more messages does not repeat them.
+/// The peer reports its receive requests: a sender with more messages does not repeat them.
 #[test]
 fn credits_keep_a_sender_from_asking_in_vain() {
     let mut net = Net::new(0, |_| ());
@@ -344,7 +344,7 @@ fn a_message_that_is_too_long_ends_the_connection() {
     }
 }
 
-/// A network that marks packets slows the sender down, and nothing is lost by it.
+/// A network that marks packets slows the sender down, and loses none.
 #[test]
 fn marked_packets_slow_their_sender_down() {
     let time = |is_congested: bool| {
@@ -367,15 +367,15 @@ fn marked_packets_slow_their_sender_down() {
         });
         assert_eq!(done[1].result, Ok(Done::Read(data.clone())));
         assert_eq!(there.deregister(room.key).unwrap(), data);
-        let told = net.seen.iter().filter(|(_, one)| one.slices()[0][0] == 0x81).count();
-        assert_eq!(told > 0, is_congested, "{told} notifications");
+        let notifications = net.seen.iter().filter(|(_, one)| one.slices()[0][0] == 0x81).count();
+        assert_eq!(notifications > 0, is_congested, "{notifications} notifications");
         net.now - start
     };
     let [free, congested] = [false, true].map(time);
     assert!(congested > free * 4, "{free} without marks, {congested} with them");
 }
 
-/// The operation codes of what the device with this index has sent since `from`.
+/// The operation codes of the packets that the device with this index has sent since `from`.
 fn codes(net: &Net, index: usize, from: usize) -> Vec<u8> {
     let sent = net.seen[from..].iter().filter(|(_, one)| one.from.ip() == net.addresses[index]);
     sent.map(|(_, one)| one.slices().concat()[0]).collect()
@@ -436,13 +436,13 @@ fn a_write_and_the_message_behind_it_are_acknowledged_at_once() {
         done.len() == 2
     });
     assert_eq!((done, codes(&net, 1, from)), (vec![1, 2], vec![ACKNOWLEDGE]));
-    // A write with nothing behind it asks for itself.
+    // A write with nothing behind it requests its own acknowledgement.
     here.post_send(SendRequest { id: 3, operation, signalled: true }).unwrap();
     net.run("the write", |_| !completions(&mut here).is_empty());
     assert_eq!(codes(&net, 1, from), [ACKNOWLEDGE; 2]);
 }
 
-/// A message of which nobody waits for the completion.
+/// A message without a completion.
 fn quiet(id: u64, data: Buffer) -> SendRequest {
     SendRequest { signalled: false, ..message(id, data) }
 }
@@ -454,7 +454,7 @@ fn acknowledgements(net: &Net, from: usize) -> usize {
 }
 
 #[test]
-fn what_nobody_waits_for_is_acknowledged_now_and_then() {
+fn messages_without_completion_are_acknowledged_now_and_then() {
     let mut net = Net::new(0, |_| ());
     let [mut here, mut there] = net.connect();
     let mut come = 0;
@@ -473,7 +473,7 @@ fn what_nobody_waits_for_is_acknowledged_now_and_then() {
         assert_eq!(exchange(&mut net, quiet(id, Buffer::copy_from_slice(b"a command"))), come_of(id));
     }
     assert_eq!(acknowledgements(&net, before), 4, "each sixteenth packet asks");
-    // Then nobody sends any more. The last is sent again, and asks.
+    // Then the traffic stops. The last packet is sent again with a request for an acknowledgement.
     let id = 65;
     assert_eq!(exchange(&mut net, quiet(id, Buffer::copy_from_slice(b"the last"))), come_of(id));
     let repeated = |net: &Net| net.devices[0].borrow().counters().repeated;
@@ -492,7 +492,7 @@ const fn come_of(id: u64) -> usize {
 }
 
 #[test]
-fn a_lost_message_that_nobody_waits_for_arrives_before_the_time_out() {
+fn a_lost_message_without_completion_arrives_before_the_time_out() {
     let mut net = Net::new(0, |_| ());
     let [mut here, mut there] = net.connect();
     for id in 0..10 {
@@ -511,9 +511,9 @@ fn a_lost_message_that_nobody_waits_for_arrives_before_the_time_out() {
     }
 }
 
-/// Places of a short send queue come back, and credits of a peer with few receive requests.
+/// Places of a short send queue are freed, and a peer with few receive requests reports credits.
 #[test]
-fn whoever_is_about_to_run_out_asks() {
+fn an_end_that_is_about_to_run_out_asks_for_acknowledgements() {
     for (send_depth, receives) in [(2, 64), (5, 64), (64, 1), (64, 3)] {
         let mut net = Net::new(0, |config| config.send_depth = send_depth);
         let [mut here, mut there] = net.connect();

@@ -1,4 +1,4 @@
-//! Packets that a peer should not send, at each state of a connection.
+//! Packets that a peer must not send, at each state of a connection.
 
 use super::*;
 use crate::icrc::Route;
@@ -6,7 +6,7 @@ use crate::wire::Packet;
 use engine::crc32;
 use rdma::{Disconnected, Exposure};
 
-/// A packet with the right padding of `body` and the right CRC.
+/// A packet with valid padding of `body` and a valid CRC.
 pub(super) fn signed(head: &[u8], body: &[u8], from: IpAddr, to: IpAddr) -> Vec<u8> {
     let mut bytes = [head, body].concat();
     if bytes.len() < 12 {
@@ -21,7 +21,7 @@ pub(super) fn signed(head: &[u8], body: &[u8], from: IpAddr, to: IpAddr) -> Vec<
     bytes
 }
 
-/// Whatever comes in place of a packet of a session: nothing panics, nothing hangs, another
+/// Any packet in place of one of a session: the device neither panics nor hangs, and another
 /// connection is not disturbed.
 #[test]
 fn hostile_packets_end_one_connection_at_most() {
@@ -65,7 +65,7 @@ fn hostile_packets_end_one_connection_at_most() {
                 1 => head[11] = head[11].wrapping_add(u8::try_from(rng.below(8)).unwrap()),
                 2 => body.truncate(usize::try_from(rng.below(body.len() as u64 + 1)).unwrap()),
                 _ => {
-                    // Anything but the queue pair, which would be another connection's.
+                    // All fields but the queue pair, which could name another connection.
                     let at = [0, 9, 10, 11, head.len() - 1];
                     let at = at[usize::try_from(rng.below(5)).unwrap()];
                     head[at] = u8::try_from(rng.below(256)).unwrap();
@@ -90,7 +90,7 @@ fn lent_part(remote: rdma::Remote, length: u32) -> rdma::Remote {
     rdma::Remote { length, ..remote }
 }
 
-/// What device 0 gets when a packet of its peer is this one.
+/// The answer of device 0 to this packet of its peer.
 fn answer_to(net: &mut Net, head: &[u8], body: &[u8]) {
     let [to, from] = [net.addresses[0], net.addresses[1]];
     let bytes = signed(head, body, from, to);
@@ -115,7 +115,7 @@ fn queue_pair(net: &Net) -> [u8; 3] {
 }
 
 #[test]
-fn what_was_not_sent_cannot_be_acknowledged() {
+fn unsent_packets_cannot_be_acknowledged() {
     let mut net = Net::new(0, |_| ());
     let [mut here, mut there] = net.connect();
     there.post_receive(receive(0, 64)).unwrap();
@@ -157,7 +157,7 @@ fn an_answer_to_no_read_ends_the_connection() {
 }
 
 #[test]
-fn what_is_not_implemented_is_an_invalid_request() {
+fn an_unimplemented_request_is_an_invalid_request() {
     let mut net = Net::new(0, |_| ());
     let [mut here, mut there] = net.connect();
     here.post_receive(receive(0, 64)).unwrap();
@@ -178,5 +178,5 @@ fn what_is_not_implemented_is_an_invalid_request() {
         let bytes = one.slices().concat();
         one.to.ip() == from && bytes[0] == 17 && bytes[12] == 0x61
     });
-    assert!(negative, "it is told so");
+    assert!(negative, "a negative acknowledgement");
 }

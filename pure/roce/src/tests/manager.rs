@@ -1,11 +1,11 @@
-//! How connections are made and ended, and what goes wrong meanwhile.
+//! Start and end of connections, and their faults.
 
 use super::*;
 use crate::HALF_OPEN_MAX;
 use crate::wire::{MAD_LENGTH, Mad, Message, Packet};
 use rdma::Disconnected;
 
-/// The message that a datagram has, if it has one.
+/// The message in a datagram, if it has one.
 fn message_of(datagram: &Datagram) -> Option<Message> {
     let bytes = datagram.slices().concat();
     let packet = Packet::parse(&bytes).unwrap();
@@ -58,7 +58,7 @@ fn users_and_ports_refuse() {
     );
     assert_eq!(
         nowhere.poll_event(),
-        Some(Event::Disconnected(Disconnected::Reported("nobody listens at that port")))
+        Some(Event::Disconnected(Disconnected::Reported("no service listens at that port")))
     );
 }
 
@@ -75,7 +75,7 @@ fn larger_packets_than_the_path_takes_are_refused() {
         event = here.poll_event();
         event.is_some()
     });
-    assert_eq!(event, Some(Event::Disconnected(Disconnected::Reported("it takes smaller packets only"))));
+    assert_eq!(event, Some(Event::Disconnected(Disconnected::Reported("it accepts only smaller packets"))));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn connections_are_made_and_ended_over_a_bad_network() {
     }
 }
 
-/// Every datagram of a session comes again at every later moment, and the connections stand.
+/// Every datagram of a session is replayed at every later moment, and the connections survive.
 #[test]
 fn replayed_messages_change_nothing() {
     let mut net = Net::new(0, |_| ());
@@ -160,7 +160,8 @@ fn replayed_messages_change_nothing() {
     assert!(net.devices.iter().all(|device| device.borrow().connections() == 0));
 }
 
-/// Messages cut at each byte, with every identifier wrong, at the wrong time, or from elsewhere.
+/// Messages truncated at each byte, with every identifier wrong, at the wrong time, or from
+/// elsewhere.
 #[test]
 fn broken_messages_change_nothing() {
     let mut net = Net::new(0, |_| ());
@@ -179,7 +180,7 @@ fn broken_messages_change_nothing() {
         for at in (0..24).chain(24..44) {
             let mut wrong = mad.to_vec();
             wrong[at] ^= 0x41;
-            // Another identifier or service of the sender's is another request, which may be good.
+            // Another identifier or service of the sender is another request, which may be valid.
             let is_request = matches!(message_of(datagram), Some(Message::Request(_)));
             if !((8..16).contains(&at) || is_request && (24..44).contains(&at)) {
                 variants.push(wrong);
@@ -206,7 +207,7 @@ fn broken_messages_change_nothing() {
 fn half_open_connections_are_limited_and_time_out() {
     let mut net = Net::new(0, |_| ());
     net.devices[1].borrow_mut().listen(PORT);
-    // Many ask, and say nothing more.
+    // Many peers send a request and nothing more.
     let first = RoceEndpoint::connect(&net.devices[0], net.addresses[1], PORT, b"").unwrap();
     net.settle(0);
     let asked = net.seen[0].1.slices().concat();
@@ -224,7 +225,7 @@ fn half_open_connections_are_limited_and_time_out() {
     net.step();
     let counters = net.devices[1].borrow().counters();
     assert_eq!((net.devices[1].borrow().connections(), counters.overflowed), (HALF_OPEN_MAX, 50));
-    // Half of them are accepted, and the peer never says that it is ready.
+    // Half of them are accepted, and the peer never reports that it is ready.
     let mut kept = Vec::new();
     for _ in 0..HALF_OPEN_MAX / 2 {
         let mut one = RoceEndpoint::next_requested(&net.devices[1]).unwrap();
@@ -235,12 +236,11 @@ fn half_open_connections_are_limited_and_time_out() {
     drop(kept);
     net.pass(Nanos::from_secs(30));
     assert_eq!(net.devices[1].borrow().connections(), 0);
-    // Others can connect again.
+    // Other peers can connect again.
     net.connect();
 }
 
-/// The number of messages that are sent to an address which asks for a connection, once, and says
-/// nothing more.
+/// The number of messages to an address that requests a connection once, and sends nothing more.
 fn messages_to_silence(then: impl Fn(&mut RoceEndpoint)) -> usize {
     let mut net = Net::new(0, |_| ());
     net.devices[1].borrow_mut().listen(PORT);
@@ -289,7 +289,7 @@ fn an_end_says_that_it_is_ready_until_the_peer_knows() {
     let mut there = there.unwrap();
     there.accept(b"");
     net.run("the reply", |_| matches!(here.poll_event(), Some(Event::Established { .. })));
-    // All that the first end says in the next seconds is lost.
+    // All messages of the first end in the next seconds are lost.
     net.settle(0);
     net.under_way.clear();
     net.faults.lost = 1;
@@ -301,7 +301,7 @@ fn an_end_says_that_it_is_ready_until_the_peer_knows() {
     let ready = |net: &Net| {
         net.seen.iter().filter(|(_, one)| matches!(message_of(one), Some(Message::ReadyToUse(_)))).count()
     };
-    // It says so no more once the peer has sent something.
+    // It stops the repetition once the peer has sent something.
     there.post_send(message(1, Buffer::copy_from_slice(b"heard"))).unwrap();
     here.post_receive(receive(5, 64)).unwrap();
     net.run("the message", |_| !completions(&mut here).is_empty());
@@ -319,7 +319,7 @@ fn a_device_without_network_ends_its_connections_and_makes_new_ones() {
     let before = net.seen.len();
     net.devices[0].borrow_mut().cut();
     net.pass(Nanos::from_secs(1));
-    assert_eq!(net.seen.len(), before, "peers are not told");
+    assert_eq!(net.seen.len(), before, "peers are not informed");
     assert_eq!(here.poll_event(), Some(Event::Disconnected(Disconnected::NetworkFailed)));
     assert!(completions(&mut here).iter().all(|one| one.result == Err(rdma::WorkError::Flushed)));
     drop(here);

@@ -23,7 +23,7 @@ use crate::{Config, Datagram, Device, Input, Output, PathMtu, Received, RoceEndp
 
 const PORT: u16 = 4420;
 
-/// What a network does: each once in so many datagrams, or never if 0.
+/// Faults of a network: each occurs once in this many datagrams, or never if 0.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     lost: u64,
@@ -45,7 +45,7 @@ struct Net {
     is_raw: bool,
     /// Whether the network marks packets.
     is_congested: bool,
-    /// Every datagram that was sent.
+    /// Every sent datagram.
     seen: Vec<(Instant, Datagram)>,
 }
 
@@ -123,7 +123,7 @@ impl Net {
         self.under_way.insert((self.now + delay, self.count), (to, received));
     }
 
-    /// Settles the devices, then goes on to the next event. Returns whether there is one.
+    /// Settles the devices, then advances to the next event. Returns whether there is one.
     fn step(&mut self) -> bool {
         self.step_before(None)
     }
@@ -160,7 +160,7 @@ impl Net {
                 return;
             }
             if !self.step() {
-                // Only users can go on.
+                // Only users can make progress.
                 idle += 1;
                 assert!(idle < 1000, "{what}: nothing is due any more");
                 self.now = self.now + Nanos::from_micros(100);
@@ -196,7 +196,7 @@ impl Net {
         self.run("the connection", |_| {
             events[0] = events[0].take().or_else(|| here.poll_event());
             events[1] = events[1].take().or_else(|| there.poll_event());
-            // The one that accepts hears of it when the other sends.
+            // The accepting end is established when the other end sends.
             if events[0].is_some() && events[1].is_none() {
                 return false;
             }
@@ -226,7 +226,7 @@ const fn receive(id: u64, length_max: u32) -> ReceiveRequest {
     ReceiveRequest { id, length_max }
 }
 
-/// All completions that are there.
+/// All available completions.
 fn completions(endpoint: &mut RoceEndpoint) -> Vec<WorkCompletion> {
     core::iter::from_fn(|| endpoint.poll_completion()).collect()
 }

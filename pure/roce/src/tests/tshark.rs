@@ -1,4 +1,5 @@
-//! Wireshark's dissectors of RoCE and of connection management understand what our devices say.
+//! Wireshark's dissectors of RoCE and of connection management understand the packets of our
+//! devices.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,8 +7,8 @@ use std::process::{Command, Stdio};
 use super::*;
 use rdma::{Exposure, Key};
 
-/// A filter for packets that Wireshark can't make sense of, or that are in the group «malformed» of
-/// its expert information.
+/// A filter for packets that Wireshark cannot dissect, or that are in the group «malformed» of its
+/// expert information.
 const COMPLAINTS: &str = "_ws.malformed || _ws.expert.group == 0x07000000 || !infiniband.bth";
 
 /// The IPv4 packet of a datagram. Its header has no checksum.
@@ -29,7 +30,7 @@ fn packet(datagram: &Datagram) -> Vec<u8> {
     bytes
 }
 
-/// A capture file of what was sent.
+/// A capture file of the sent datagrams.
 fn capture(seen: &[(Instant, Datagram)]) -> Vec<u8> {
     const RAW_IPV4: u32 = 228;
     let mut file = Vec::new();
@@ -48,8 +49,8 @@ fn capture(seen: &[(Instant, Datagram)]) -> Vec<u8> {
     file
 }
 
-/// The `fields` that tshark prints of the packets that `filter` selects, a line for each. `None` if
-/// there is no tshark.
+/// The `fields` of the packets that match `filter`, as tshark prints them: a line for each packet.
+/// `None` if tshark is not installed.
 fn tshark(file: &[u8], filter: &str, fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-r", "-", "-Y", filter, "-T", "fields"]);
@@ -64,7 +65,7 @@ fn tshark(file: &[u8], filter: &str, fields: &[&str]) -> Option<Vec<String>> {
     Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// A session with everything that a session can have.
+/// A session with every kind of packet.
 fn session() -> Vec<(Instant, Datagram)> {
     let mut net = Net::new(0, |config| config.mtu = PathMtu::B1024);
     let [mut here, mut there] = net.connect();
@@ -91,7 +92,7 @@ fn session() -> Vec<(Instant, Datagram)> {
     }
     let mut done = 0;
     net.run("the session", |net| {
-        // The peer is not ready at first, later a packet is lost.
+        // The peer is not ready at first; later a packet is lost.
         if net.seen.len() > 30 {
             let _ = there.post_receive(receive(0, 4096));
         }
@@ -113,7 +114,7 @@ fn tshark_understands_a_session() {
     let seen = session();
     let file = capture(&seen);
     let Some(complaints) = tshark(&file, COMPLAINTS, &["frame.number", "_ws.expert.message"]) else {
-        eprintln!("SKIPPED: tshark is not installed, so no stranger looks at the packets");
+        eprintln!("SKIPPED: tshark is not installed, so no other program checks the packets");
         return;
     };
     assert!(complaints.is_empty(), "{complaints:?}");

@@ -56,7 +56,7 @@ fn headers() -> impl Strategy<Value = Header> {
 
 proptest! {
     #[test]
-    fn packets_are_what_they_were(header in headers(), queue_pair in 0_u32..1 << 24, number in 0_u32..1 << 24,
+    fn packets_survive_emit_and_parse(header in headers(), queue_pair in 0_u32..1 << 24, number in 0_u32..1 << 24,
                                   acknowledge: bool, payload in prop::collection::vec(any::<u8>(), 0..40)) {
         let base = header.base(queue_pair, number, acknowledge);
         let head = Head::new(base, &header);
@@ -68,7 +68,7 @@ proptest! {
         prop_assert_eq!((packet.base, packet.header), (base, header));
         prop_assert_eq!(&bytes[packet.payload], &payload[..]);
         for length in 0..bytes.len() {
-            // Cut anywhere: an error, or a packet within its bytes.
+            // A truncated packet is an error, or a packet within its bytes.
             if let Ok(packet) = Packet::parse(&bytes[..length]) {
                 prop_assert!(packet.payload.end + ICRC_LENGTH <= length);
             }
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn any_message_is_what_it_was(bytes in prop::collection::vec(any::<u8>(), MAD_LENGTH), kind in 0x10_u8..0x17) {
+    fn any_message_survives_emit_and_parse(bytes in prop::collection::vec(any::<u8>(), MAD_LENGTH), kind in 0x10_u8..0x17) {
         let mut bytes = bytes;
         bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
         bytes[16..18].copy_from_slice(&[0, kind]);
@@ -89,7 +89,8 @@ proptest! {
         let message = Message::parse(&mad).unwrap();
         let again = message.emit(mad.transaction);
         let parsed = Message::parse(&Mad::parse(&again).unwrap()).unwrap();
-        // A timeout that is told twice is kept once, an unknown place is not kept.
+        // A message has a time-out twice, of which parsing keeps one. Parsing does not keep an
+        // unknown place.
         match (message, parsed) {
             (Message::Request(one), Message::Request(other)) => {
                 prop_assert_eq!(one.addresses, other.addresses);
@@ -119,9 +120,9 @@ fn a_datagram_that_is_no_packet_says_why() {
     assert!(with(3, 1).to_string().contains("0xff01"));
 }
 
-/// IPv4 packets that Linux 6.12 has sent (`nvmet-rdma` over `rdma_rxe`), captured while this crate
-/// used it: an acknowledgement, an RDMA READ, a response that invalidates a key, and the beginning
-/// of a reply to a request for a connection, which has zeros behind it up to its CRC.
+/// IPv4 packets that Linux 6.12 (`nvmet-rdma` over `rdma_rxe`) sent to this crate: an
+/// acknowledgement, an RDMA READ, a response that invalidates a key, and the beginning of a reply
+/// to a connection request, which is padded with zeros up to its CRC.
 const LINUX: [&str; 4] = [
     "45000030bce94000401169bf0a0900020a090001c01b12b7001c00001100ffff001200000070f5881f000001b7c0b479",
     "4500003cbcea4000401169b20a0900020a090001c01b12b7002800000c00ffff001200008032b5421b90000000000000\
@@ -176,7 +177,7 @@ fn packets_of_linux_are_understood() {
     assert_eq!(reply.data[..4], [0, 0, 32, 0], "RECFMT, and CRQSIZE of NVMe over RDMA");
 }
 
-/// The IPv6 packet of an acknowledgement that Linux 6.12 (`rdma_rxe`) has sent to this crate.
+/// The IPv6 packet of an acknowledgement that Linux 6.12 (`rdma_rxe`) sent to this crate.
 const LINUX_IPV6: &str = "60000000001c1140fd000000000000000000000000000002fd000000000000000000000000000001\
      c02f12b7001c00001100ffff0038c000005affb81f0000016bb30f27";
 

@@ -7,17 +7,17 @@ use super::mad::{HEADER, MAD_LENGTH, Mad};
 use super::{PARTITION, three};
 use crate::icrc::gid;
 
-/// Service identifiers of TCP ports: this, and the port.
+/// Prefix of the service identifiers of TCP ports. The port follows.
 const SERVICE: u64 = 0x0000_0000_0106_0000;
 /// Bytes of the addresses before a request's private data.
 const ADDRESSES: usize = 36;
-/// Bytes of private data that are left to the user of a request, a reply and a rejection.
+/// Length of the private data of the user in a request, a reply and a rejection, in bytes.
 pub(crate) const REQUEST_DATA: usize = 92 - ADDRESSES;
 pub(crate) const REPLY_DATA: usize = 196;
 pub(crate) const REJECT_DATA: usize = 148;
-/// A local identifier that says nothing: RoCE has none.
+/// The permissive local identifier: RoCE has no local identifiers.
 const PERMISSIVE: u16 = 0xffff;
-/// How many routers a packet may pass.
+/// Maximum number of routers on the path of a packet.
 const HOPS: u8 = 64;
 
 /// The service identifier of a port.
@@ -25,7 +25,7 @@ pub(crate) const fn service_of_port(port: u16) -> u64 {
     SERVICE | port as u64
 }
 
-/// The port of a service identifier, if it is of a port.
+/// The port of a service identifier, if it is that of a port.
 pub(crate) fn port_of_service(service: u64) -> Option<u16> {
     (service & !0xffff == SERVICE).then_some(())?;
     u16::try_from(service & 0xffff).ok()
@@ -41,7 +41,7 @@ mod attribute {
     pub(super) const DREP: u16 = 0x16;
 }
 
-/// Why a connection is refused (table 108 of the specification).
+/// Reasons for refusing a connection (table 108 of the specification).
 pub(crate) mod reason {
     pub(crate) const NO_RESOURCES: u16 = 3;
     pub(crate) const TIMEOUT: u16 = 4;
@@ -54,31 +54,31 @@ pub(crate) mod reason {
     pub(crate) const CONSUMER: u16 = 28;
 }
 
-/// What a peer means by the reason of a rejection.
+/// The meaning of a peer's rejection reason.
 pub(crate) const fn text_of_reason(code: u16) -> &'static str {
     match code {
         1 => "it has no queue pair left",
         reason::NO_RESOURCES => "it has no resources left",
         reason::TIMEOUT => "it has waited too long for an answer",
         reason::INVALID_IDENTIFIER => "it does not know the connection",
-        reason::INVALID_SERVICE => "nobody listens at that port",
-        reason::INVALID_TRANSPORT => "it does not take reliable connections",
+        reason::INVALID_SERVICE => "no service listens at that port",
+        reason::INVALID_TRANSPORT => "it does not support reliable connections",
         reason::STALE => "it has an older connection with the same queue pair",
         reason::INVALID_GID => "the addresses in the request are not those of the path",
-        reason::INVALID_MTU => "it takes smaller packets only",
+        reason::INVALID_MTU => "it accepts only smaller packets",
         reason::CONSUMER => "its user refuses the connection",
         _ => "it refuses the connection for a reason of its own",
     }
 }
 
-/// The identifiers of a connection: the sender's, and the receiver's.
+/// The identifiers of a connection: the sender's and the receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identifiers {
     pub(crate) local: u32,
     pub(crate) remote: u32,
 }
 
-/// Which message is refused or takes longer.
+/// The message that is refused or delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Request,
@@ -102,7 +102,7 @@ pub(crate) struct Request {
     /// The sender's channel adapter.
     pub(crate) adapter: u64,
     pub(crate) queue_pair: u32,
-    /// RDMA READs that the sender answers, and issues, at a time.
+    /// Maximum numbers of RDMA READs that the sender answers, and issues, at a time.
     pub(crate) responder_reads: u8,
     pub(crate) initiator_reads: u8,
     /// The transport: 0 is a reliable connection.
@@ -116,10 +116,10 @@ pub(crate) struct Request {
     pub(crate) mtu: u8,
     /// The code of the time after which the sender repeats packets.
     pub(crate) ack_timeout: u8,
-    /// The code of the time after which messages are repeated, and how often.
+    /// The code of the time after which messages are repeated, and the number of repetitions.
     pub(crate) response_timeout: u8,
     pub(crate) response_retries: u8,
-    /// The port of the path, which is the sender's and the receiver's address.
+    /// The port of the path: the sender's and the receiver's address.
     pub(crate) gids: [[u8; 16]; 2],
     pub(crate) addresses: Option<CmaAddresses>,
     pub(crate) data: [u8; REQUEST_DATA],
@@ -145,7 +145,7 @@ pub(crate) struct Reject {
     pub(crate) identifiers: Identifiers,
     pub(crate) which: Which,
     pub(crate) reason: u16,
-    /// More about the reason, such as the path MTU that would be taken.
+    /// Additional information, such as the largest acceptable path MTU.
     pub(crate) information: u8,
     pub(crate) data: [u8; REJECT_DATA],
 }
@@ -213,7 +213,7 @@ impl Fields<'_> {
 }
 
 impl Message {
-    /// Parses a message. `None` if Farlane has no use for such a message.
+    /// Parses a message. `None` for messages that Farlane ignores.
     pub(crate) fn parse(mad: &Mad<'_>) -> Option<Self> {
         let fields = Fields(mad.bytes);
         Some(match mad.attribute {
@@ -247,7 +247,7 @@ impl Message {
         })
     }
 
-    /// The datagram of a message, as a part of the exchange `transaction`.
+    /// Emits the datagram of a message that belongs to the exchange `transaction`.
     pub(crate) fn emit(&self, transaction: u64) -> [u8; MAD_LENGTH] {
         let attribute = match self {
             Self::Request(_) => attribute::REQ,
@@ -370,7 +370,7 @@ impl CmaAddresses {
         bytes[1] = if self.from.is_ipv4() { 0x40 } else { 0x60 };
         bytes[2..4].copy_from_slice(&self.port.to_be_bytes());
         for (at, address) in [(4, self.from), (20, self.to)] {
-            // An IPv4 address stands at the end, behind zeros.
+            // An IPv4 address is at the end, behind zeros.
             let mut octets = gid(address);
             if address.is_ipv4() {
                 octets[..12].fill(0);

@@ -1,4 +1,4 @@
-//! Packets to be sent: headers, a payload that stays where it is, padding and CRC.
+//! Outgoing packets: headers, a payload that is not copied, padding and CRC.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -9,10 +9,10 @@ use rdma::Inline;
 use super::{Acknowledge, Base, Header, ICRC_LENGTH, PARTITION, Part, Remote, opcode};
 use crate::icrc::Route;
 
-/// Bytes of the longest headers: of an RDMA WRITE with immediate data, or of a message that begins
-/// with inline data.
+/// Length of the longest headers in bytes: those of an RDMA WRITE with immediate data, or of a
+/// message that begins with inline data.
 const HEAD_MAX: usize = 12 + 4 + Inline::LENGTH_MAX;
-/// Bytes after the payload: up to 3 of padding, and the CRC.
+/// Length of the tail in bytes: up to 3 of padding, and the CRC.
 const TAIL_MAX: usize = 3 + ICRC_LENGTH;
 
 /// The headers of a packet, and inline data behind them.
@@ -23,10 +23,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The headers of a packet. Padding is told when the payload is known.
+    /// The headers of a packet. The padding is set when the payload is known.
     pub(crate) fn new(base: Base, header: &Header) -> Self {
         let mut head = Self { bytes: [0; HEAD_MAX], length: 0 };
-        // Migrated (M), as every connection is that has one path.
+        // Migrated (M), as on every connection with one path.
         let flags = u8::from(base.solicited) << 7 | 1 << 6;
         head.put(&[base.opcode, flags]);
         head.put(&PARTITION.to_be_bytes());
@@ -58,7 +58,7 @@ impl Head {
                 head.put(&from.to_be_bytes());
             }
             Header::Congestion => {
-                // Backward congestion (BECN); nothing else is told.
+                // Backward congestion (BECN); no other field.
                 head.bytes[1] = 0;
                 head.bytes[4] = 0x40;
                 head.put(&[0; 16]);
@@ -129,8 +129,8 @@ impl Header {
     }
 }
 
-/// A datagram to be sent: where to, and its bytes in pieces. The payload is shared with whoever
-/// else holds it.
+/// An outgoing datagram: destination, and its bytes in pieces. It shares the payload with its other
+/// holders.
 #[derive(Clone, Debug)]
 pub struct Datagram {
     /// The address and UDP port that it is sent from.

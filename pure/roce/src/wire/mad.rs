@@ -1,4 +1,4 @@
-//! Management datagrams (MAD): 256 bytes, of which a header says whom they are for.
+//! Management datagrams (MAD): 256 bytes, with a header that names their class.
 
 /// Bytes of a management datagram.
 pub(crate) const MAD_LENGTH: usize = 256;
@@ -14,9 +14,9 @@ const METHOD: u8 = 0x03;
 /// A management datagram of connection management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mad<'a> {
-    /// Which exchange of messages it belongs to.
+    /// The exchange of messages that it belongs to.
     pub(crate) transaction: u64,
-    /// Which message it is.
+    /// The kind of message.
     pub(crate) attribute: u16,
     /// The whole datagram.
     pub(crate) bytes: &'a [u8; MAD_LENGTH],

@@ -25,7 +25,7 @@ pub(crate) const ICRC_LENGTH: usize = 4;
 pub(crate) const GENERAL_SERVICES: u32 = 1;
 /// The key of datagrams to that queue pair (Q_Key).
 pub(crate) const GENERAL_KEY: u32 = 0x8001_0000;
-/// The default partition (P_Key). Its highest bit tells full members.
+/// The default partition (P_Key). Its highest bit marks full members.
 pub(crate) const PARTITION: u16 = 0xffff;
 const PARTITION_MASK: u16 = 0x7fff;
 
@@ -33,17 +33,17 @@ const PARTITION_MASK: u16 = 0x7fff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) opcode: u8,
-    /// The receiver wants to be woken (SE).
+    /// The packet asks to wake the receiver (SE).
     pub(crate) solicited: bool,
     /// Destination queue pair, 24 bits.
     pub(crate) queue_pair: u32,
-    /// The sender wants an acknowledgement (A).
+    /// The packet asks for an acknowledgement (A).
     pub(crate) acknowledge: bool,
     /// Packet sequence number, 24 bits.
     pub(crate) number: u32,
 }
 
-/// Which packet of a message.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     First,
@@ -74,10 +74,10 @@ impl Part {
 /// RDMA extended transport header (RETH): memory of the receiver.
 pub(crate) type Remote = rdma::Remote;
 
-/// What an acknowledgement says (the syndrome of an AETH).
+/// The meaning of an acknowledgement (the syndrome of an AETH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syndrome {
-    /// All is well; the code of the receive requests that are posted.
+    /// No error; the code of the number of posted receive requests.
     Acknowledged(u8),
     /// No receive request is posted (RNR NAK); the code of the time to wait.
     NotReady(u8),
@@ -119,11 +119,11 @@ impl Syndrome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledge {
     pub(crate) syndrome: Syndrome,
-    /// The number of messages completed (MSN), 24 bits.
+    /// The number of completed messages (MSN), 24 bits.
     pub(crate) messages: u32,
 }
 
-/// What follows the base transport header.
+/// The headers behind the base transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// A part of a message; with the last part, immediate data or a key to invalidate.
@@ -140,7 +140,7 @@ pub(crate) enum Header {
     },
     /// An RDMA READ.
     ReadRequest(Remote),
-    /// A part of the answer; middle parts say nothing else.
+    /// A part of the answer; middle parts have no further header.
     ReadResponse {
         part: Part,
         acknowledge: Option<Acknowledge>,
@@ -157,19 +157,19 @@ pub(crate) enum Header {
     Unsupported,
 }
 
-/// A packet that was checked, but for its CRC and what its connection knows.
+/// A packet that was checked, apart from its CRC and its relation to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) base: Base,
     pub(crate) header: Header,
-    /// Where the payload is in the datagram.
+    /// The range of the payload in the datagram.
     pub(crate) payload: Range<usize>,
 }
 
-/// Why a datagram is no packet.
+/// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketError {
-    /// Bytes that came.
+    /// Number of received bytes.
     TooShort(usize),
     /// The version of the transport header, which must be 0.
     Version(u8),
@@ -177,7 +177,7 @@ pub(crate) enum PacketError {
     Partition(u16),
     /// An operation code of another transport service.
     Opcode(u8),
-    /// Bytes to fill up, of which there are not so many.
+    /// Number of padding bytes, which exceeds the payload.
     Pad(u8),
 }
 
@@ -185,9 +185,11 @@ impl fmt::Display for PacketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooShort(length) => write!(f, "{length} bytes are too few for a packet of that kind"),
-            Self::Version(version) => write!(f, "transport header version {version}; 0 is expected"),
-            Self::Partition(key) => write!(f, "partition key {key:#06x}; {PARTITION:#06x} is expected"),
-            Self::Opcode(opcode) => write!(f, "operation code {opcode:#04x} is of no reliable connection"),
+            Self::Version(version) => write!(f, "transport header version {version}, expected 0"),
+            Self::Partition(key) => write!(f, "partition key {key:#06x}, expected {PARTITION:#06x}"),
+            Self::Opcode(opcode) => {
+                write!(f, "operation code {opcode:#04x} does not belong to reliable connections")
+            }
             Self::Pad(count) => write!(f, "{count} bytes of padding in a payload that is shorter"),
         }
     }
@@ -211,7 +213,7 @@ pub(crate) mod opcode {
     pub(crate) const CONGESTION: u8 = 0x81;
 }
 
-/// The bytes of a packet that were not read yet.
+/// The unread bytes of a packet.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

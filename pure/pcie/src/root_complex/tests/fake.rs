@@ -12,7 +12,7 @@ use crate::config::{
 pub(super) struct Node {
     pub(super) device: u8,
     pub(super) space: ConfigSpace,
-    /// Offset and value of registers that always read as this value, whatever is written.
+    /// Offset and value of registers that always read as this value, regardless of writes.
     pub(super) stuck: Vec<(u16, u32)>,
     /// How many more times the function answers with CRS.
     pub(super) retries: u32,

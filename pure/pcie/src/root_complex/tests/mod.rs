@@ -52,7 +52,7 @@ fn a_lone_device_gets_addresses_sizes_and_tags() {
 }
 
 #[test]
-fn a_switch_gets_buses_and_windows_that_hold_what_is_below() {
+fn a_switch_gets_buses_and_windows_for_everything_below() {
     let mut world = World::new(Some(switch(vec![vec![ssd(4096)], vec![], vec![ssd(256)]])));
     let topology = world.enumerate();
     assert_eq!(topology.faults, []);
@@ -84,7 +84,7 @@ fn a_switch_gets_buses_and_windows_that_hold_what_is_below() {
     assert_eq!(u64::from(written.get(bridge::MEMORY_BASE)) << 20, memory.first);
     assert_eq!((u64::from(written.get(bridge::MEMORY_LIMIT)) << 20) | 0xf_ffff, memory.last);
     assert_eq!(written.get(bridge::PREFETCHABLE_BASE_UPPER), 0x40);
-    // The device that takes payloads of 256 B asks for no more, so that no completion is larger.
+    // The device that accepts payloads of 256 B requests no more, so that no completion is larger.
     let [large, small] = [&below.children[0].children[0].space, &below.children[2].children[0].space];
     assert_eq!((large.payload_size(), large.read_request_size()), (4096, 4096));
     assert_eq!((small.payload_size(), small.read_request_size()), (256, 256));
@@ -104,7 +104,7 @@ fn hot_plug_enumerates_one_port_and_leaves_the_rest() {
     let window = after.find(port).unwrap().bridge.unwrap().memory.unwrap();
     let first = new.bar(0).unwrap().address.unwrap();
     assert!(window.first <= first && first + 0x3fff <= window.last);
-    // A gigabyte does not fit into the window that is reserved for hot-plug.
+    // A gigabyte does not fit into the window reserved for hot-plug.
     assert_eq!(after.faults, [(new.bdf, Fault::NoSpace { index: Some(2), size: 1 << 30 })]);
     world.below.as_mut().unwrap().children[1].children.clear();
     world.root.enumerate_below(world.now, after, port, Plan::default());
@@ -141,7 +141,7 @@ fn absent_and_silent_devices_leave_an_empty_tree() {
 #[test]
 fn broken_devices_neither_hang_nor_hide_the_others() {
     let cases: [(&[(u16, u32)], usize); 8] = [
-        // BARs that size to nonsense, and a 64-bit BAR without an upper half.
+        // BARs with invalid sizes, and a 64-bit BAR without an upper half.
         (&[(0x10, 0x1234_5670)], 1),
         (&[(0x20, 0xffff_0000), (0x24, 0xffff_0004)], 1),
         (&[(0x18, 0x0000_000c), (0x1c, 0x8000_0000)], 1),

@@ -89,7 +89,7 @@ fn software_that_wants_to_sees_it_where_the_vendor_is() {
 }
 
 #[test]
-fn nobody_is_waited_for_without_end() {
+fn retries_end_at_the_deadline() {
     let mut host = Host::new(Config::default());
     host.root.config_read(NOW, 1, DEVICE, 0).unwrap();
     let mut tries = 0;

@@ -74,7 +74,7 @@ fn every_pair_of_fmt_and_type_is_a_tlp_or_an_unknown_type() {
 }
 
 #[test]
-fn malformed_tlps_name_the_field_its_value_and_what_was_expected() {
+fn errors_name_the_field_its_value_and_the_expectation() {
     let cases = [
         ("", "the header is cut off: the TLP has 0 B, expected at least 12 B"),
         (
@@ -291,7 +291,7 @@ fn covered_by_the_book(tlp: &Packet) -> Vec<u8> {
 }
 
 #[test]
-fn the_ecrc_ignores_what_a_switch_may_change_and_nothing_else() {
+fn the_ecrc_ignores_only_bits_that_a_switch_may_change() {
     let data = Buffer::copy_from_slice(&[1, 2, 3, 4]);
     let write =
         Packet::config_write(Bdf::new(0, 0, 0), Tag::new(2), Bdf::new(2, 1, 0), 0x10, data).with_ecrc();

@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn every_truncation_says_what_is_missing(packet in any_packet()) {
+    fn every_truncation_names_the_missing_part(packet in any_packet()) {
         let bytes = bytes_of(&packet);
         for have in (0..bytes.len()).step_by(1 + bytes.len() / 300) {
             match View::parse(&bytes[..have]) {
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn what_follows_is_given_back_or_refused(packet in any_packet(), more in 1..9_usize) {
+    fn trailing_bytes_are_returned_or_refused(packet in any_packet(), more in 1..9_usize) {
         let mut bytes = bytes_of(&packet);
         let need = bytes.len();
         bytes.extend(vec![0; more]);

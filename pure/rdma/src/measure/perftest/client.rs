@@ -1,4 +1,4 @@
-//! A client's talk with a server of perftest.
+//! A client's dialogue with a perftest server.
 
 use alloc::collections::VecDeque;
 
@@ -14,30 +14,30 @@ use crate::{
     SharedPool,
 };
 
-/// Receive requests of a server for messages, unless it was given another number.
+/// Receive requests of a server for messages, by default.
 const SERVER_RECEIVES: u32 = 512;
-/// How long to wait before the second connection is asked for again: a server listens for it only
-/// after it has answered.
+/// Delay before another attempt at the second connection: a server listens for it only after its
+/// last answer.
 const AGAIN: Nanos = Nanos::from_millis(100);
-/// How often the second connection is asked for.
+/// Maximum number of attempts at the second connection.
 const TRIES: u8 = 50;
 
-/// A client's talk with a server of perftest.
+/// A client's dialogue with a perftest server.
 #[derive(Debug)]
 pub(in crate::measure) struct Perftest {
     test: Test,
     pool: SharedPool,
-    /// What is still to be done.
+    /// The remaining steps.
     steps: VecDeque<Step>,
     version: Version,
-    /// What this end and the server have said of their memory.
+    /// The memory that this end and the server have announced.
     own: Place,
     server: Place,
     run: Option<Run>,
     tries: u8,
-    /// The second connection is there.
+    /// The second connection is established.
     is_joined: bool,
-    /// When to ask for it again.
+    /// When to attempt it again.
     again: Option<Instant>,
     /// How long all iterations took, once they have ended.
     elapsed: Option<Nanos>,
@@ -63,7 +63,7 @@ impl Perftest {
         }
     }
 
-    /// Begins with the next step.
+    /// Performs the next step.
     fn go_on(&mut self, ends: &mut [impl Endpoint], now: Instant) -> Heard {
         match self.steps.front() {
             None => {}
@@ -84,7 +84,7 @@ impl Perftest {
         Ok(None)
     }
 
-    /// Asks for the second connection, as often as it may.
+    /// Requests the second connection, up to [`TRIES`] times.
     fn ask(&mut self, now: Instant) -> Heard {
         if self.again.is_some_and(|again| again > now) {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Perftest {
         Ok(Some(Output::Connect))
     }
 
-    /// The server has said something.
+    /// Handles a word of the server.
     fn on_word(&mut self, ends: &mut [impl Endpoint], now: Instant, word: &[u8]) -> Heard {
         let step = self.steps.front().ok_or(Failure::Nonsense)?;
         match step.parse(word, self.version).ok_or(Failure::Nonsense)? {
@@ -108,14 +108,14 @@ impl Perftest {
         self.go_on(ends, now)
     }
 
-    /// The second connection is made. The server may want memory that it writes to.
+    /// Handles the second connection. The server may need memory that it writes to.
     fn on_joined(&mut self, ends: &mut [impl Endpoint], now: Instant) -> Heard {
         let end = ends.get_mut(1).filter(|_| self.steps.front() == Some(&Step::Join));
         let end = end.ok_or(Failure::Nonsense)?;
         let limits = end.limits();
         let length = match (self.test.verb, self.test.mode) {
             (Verb::Write, Mode::Latency) => self.test.size,
-            // The server writes there how many messages it has received.
+            // The server writes the count of received messages there.
             (Verb::Send, Mode::Bandwidth) if counts_receives(&limits) => 4,
             _ => 0,
         };
@@ -123,7 +123,8 @@ impl Perftest {
         if length > 0 {
             let memory = end.register(Exposure::Write(length)).map_err(|_| Failure::NoMemory)?;
             self.own = Place { pair: 1, key: memory.key, address: memory.address };
-            // A server that awaits fewer messages has room for those only, and for an even number.
+            // A server that expects fewer messages has receive requests for those only, rounded up
+            // to an even number.
             let receives = SERVER_RECEIVES.min(self.test.iterations).next_multiple_of(2);
             watched = Some(Watched { memory, receives });
         }
@@ -135,9 +136,9 @@ impl Perftest {
         self.go_on(ends, now)
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     fn on_over(&mut self, which: usize, now: Instant, why: Disconnected) -> Heard {
-        // A server leaves once the last write has come: its acknowledgement may be lost or be late.
+        // A server leaves once the last write has arrived: its acknowledgement may be lost or late.
         if which == 1
             && why == Disconnected::InOrder
             && let Some(run) = self.run.as_mut().filter(|run| run.awaits_only_acknowledgements())
@@ -161,7 +162,7 @@ impl Perftest {
 
 impl<E: Endpoint> Talk<E> for Perftest {
     fn begin(&mut self, end: &mut E) -> Result<(), Failure> {
-        // The server may answer before this end has taken note of what came before.
+        // The server may answer before this end has handled the previous completion.
         receive(end)?;
         receive(end)
     }
@@ -203,7 +204,7 @@ impl<E: Endpoint> Talk<E> for Perftest {
                 self.steps.pop_front();
                 self.go_on(ends, now)
             }
-            told => Ok(told),
+            output => Ok(output),
         }
     }
 
@@ -225,7 +226,7 @@ fn receive(end: &mut impl Endpoint) -> Result<(), Failure> {
     end.post_receive(request).map_err(Failure::Post)
 }
 
-/// Says `word` on the first connection.
+/// Sends `word` on the first connection.
 fn say(end: &mut impl Endpoint, word: Inline) -> Result<(), Failure> {
     let operation = Operation::Send { inline: word, data: Buffer::EMPTY, invalidate: None, immediate: None };
     end.post_send(SendRequest { id: NOTICE, operation, signalled: true }).map_err(Failure::Post)

@@ -2,14 +2,14 @@
 //! `-R`.
 //!
 //! There are two connections to the same port, both without private data. Over the first, the two
-//! ends exchange words of fixed lengths, one after the other, the client first. Its fifth word asks
-//! the server to take the second connection, on which the test runs. Which test that is, nobody
-//! says: both ends are given it.
+//! ends exchange words of fixed lengths, alternately, the client first. Its fifth word asks the
+//! server to accept the second connection, on which the test runs. No word names the test: both
+//! ends have it in their options.
 //!
-//! | test | the server | an end knows what the other has done by |
+//! | test | action of the server | sign of the other end's progress |
 //! |---|---|---|
 //! | send, latency | sends back | messages |
-//! | send, bandwidth | over iWARP, writes how many messages have come | its own completions |
+//! | send, bandwidth | over iWARP, writes the count of received messages | its own completions |
 //! | write, latency | writes first; each write answers one | the last byte of its own memory |
 //! | write, bandwidth; read | does nothing | its own completions |
 //!
@@ -19,8 +19,8 @@
 //!
 //! # Trust
 //!
-//! Each word of the peer has its place and its length; another ends both connections. What the
-//! peer's words name is memory of the peer's own.
+//! Each word of the peer has its place and its length; any other word ends both connections. The
+//! peer's words name only memory of the peer.
 
 mod client;
 mod server;
@@ -35,8 +35,8 @@ pub use wire::Version;
 
 use crate::Limits;
 
-/// Whether a server says how many messages it has received: over iWARP, where a message that finds
-/// no receive request ends the connection. Immediate data tell wire protocols apart.
+/// Whether a server reports how many messages it has received: over iWARP, where a message without
+/// a receive request ends the connection. Support for immediate data distinguishes the protocols.
 const fn counts_receives(limits: &Limits) -> bool {
     !limits.immediate
 }

@@ -1,4 +1,4 @@
-//! Answers to clients of perftest.
+//! Answers to perftest's clients.
 
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
@@ -14,40 +14,41 @@ use crate::measure::{DATA, Mode, NOTICE, Test, Verb, message, pattern, zeros};
 use crate::{Done, Endpoint, Exposure, Operation, ReceiveRequest, Remote, SendRequest, SharedPool};
 
 /// How long a client may take for its next word, or for its second connection, while its test does
-/// not run: others wait meanwhile.
+/// not run: other clients are waiting.
 const PATIENCE: Nanos = Nanos::from_secs(30);
 /// How long a client may take to end its first connection after its test.
 const FAREWELL: Nanos = Nanos::from_secs(10);
-/// How long the second connection stays after the last write of a client has come. The client waits
+/// How long the second connection stays after a client's last write has arrived. The client waits
 /// for the acknowledgement of that write, and the end of the connection would overtake it.
 const LINGER: Nanos = Nanos::from_millis(10);
-/// Receive requests for messages of a test: as many as perftest's servers have.
+/// Receive requests for messages of a test: the number of perftest's servers.
 const RECEIVES: u16 = 512;
 
-/// Why the connections of a client are over before their end.
+/// Why the server ends a client's connections early.
 pub(in crate::measure) type Fault = &'static str;
 
-/// How far a client is.
+/// The progress of a client.
 #[derive(Debug)]
 struct Session {
-    /// The bytes in which the client's accesses go round.
+    /// The length in bytes of the area through which the client's accesses cycle.
     cycle: u32,
-    /// It may ask for its second connection.
+    /// The client may request its second connection.
     is_awaited: bool,
-    /// What this end lends there.
+    /// The memory that this end lends there.
     lent: Option<Remote>,
-    /// What the client has said of its memory last.
+    /// The memory that the client last announced.
     client: Place,
     is_running: bool,
-    /// The test has ended, so the second connection is to end.
+    /// The test has ended, so the second connection must end.
     is_done: bool,
     /// The second connection is over.
     is_left: bool,
 }
 
-/// Where clients of perftest find a server: one after the other, for one test.
+/// The meeting point of a server's connections with perftest's clients, which it serves one after
+/// the other, for one test.
 ///
-/// Connections of one server have clones of the desk, and clients meet there with both of theirs.
+/// Connections of one server have clones of the desk, and both connections of a client meet there.
 #[derive(Clone, Debug)]
 pub struct Desk {
     test: Test,
@@ -55,8 +56,8 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A desk for clients that measure this. Of tests of latency, writes are the only ones whose
-    /// end nobody tells: they have so many `iterations`. `depth` does not count.
+    /// A desk for clients that measure `test`. Only the latency test of writes ends without a
+    /// message, so the server must know its number of `iterations`. `depth` does not count.
     pub fn new(test: Test) -> Self {
         Self { test, session: Rc::default() }
     }
@@ -65,12 +66,12 @@ impl Desk {
         self.session.borrow().upgrade()
     }
 
-    /// Whether a client that has its first connection asks for the second.
+    /// Whether a client that has its first connection is requesting the second.
     pub(in crate::measure) fn awaits(&self) -> bool {
         self.session().is_some_and(|session| session.borrow().is_awaited)
     }
 
-    /// Whether nobody is served, or whoever was has only to leave.
+    /// Whether the desk serves no client, or one that has only to leave.
     pub(in crate::measure) fn is_free(&self) -> bool {
         self.session().is_none_or(|session| session.borrow().is_done)
     }
@@ -83,14 +84,14 @@ pub(in crate::measure) struct Control {
     steps: VecDeque<Step>,
     version: Version,
     session: Rc<RefCell<Session>>,
-    /// When the client has said something last.
+    /// When the client last sent a word.
     heard: Instant,
-    /// Until when the client has to end the connection, once the test has ended.
+    /// When the client must have ended the connection, once the test has ended.
     farewell: Option<Instant>,
 }
 
 impl Control {
-    /// Serves the client that has asked for this connection.
+    /// Serves the client that has requested this connection.
     pub(in crate::measure) fn begin(desk: &Desk, end: &mut impl Endpoint, now: Instant) -> Option<Self> {
         let session = Rc::new(RefCell::new(Session {
             cycle: CYCLE,
@@ -102,7 +103,7 @@ impl Control {
             is_left: false,
         }));
         desk.session.replace(Rc::downgrade(&session));
-        // The client's next word may come before this end has taken note of its last.
+        // The client's next word may arrive before this end has handled its last completion.
         receive(end, WORD_MAX)?;
         receive(end, WORD_MAX)?;
         let steps = steps(&desk.test);
@@ -110,7 +111,7 @@ impl Control {
         Some(Self { test: desk.test, steps, version, session, heard: now, farewell: None })
     }
 
-    /// The client has said something.
+    /// Handles a word of the client.
     pub(in crate::measure) fn on_word(
         &mut self,
         end: &mut impl Endpoint,
@@ -119,15 +120,16 @@ impl Control {
     ) -> Result<(), Fault> {
         self.heard = now;
         let session = &mut *self.session.borrow_mut();
-        // The client has its second connection, and has run its test: it says so by going on.
+        // A client that sends the next word has its second connection and has run its test.
         while let Some(Step::Join | Step::Run) = self.steps.front() {
             if session.lent.is_none() {
-                return Err("a client that goes on without its second connection");
+                return Err("a client that continues without its second connection");
             }
             self.steps.pop_front();
         }
         let step = self.steps.pop_front().ok_or("a word after the last")?;
-        let known = step.parse(word, self.version).ok_or("a word that is none of this place in the test")?;
+        let known =
+            step.parse(word, self.version).ok_or("a word that the test does not have at this point")?;
         match known {
             Word::Version(version) if version < Version::OLDEST => {
                 return Err("a version of perftest that is too old");
@@ -147,14 +149,14 @@ impl Control {
         let answer = step.emit(self.version, own, report);
         let operation =
             Operation::Send { inline: answer, data: Buffer::EMPTY, invalidate: None, immediate: None };
-        post(end, NOTICE, operation).ok_or("no answer is taken")?;
+        post(end, NOTICE, operation).ok_or("the endpoint rejects an answer")?;
         session.is_awaited = self.steps.front() == Some(&Step::Join);
         session.is_running |= self.steps.front() == Some(&Step::Run);
         session.is_done |= self.steps.is_empty();
         Ok(())
     }
 
-    /// Until when the client has to go on, if that is not up to its test.
+    /// When the client must have sent its next word; `None` while the test runs.
     ///
     /// # Errors
     /// When its other connection has gone.
@@ -180,37 +182,37 @@ pub(in crate::measure) struct Data {
     session: Weak<RefCell<Session>>,
     lent: Remote,
     counts: bool,
-    /// Messages or writes that have come.
+    /// Number of messages or writes received.
     come: u32,
-    /// Messages of which the client was told; writes of this end.
-    told: u32,
-    /// When this connection ends, once the last write has come.
+    /// Number of messages reported to the client; or of writes by this end.
+    reported: u32,
+    /// When this connection ends, once the last write has arrived.
     leave: Option<Instant>,
 }
 
 impl Data {
-    /// Serves the client that awaits this connection.
+    /// Serves the client that is waiting for this connection.
     ///
     /// # Errors
-    /// When it does not, or the endpoint lacks something.
+    /// When no client is waiting for it, or the endpoint lacks a resource.
     pub(in crate::measure) fn begin(
         desk: &Desk,
         end: &mut impl Endpoint,
         pool: &SharedPool,
     ) -> Result<Self, Fault> {
         let test = desk.test;
-        let session = desk.session().ok_or("a connection that nobody awaits")?;
+        let session = desk.session().ok_or("a connection that no client is waiting for")?;
         let limits = end.limits();
         let length = test.size.max(session.borrow().cycle);
         if length > limits.message_bytes {
-            return Err("a client whose accesses go round in too much memory");
+            return Err("a client whose accesses cycle through too much memory");
         }
         let exposure = match test.verb {
-            // Messages name no memory.
+            // Messages need no memory.
             Verb::Send | Verb::Write => Exposure::Write(length),
             Verb::Read => Exposure::Read(zeros(length)),
         };
-        let lent = end.register(exposure).map_err(|_| "no memory can be lent")?;
+        let lent = end.register(exposure).map_err(|_| "the endpoint cannot lend memory")?;
         for _ in 0..RECEIVES.min(limits.receive_requests) {
             receive(end, test.size).ok_or(NO_RECEIVES)?;
         }
@@ -220,10 +222,10 @@ impl Data {
         let counts = counts_receives(&limits) && (test.verb, test.mode) == (Verb::Send, Mode::Bandwidth);
         let (data, pool) = (pattern(pool, test.size), SharedPool::clone(pool));
         let session = Rc::downgrade(&session);
-        Ok(Self { test, pool, data, session, lent, counts, come: 0, told: 0, leave: None })
+        Ok(Self { test, pool, data, session, lent, counts, come: 0, reported: 0, leave: None })
     }
 
-    /// A request has ended well.
+    /// Handles the success of a request.
     pub(in crate::measure) fn on_done(&mut self, end: &mut impl Endpoint, done: &Done) -> Result<(), Fault> {
         let Done::Received { data, .. } = done else { return Ok(()) };
         if self.test.verb != Verb::Send {
@@ -232,15 +234,14 @@ impl Data {
         self.come = self.come.wrapping_add(1);
         receive(end, self.test.size).ok_or(NO_RECEIVES)?;
         match self.test.mode {
-            // As long as the client's, whose memory may be for less than ours.
-            Mode::Latency => {
-                post(end, DATA, message(self.data.slice(0..data.len()))).ok_or("no answer is taken")
-            }
+            // As long as the client's message, whose memory may be shorter than this end's.
+            Mode::Latency => post(end, DATA, message(self.data.slice(0..data.len())))
+                .ok_or("the endpoint rejects an answer"),
             Mode::Bandwidth => Ok(()),
         }
     }
 
-    /// Does what is due when nothing more has come. Returns whether the test goes on.
+    /// Performs the due actions when there is no event. Returns whether the test continues.
     pub(in crate::measure) fn go_on(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<bool, Fault> {
         if let Some(leave) = self.leave {
             return Ok(now < leave);
@@ -251,11 +252,12 @@ impl Data {
             return Ok(!session.is_done);
         }
         let Place { key, address, .. } = session.client;
-        if self.counts && self.come != self.told {
+        if self.counts && self.come != self.reported {
             let remote = Remote { key, address, length: 4 };
             let count = self.pool.borrow_mut().copy(&self.come.to_le_bytes());
-            post(end, DATA, Operation::Write { data: count, remote }).ok_or("no write is taken")?;
-            self.told = self.come;
+            post(end, DATA, Operation::Write { data: count, remote })
+                .ok_or("the endpoint rejects a write")?;
+            self.reported = self.come;
         }
         if (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency) {
             let remote = Remote { key, address, length: self.test.size };
@@ -265,21 +267,21 @@ impl Data {
         Ok(true)
     }
 
-    /// Answers a write that has come. Returns whether it was the last.
+    /// Answers a write that has arrived. Returns whether it was the last.
     fn answer_writes(&mut self, end: &mut impl Endpoint, remote: Remote) -> Result<bool, Fault> {
-        if self.told > 0 && self.told == self.come + 1 {
-            self.come += u32::from(has_come(end, self.lent.key, self.test.size, self.told));
+        if self.reported > 0 && self.reported == self.come + 1 {
+            self.come += u32::from(has_come(end, self.lent.key, self.test.size, self.reported));
         }
         let Test { iterations, .. } = self.test;
-        if self.come == self.told && self.told < iterations {
-            self.told += 1;
-            let data = numbered(&self.pool, &self.data, self.told);
-            post(end, DATA, Operation::Write { data, remote }).ok_or("no write is taken")?;
+        if self.come == self.reported && self.reported < iterations {
+            self.reported += 1;
+            let data = numbered(&self.pool, &self.data, self.reported);
+            post(end, DATA, Operation::Write { data, remote }).ok_or("the endpoint rejects a write")?;
         }
         Ok(self.come == iterations)
     }
 
-    /// Whether the client shows itself in memory only.
+    /// Whether the client's progress shows in memory only.
     pub(in crate::measure) fn is_watching(&self) -> bool {
         let is_running = |session: Rc<RefCell<Session>>| session.borrow().is_running;
         (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency)
@@ -300,6 +302,6 @@ fn receive(end: &mut impl Endpoint, length_max: u32) -> Option<()> {
 }
 
 fn post(end: &mut impl Endpoint, id: u64, operation: Operation) -> Option<()> {
-    // Completions free the send queue's places; nobody waits for them.
+    // Completions free the places of the send queue, and have no other use.
     end.post_send(SendRequest { id, operation, signalled: true }).ok()
 }

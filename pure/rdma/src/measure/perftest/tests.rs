@@ -1,5 +1,5 @@
-//! Our client and our server as the ends of perftest, over ends that are joined without a wire; and
-//! what perftest's own programs have said.
+//! Farlane's client and server as the ends of perftest, over endpoints that are joined without a
+//! wire; and recorded words of perftest's own programs.
 
 use std::vec::Vec;
 
@@ -24,7 +24,7 @@ fn each_test() -> impl Iterator<Item = Test> {
         .flat_map(|verb| [test(verb, Mode::Latency), test(verb, Mode::Bandwidth)])
 }
 
-/// Settings as of RoCE or, without immediate data, of iWARP.
+/// Settings like those of RoCE or, without immediate data, of iWARP.
 fn config(is_iwarp: bool, delays: bool, seed: u64) -> LocalConfig {
     let usual = LocalConfig::default();
     LocalConfig { limits: Limits { immediate: !is_iwarp, ..usual.limits }, delays, seed, ..usual }
@@ -39,8 +39,8 @@ struct Bench {
     client: Client<LocalEndpoint>,
     servers: Vec<Server<LocalEndpoint>>,
     fault: Option<&'static str>,
-    told: Vec<Output>,
-    /// How often the second connection is refused before it is made.
+    outputs: Vec<Output>,
+    /// How often the second connection is refused before it is accepted.
     refusals: u32,
 }
 
@@ -59,7 +59,7 @@ impl Bench {
             client,
             servers: std::vec![server],
             fault: None,
-            told: Vec::new(),
+            outputs: Vec::new(),
             refusals: 0,
         }
     }
@@ -84,13 +84,13 @@ impl Bench {
                     let desk = Some(self.desk.clone());
                     self.servers.push(Server::new(now, far, LIMITS, self.pool.clone(), desk));
                 }
-                output => self.told.push(output),
+                output => self.outputs.push(output),
             }
         }
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.told.last(), Some(Output::Finished(_) | Output::Failed(_)))
+        matches!(self.outputs.last(), Some(Output::Finished(_) | Output::Failed(_)))
     }
 
     fn run(mut self) -> Self {
@@ -100,7 +100,7 @@ impl Bench {
             }
             self.step();
         }
-        panic!("the measurement does not end: {:?}, {:?}, {:?}", self.told, self.client, self.servers);
+        panic!("the measurement does not end: {:?}, {:?}, {:?}", self.outputs, self.client, self.servers);
     }
 }
 
@@ -110,15 +110,15 @@ fn each_test_of_perftest_runs_between_our_ends() {
         .flat_map(|one| [(one, false, 0), (one, true, 0), (one, false, 1), (one, true, 2), (one, true, 3)])
     {
         let over = Bench::new(asked, asked, &config(is_iwarp, seed > 0, seed)).run();
-        let samples = over.told.iter().filter(|output| matches!(output, Output::Sample(_))).count();
+        let samples = over.outputs.iter().filter(|output| matches!(output, Output::Sample(_))).count();
         let expected = match (asked.mode, asked.verb) {
             (Mode::Bandwidth, _) => 0,
-            // The last write of a client is answered by nothing.
+            // The last write of a client has no answer.
             (Mode::Latency, Verb::Write) => 299,
             (Mode::Latency, _) => 300,
         };
         assert_eq!(samples, expected, "{asked:?}");
-        assert!(matches!(over.told.last(), Some(Output::Finished(_))), "{asked:?}: {:?}", over.told);
+        assert!(matches!(over.outputs.last(), Some(Output::Finished(_))), "{asked:?}: {:?}", over.outputs);
         assert_eq!(over.fault, None);
         let mut over = over;
         for _ in 0..300 {
@@ -175,7 +175,7 @@ fn a_server_that_does_not_listen_yet_is_asked_again() {
     let mut bench = Bench::new(asked, asked, &config(false, false, 0));
     bench.refusals = 7;
     let over = bench.run();
-    assert!(matches!(over.told.last(), Some(Output::Finished(_))), "{:?}", over.told);
+    assert!(matches!(over.outputs.last(), Some(Output::Finished(_))), "{:?}", over.outputs);
     assert!(over.now >= Instant::ZERO + Nanos::from_millis(700));
 }
 
@@ -191,7 +191,7 @@ fn the_next_client_is_served_and_a_second_is_turned_away() {
     let mut over = bench.run();
     over.step();
     assert!(over.desk.is_free());
-    // A client that vanishes leaves the desk to others.
+    // A client that vanishes frees the desk for others.
     let mut lost = Bench::new(asked, asked, &config(false, false, 0));
     for _ in 0..6 {
         lost.step();
@@ -217,15 +217,15 @@ fn a_silent_client_leaves_the_desk_soon_but_a_test_has_its_time() {
     assert_eq!(later(&mut bench, Nanos::from_secs(29)), 1);
     assert_eq!(later(&mut bench, Nanos::from_secs(31)), 0);
     assert!(bench.desk.is_free());
-    // A client whose test runs, and which has not said yet that it is over.
+    // A client whose test runs, and which has not yet announced its end.
     let mut bench = Bench::new(asked, asked, &config(false, false, 0));
-    while !bench.told.iter().any(|one| matches!(one, Output::Progress(_))) {
+    while !bench.outputs.iter().any(|one| matches!(one, Output::Progress(_))) {
         bench.step();
     }
     assert_eq!(later(&mut bench, Nanos::from_secs(500)), 2);
 }
 
-/// A peer that says these words on a first connection, and what becomes of a server of `served`.
+/// Sends `words` on a first connection. Returns the outcome of a server of the test `served`.
 fn hear(served: Test, words: &[&[u8]]) -> (bool, Option<&'static str>) {
     let pool = SharedPool::default();
     let [mut near, far] = LocalEndpoint::pair(&config(false, false, 0), &pool, b"");
@@ -291,7 +291,7 @@ impl Bench {
     }
 }
 
-/// A server that says these words, one for each of the client's.
+/// A server that sends these words, one for each of the client's.
 fn answer(asked: Test, words: &[&[u8]]) -> Vec<Output> {
     let pool = SharedPool::default();
     let [near, mut far] = LocalEndpoint::pair(&config(false, false, 0), &pool, b"");
@@ -301,15 +301,15 @@ fn answer(asked: Test, words: &[&[u8]]) -> Vec<Output> {
     for _ in 0..words.len() {
         far.post_receive(ReceiveRequest { id: 1, length_max: 64 }).unwrap();
     }
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     for word in words {
-        told.extend(std::iter::from_fn(|| client.poll(Instant::ZERO)));
+        outputs.extend(std::iter::from_fn(|| client.poll(Instant::ZERO)));
         let operation = crate::measure::message(engine::Buffer::copy_from_slice(word));
         let _ = far.post_send(SendRequest { id: 1, operation, signalled: false });
     }
     far.poll_completion();
-    told.extend(std::iter::from_fn(|| client.poll(Instant::ZERO)));
-    told
+    outputs.extend(std::iter::from_fn(|| client.poll(Instant::ZERO)));
+    outputs
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn a_client_stops_at_nonsense_and_at_old_versions() {
     );
 }
 
-/// Goes on with the client's words and a server's answers, until the client wants a connection or
-/// has said all before its test.
+/// Exchanges the client's words and a server's answers, until the client requests a connection or
+/// has sent all words before its test.
 fn answer_words(
     client: &mut Client<LocalEndpoint>,
     far: &mut LocalEndpoint,
@@ -360,7 +360,7 @@ fn answer_words(
 }
 
 #[test]
-fn a_server_that_counts_what_was_not_sent_is_not_believed() {
+fn a_server_that_counts_unsent_messages_is_not_believed() {
     for count in [9_999_u32, u32::MAX] {
         let asked = Test { depth: 256, ..test(Verb::Send, Mode::Bandwidth) };
         let config = config(true, false, 0);
@@ -380,15 +380,18 @@ fn a_server_that_counts_what_was_not_sent_is_not_believed() {
         let place = Step::Place.parse(said.last().unwrap(), Version::OWN);
         let Some(Word::Place(place)) = place else { panic!("{place:?}") };
         // The client waits for the server's count before the last message.
-        let told: Vec<_> = std::iter::from_fn(|| client.poll(Instant::ZERO)).collect();
-        assert!(!told.iter().any(|one| matches!(one, Output::Finished(_) | Output::Failed(_))), "{told:?}");
+        let outputs: Vec<_> = std::iter::from_fn(|| client.poll(Instant::ZERO)).collect();
+        assert!(
+            !outputs.iter().any(|one| matches!(one, Output::Finished(_) | Output::Failed(_))),
+            "{outputs:?}"
+        );
         let remote = crate::Remote { key: place.key, address: place.address, length: 4 };
         let count = engine::Buffer::copy_from_slice(&count.to_le_bytes());
         let operation = Operation::Write { data: count, remote };
         data.post_send(SendRequest { id: 3, operation, signalled: true }).unwrap();
         assert!(data.poll_completion().is_some());
-        let told = std::iter::from_fn(|| client.poll(Instant::ZERO)).last();
-        assert_eq!(told, Some(Output::Failed(Failure::Nonsense)));
+        let outputs = std::iter::from_fn(|| client.poll(Instant::ZERO)).last();
+        assert_eq!(outputs, Some(Output::Failed(Failure::Nonsense)));
     }
 }
 

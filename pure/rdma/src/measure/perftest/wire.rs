@@ -1,7 +1,7 @@
-//! What perftest's ends say to each other on their first connection.
+//! The words that perftest's ends exchange on their first connection.
 //!
 //! Lengths and order are those of perftest's `perftest_communication.c`, versions 5.70 to 6.29, on
-//! machines of 64 bits. Numbers are big endian.
+//! 64-bit machines. Numbers are big endian.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -15,13 +15,14 @@ use crate::{Inline, Key};
 
 /// Length of the longest word in bytes: a place of late versions.
 pub(super) const WORD_MAX: u32 = 64;
-/// Length of a version in bytes, zeros behind its digits included.
+/// Length of a version in bytes, including the zeros behind its digits.
 const VERSION_LENGTH: usize = 16;
-/// The bytes in which the writes and reads of an end go round: a page.
+/// The length in bytes of the area through which the accesses of an end cycle: a page.
 pub(super) const CYCLE: u32 = 4096;
 /// The length of a line of the processor's cache in bytes.
 const CACHE_LINE: u32 = 64;
-/// The path MTU as InfiniBand numbers it (IBV_MTU_4096), in digits. The smaller of both counts.
+/// The path MTU as InfiniBand numbers it (IBV_MTU_4096), in digits. The smaller of the two ends'
+/// values counts.
 const MTU: [u8; 2] = *b"5\0";
 /// Words of a report: size, iterations, peak, average and rate.
 const REPORTS: u8 = 5;
@@ -31,15 +32,15 @@ const REPORTS: u8 = 5;
 pub struct Version(u16);
 
 impl Version {
-    /// The oldest version that is spoken here, and that perftest's own programs still take.
+    /// The oldest supported version, which perftest's own programs still accept.
     pub const OLDEST: Self = Self(570);
-    /// The version that this end says it is. Programs of 6.28 and later exchange more with one that
-    /// says it is as late.
+    /// The version that this end announces. Programs of 6.28 and later exchange more words with an
+    /// end that announces the same.
     pub(super) const OWN: Self = Self(627);
     /// From this version on, a place has another number.
     const LONG_PLACES: Self = Self(629);
 
-    /// The version that a word says: an integer, and perhaps decimals, of which two count.
+    /// Parses the version in a word: an integer, and perhaps decimals, of which two count.
     pub(super) fn parse(word: &[u8]) -> Option<Self> {
         let end = word.iter().position(|byte| *byte == 0)?;
         let mut parts = word[..end].splitn(2, |byte| *byte == b'.');
@@ -72,12 +73,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// What an end says of its queue pair and its memory (`struct pingpong_dest`).
+/// An end's description of its queue pair and its memory (`struct pingpong_dest`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The number of the queue pair; 0 before there is one.
     pub(super) pair: u32,
-    /// The key of memory that the other end may use.
+    /// The key of the memory that is lent to the other end.
     pub(super) key: Key,
     /// The address of that memory.
     pub(super) address: u64,
@@ -91,8 +92,9 @@ impl Place {
         if version.0 < Version::LONG_PLACES.0 { 56 } else { 64 }
     }
 
-    /// Local identifier, reads at a time, queue pair, first packet, key, address, and GID, shared
-    /// receive queue and index of the GID, which say nothing where the connection manager connects.
+    /// Emits local identifier, reads at a time, queue pair, first packet, key and address; then
+    /// GID, shared receive queue and index of the GID, which have no meaning where the connection
+    /// manager connects.
     fn emit(self, version: Version) -> Inline {
         let mut bytes = [0; 64];
         bytes[8..12].copy_from_slice(&self.pair.to_be_bytes());
@@ -108,7 +110,7 @@ impl Place {
     }
 }
 
-/// What a client has measured, in the words of the table of its server.
+/// The results of a client, in the format of its server's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub(super) test: Test,
@@ -129,12 +131,12 @@ impl Report {
     }
 }
 
-/// What comes next between the two ends. All but the last two are words that both say.
+/// The next action of the two ends. All but the last two are words that both send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Which version of perftest an end is.
+    /// The perftest version of an end.
     Version,
-    /// [`CYCLE`]. The larger of both counts.
+    /// [`CYCLE`]. The larger of the two ends' values counts.
     Cycle,
     /// The length of a cache line.
     CacheLine,
@@ -142,7 +144,7 @@ pub(super) enum Step {
     Mtu,
     /// A [`Place`].
     Place,
-    /// A number of a report, of a test of bandwidth in which the server sees nothing.
+    /// A number of a report, in a bandwidth test in which the server sees nothing.
     Report(u8),
     /// The client asks for the second connection.
     Join,
@@ -161,26 +163,26 @@ pub(super) fn steps(test: &Test) -> VecDeque<Step> {
         steps.push_back(Step::Place);
         steps.extend((0..REPORTS).map(Step::Report));
     }
-    // Whoever answers the last write of a test of its latency knows that it is over.
+    // In a latency test of writes, the end that answers the last write knows that the test is over.
     if (test.verb, test.mode) != (Verb::Write, Mode::Latency) {
         steps.push_back(Step::Place);
     }
     steps
 }
 
-/// What the peer has said.
+/// A word of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Version(Version),
     Cycle(u32),
     Place(Place),
-    /// What makes no difference here.
+    /// A word whose value does not matter here.
     Other,
 }
 
 impl Step {
-    /// The word of the peer, whose version is `version` as far as it has said so. `None` if it is
-    /// none of this step.
+    /// Parses a word of the peer, whose version is `version` as far as it is known. `None` if the
+    /// word does not belong to this step.
     pub(super) fn parse(self, word: &[u8], version: Version) -> Option<Word> {
         let length = match self {
             Self::Version => VERSION_LENGTH,
@@ -201,7 +203,7 @@ impl Step {
         }
     }
 
-    /// The word of this end, to a peer of `version`.
+    /// Emits this end's word, to a peer of `version`.
     pub(super) fn emit(self, version: Version, place: Place, report: Report) -> Inline {
         match self {
             Self::Version => Inline::new(&Version::OWN.emit()),

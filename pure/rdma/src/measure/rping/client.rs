@@ -10,19 +10,19 @@ use crate::{Done, Endpoint, Event, Exposure, ReceiveRequest, Remote, SendRequest
 /// The memory of a ping.
 #[derive(Clone, Copy, Debug)]
 struct Lent {
-    /// What the server reads.
+    /// The memory that the server reads.
     source: Remote,
-    /// Where it writes that back.
+    /// The memory to which it writes the same bytes back.
     sink: Remote,
 }
 
-/// A client's talk with `rping -s`.
+/// A client's dialogue with `rping -s`.
 #[derive(Debug)]
 pub(in crate::measure) struct Pings {
     test: Test,
     data: Buffer,
     lent: Option<Lent>,
-    /// The server was told where to write.
+    /// The client has sent the server the region to write to.
     is_returning: bool,
     done: u32,
     started: Instant,
@@ -48,16 +48,16 @@ impl Pings {
     fn ping(&mut self, end: &mut impl Endpoint, now: Instant, source: Remote) -> Result<(), Failure> {
         self.is_returning = false;
         self.began = now;
-        tell(end, source)
+        send_region(end, source)
     }
 
-    /// The server has done what it was told.
+    /// The server has performed the last access that it was asked for.
     fn on_message(&mut self, end: &mut impl Endpoint, now: Instant) -> Heard {
         let Lent { source, sink } = self.lent.ok_or(Failure::Nonsense)?;
         receive(end)?;
         if !self.is_returning {
             self.is_returning = true;
-            return tell(end, sink).map(|()| None);
+            return send_region(end, sink).map(|()| None);
         }
         self.done += 1;
         let length = now - self.began;
@@ -100,7 +100,7 @@ impl<E: Endpoint> Talk<E> for Pings {
     }
 }
 
-/// `size` bytes of text. rping writes back what it has read as far as the first zero.
+/// `size` bytes of text. rping writes back only the bytes up to the first zero.
 fn text(pool: &SharedPool, size: u32) -> Buffer {
     let mut place = pool.borrow_mut().take(size as usize);
     for (byte, letter) in place.iter_mut().zip((b'A'..=b'z').cycle()) {
@@ -116,7 +116,7 @@ fn receive(end: &mut impl Endpoint) -> Result<(), Failure> {
     end.post_receive(ReceiveRequest { id: DATA, length_max: NOTICE_LENGTH }).map_err(Failure::Post)
 }
 
-fn tell(end: &mut impl Endpoint, remote: Remote) -> Result<(), Failure> {
+fn send_region(end: &mut impl Endpoint, remote: Remote) -> Result<(), Failure> {
     let request = SendRequest { id: NOTICE, operation: notice(&emit(remote)), signalled: true };
     end.post_send(request).map_err(Failure::Post)
 }

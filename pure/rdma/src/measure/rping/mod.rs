@@ -1,8 +1,8 @@
-//! rdma-core's `rping`, as the client of a server of measurements and as the server of a client.
+//! rdma-core's `rping`, as the client of a measurement server and as the server of a client.
 //!
-//! `rping` says nothing in its private data. For each ping, the client names memory of its own,
-//! which the server reads, and then other memory, to which the server writes back what it has read.
-//! Each step of the server ends with a message, whose contents do not count.
+//! `rping` sends no private data. For each ping, the client names a region, which the server reads,
+//! and then a second one, to which the server writes the same bytes back. Each step of the server
+//! ends with a message, whose contents do not count.
 
 mod client;
 mod server;

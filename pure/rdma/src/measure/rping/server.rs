@@ -6,28 +6,29 @@ use super::{MESSAGE_BYTES, parse};
 use crate::measure::{DATA, NOTICE, NOTICE_LENGTH, notice};
 use crate::{Endpoint, Operation, ReceiveRequest, SendRequest};
 
-/// What a server has of a client that is `rping`.
+/// The state of a server for a client that is `rping`.
 #[derive(Debug)]
 pub(in crate::measure) struct Rping {
     size_max: u32,
-    /// What was read, and is to be written back.
+    /// The bytes that were read, to be written back.
     data: Option<Buffer>,
 }
 
-/// Whether private data are those of `rping`: none, which InfiniBand and RoCE fill up with zeros.
+/// Whether the private data are those of `rping`: none, which InfiniBand and RoCE pad with zeros.
 pub(in crate::measure) fn is_rping(private_data: &[u8]) -> bool {
     private_data.iter().all(|byte| *byte == 0)
 }
 
 impl Rping {
-    /// A client whose pings have at most `size_max` bytes; `None` if the endpoint takes no
-    /// receive request.
+    /// A client whose pings have at most `size_max` bytes; `None` if the endpoint rejects receive
+    /// requests.
     pub(in crate::measure) fn begin(endpoint: &mut impl Endpoint, size_max: u32) -> Option<Self> {
         post_receive(endpoint)?;
         Some(Self { size_max, data: None })
     }
 
-    /// Answers a message; `None` if it is not one of `rping`, or no answer can be sent.
+    /// Answers a message. `None` if the message is not one of `rping`, or the endpoint rejects the
+    /// answer.
     pub(in crate::measure) fn on_message(
         &mut self,
         endpoint: &mut impl Endpoint,
@@ -47,14 +48,14 @@ impl Rping {
         go_on(endpoint)
     }
 
-    /// Tells the client that its memory was read.
+    /// Informs the client that the read is done.
     pub(in crate::measure) fn on_read(&mut self, endpoint: &mut impl Endpoint, data: Buffer) -> Option<()> {
         self.data = Some(data);
         go_on(endpoint)
     }
 }
 
-/// Lets the client go on, and takes its next message.
+/// Sends the client the next step's message, and posts a receive request for its answer.
 fn go_on(endpoint: &mut impl Endpoint) -> Option<()> {
     post_receive(endpoint)?;
     post(endpoint, NOTICE, notice(&[0; MESSAGE_BYTES]))
