@@ -1,10 +1,10 @@
 //! Nanoseconds per 4 KiB read at depth 32, with host, controller and RAM disk in one thread,
 //! directly and through TLPs.
 //!
-//! `direct` serves the controller's DMA from host memory at once, and `tlp` goes through a root
-//! complex and an endpoint. Both include the only copy of the data, into host memory; `copy`
-//! measures that copy alone. A disk of 1 MiB stays in the processor's caches and shows the cost of
-//! the engines. A disk of 64 MiB adds the cost of memory.
+//! `direct` serves the controller's DMA from host memory at once, and `tlp` uses a root complex and
+//! an endpoint. Both include the only copy of the data, into host memory; `copy` measures that copy
+//! alone. A disk of 1 MiB stays in the processor's caches and shows the cost of the engines. A disk
+//! of 64 MiB adds the cost of memory.
 
 use std::time::Instant as Clock;
 
@@ -73,7 +73,8 @@ fn lba(bytes: u64, command: u64) -> u64 {
 
 trait Machine {
     fn host(&mut self) -> (&mut Host, &mut Ram);
-    /// Moves whatever can be moved, and adds the number of completed commands to `completed`.
+    /// Moves everything that can be moved, and adds the number of completed commands to
+    /// `completed`.
     fn step(&mut self, completed: &mut u64);
 }
 

@@ -111,7 +111,7 @@ fn serve(controller: &mut Controller, now: Instant, request: &Request, good: boo
     controller.handle_input(now, Input::Media(Completion::Done { id: request.id, result }));
 }
 
-/// Runs a driver whose device answers register reads and writes to host memory as `bytes`
+/// Runs a driver whose device answers register reads, and writes to host memory, as `bytes`
 /// determine.
 pub fn host(bytes: &[u8]) {
     let mut memory = Ram::new(0, 0x2_0000);

@@ -29,7 +29,8 @@ pub(crate) struct Faults {
     pub(crate) media_stuck: bool,
     /// Whether reads of host memory fail.
     pub(crate) dma_fails: bool,
-    /// Length in bytes of the pieces of answers to host memory reads, which come last piece first.
+    /// Length in bytes of the pieces of answers to host memory reads, which arrive last piece
+    /// first.
     pub(crate) pieces: usize,
 }
 

@@ -169,7 +169,7 @@ impl World {
         &mut self.commands[token.0 as usize]
     }
 
-    /// Lets the time of the next deadline come, if there is a deadline.
+    /// Advances to the next deadline, if there is one.
     fn pass_time(&mut self) {
         if let Some(at) = self.subsystem.poll_timeout() {
             self.now = self.now.max(at.as_nanos());

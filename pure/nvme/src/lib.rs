@@ -8,13 +8,13 @@
 //! # The run loop
 //!
 //! A `Subsystem` is an [`Engine`](engine::Engine) between a transport and media. The world passes
-//! on each command with a token of its choice, and takes outputs until `poll_output` has none. It
-//! moves data ([`PullHostData`](subsystem::Output::PullHostData),
+//! on each command with a token of its choice, and takes outputs until `poll_output` returns
+//! `None`. It moves data ([`PullHostData`](subsystem::Output::PullHostData),
 //! [`PushHostData`](subsystem::Output::PushHostData)), sends requests to media
 //! ([`Media`](subsystem::Output::Media)) and posts completions
 //! ([`Complete`](subsystem::Output::Complete)). Media answer at once or later. The world calls
-//! `handle_timeout` when the deadline of `poll_timeout` has come. It sleeps until something arrives
-//! or the next deadline comes. Commands wait for no time; only background work has deadlines.
+//! `handle_timeout` at the deadline of `poll_timeout`. It sleeps until an input arrives or that
+//! deadline passes. Commands wait for no time; only background work has deadlines.
 //! [`Notify`](subsystem::Output::Notify) reports state that must outlive the process. The next
 //! start gets it back in [`Config`](subsystem::Config).
 //!
@@ -71,12 +71,12 @@
 //! No command of a host makes the core panic: every bit pattern of an entry is valid input. A
 //! command that fails completes with a status, and the Error Information log records it. A command
 //! completes at most once; a reset ends commands without completions. The core checks no identity:
-//! it believes the [`HostIdentity`](subsystem::HostIdentity) that the transport names.
+//! it trusts the [`HostIdentity`](subsystem::HostIdentity) that the transport passes.
 //!
 //! The transport and the media are trusted. A token is less than
-//! [`commands_max`](subsystem::Config::commands_max) and names one command at a time. Host data are
-//! as long as was asked for. A medium's data lie within the read that they answer. The core panics
-//! where one of these rules is broken. A medium may fail any request. A failed request ends its
+//! [`commands_max`](subsystem::Config::commands_max) and names one command at a time. Host data
+//! have the requested length. A medium's data lie within the read that they answer. The core panics
+//! if one of these rules is broken. A medium may fail any request. A failed request ends its
 //! command with the status for that [`MediaError`](media::MediaError).
 //!
 //! Memory is bounded by limits with names. A subsystem has at most

@@ -5,7 +5,7 @@ use engine::{Instant, Nanos};
 /// How much of a ceiling a host that was idle may use at once, as a time of it.
 const BURST: Nanos = Nanos::from_millis(20);
 
-/// A ceiling on what a host may do in a second. A missing figure is no ceiling.
+/// A limit on the commands and bytes of a host in a second. A missing figure means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     /// I/O commands a second; not 0.
@@ -15,7 +15,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Whether there is no ceiling.
+    /// Whether there is no limit.
     pub const fn is_free(&self) -> bool {
         self.operations.is_none() && self.bytes.is_none()
     }
@@ -52,7 +52,7 @@ impl Pace {
 }
 
 impl Ceiling {
-    /// A host that has done nothing yet.
+    /// A host that has sent no command yet.
     pub fn new(rate: Rate) -> Self {
         Self { operations: Pace::new(rate.operations), bytes: Pace::new(rate.bytes) }
     }
@@ -95,7 +95,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How many commands of `bytes` bytes begin within `length`, if as many are begun as may be.
+    /// The number of commands of `bytes` bytes that begin within `length`, if as many as allowed
+    /// begin.
     fn begun(rate: Rate, bytes: u64, length: Nanos) -> u64 {
         let (mut ceiling, mut now, mut count) = (Ceiling::new(rate), Instant::from_nanos(1 << 40), 0);
         let end = now + length;

@@ -1,4 +1,4 @@
-//! The memory that a RAM disk takes from the system, whatever was written.
+//! The memory that a RAM disk takes from the system, after any writes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

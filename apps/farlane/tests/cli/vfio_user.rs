@@ -92,7 +92,7 @@ fn a_user_goes_on_soon_after_the_far_end_behind_its_function_is_back() {
     far.kill();
     let _far = Export::at(&far.address, &["--ram", "8MiB", "--serial", "BEHIND"]);
     let (report, said) = running.json();
-    assert!(said.contains("is not enabled any more"), "{said}");
+    assert!(said.contains("is no longer enabled"), "{said}");
     assert_eq!(report["errors"], 0, "{report}");
     assert!(started.elapsed() < Duration::from_secs(20), "a command waited for its time-out: {report}");
 }

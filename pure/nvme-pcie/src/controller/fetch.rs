@@ -16,9 +16,9 @@ use crate::registers::SUBMISSION_ENTRY_BYTES;
 
 /// The most entries that one read fetches: 4 KiB of entries.
 pub const FETCH_ENTRIES_MAX: u32 = 64;
-/// The most reads of entries that are under way at once.
+/// Maximum number of outstanding reads of entries.
 pub const FETCHES_MAX: u16 = 128;
-/// The most reads of one queue's entries that are under way at once.
+/// Maximum number of outstanding reads of one queue's entries.
 const FETCHES_PER_QUEUE_MAX: usize = 8;
 /// Command slots that only the admin queue may use, so that I/O never starves it.
 const ADMIN_SLOTS: u32 = 16;
@@ -147,7 +147,7 @@ impl Controller {
             queue.fetches.pop_front();
             queue.on_arrived(self.fetches.fetches[usize::from(front)].entries);
             self.fetches.free.push(front);
-            // There may be more to fetch now that fewer fetches are under way.
+            // There may be more to fetch now that fewer fetches are outstanding.
             self.ready |= u128::from(queue.has_new()) << number;
             let all_fetched = !queue.has_new();
             if all_fetched && self.shadow.is_some() && number != 0 {

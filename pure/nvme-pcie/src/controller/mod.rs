@@ -109,7 +109,7 @@ impl Config {
     }
 }
 
-/// What the outside world tells the controller.
+/// An input of the controller.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// The host wrote to BAR0.
@@ -133,14 +133,14 @@ pub enum Input<'a> {
     Media(media::Completion),
 }
 
-/// What the controller asks of the outside world.
+/// An output of the controller.
 #[derive(Debug)]
 pub enum Output {
     /// An access to host memory, or an interrupt.
     Dma(Dma),
     /// A request to a medium.
     Media(media::Request),
-    /// A change that the next start may have to know, such as a new block size.
+    /// A change that the next start may need, such as a new block size.
     Notify(Notification),
 }
 
@@ -287,7 +287,7 @@ impl Controller {
         self.throttled = throttled;
     }
 
-    /// Sets what the host may do from now on; see [`Permit`].
+    /// Sets the permissions of the host from now on; see [`Permit`].
     pub fn set_permit(&mut self, now: Instant, permit: Permit) {
         self.ceiling = Ceiling::new(permit.rate);
         self.core.set_permit(now, self.key, permit);
@@ -325,7 +325,7 @@ impl Controller {
         self.core.counters()
     }
 
-    /// What I/O commands have done with each namespace, as [`Core::tallies`] returns it.
+    /// Counts of the I/O commands to each namespace, as [`Core::tallies`] returns them.
     pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
         self.core.tallies()
     }
@@ -335,8 +335,8 @@ impl Controller {
         &self.core
     }
 
-    /// Applies `change` to the command core, for changes that the outside world makes to its
-    /// namespaces. The host is told of them.
+    /// Applies `change` to the command core, for changes of its namespaces by the outside world.
+    /// The host is notified of them.
     pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Core) -> T) -> T {
         self.now = now;
         let result = change(&mut self.core);
@@ -377,7 +377,8 @@ impl Controller {
         self.dirty = 0;
     }
 
-    /// Sets Controller Fatal Status. Nothing is fetched or completed until the host resets
+    /// Sets Controller Fatal Status. The controller fetches and completes nothing until the host
+    /// resets it.
     /// the controller.
     fn fail(&mut self) {
         self.properties.set_fatal();
@@ -495,8 +496,7 @@ impl Controller {
         }
     }
 
-    /// Logs a failure that did not come from the core. Returns the status to complete the
-    /// command with.
+    /// Logs a failure outside the core. Returns the status to complete the command with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
         self.core.record_error(self.now, self.key, QueueId(queue), entry, status)
     }
@@ -574,9 +574,9 @@ impl Engine for Controller {
         }
     }
 
-    /// Entries are fetched and completions posted when nothing else is left to do. Those that
-    /// came together are therefore moved together, and none waits for company or for the data of
-    /// many others.
+    /// Entries are fetched and completions posted after all other work. Entries that arrived
+    /// together are therefore moved together, and none waits for others or for the data of many
+    /// others.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);

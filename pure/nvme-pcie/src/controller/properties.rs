@@ -107,7 +107,7 @@ impl Controller {
             offset::MEMORY_BUFFER_STATUS => self.memory.status(),
             offset::READY_TIMEOUTS => low_half(READY_TIMEOUT),
             // Interrupt masks are for pin-based interrupts, which this controller does not have. It
-            // has no PMR or boot partitions either, whose properties are therefore zero.
+            // has no PMR or boot partitions either, so their properties are zero.
             _ => 0,
         }
     }

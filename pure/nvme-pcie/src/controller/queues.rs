@@ -126,8 +126,8 @@ impl Controller {
         }
     }
 
-    /// Stops a queue for its deletion. Commands that can't be aborted at once first run to their
-    /// end, so that no command moves data after its queue is gone.
+    /// Stops a queue for its deletion. Commands that cannot be aborted at once first run to their
+    /// end, so that no command moves data after its queue is deleted.
     fn delete_submission_queue(
         &mut self,
         index: u16,

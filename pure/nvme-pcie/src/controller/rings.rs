@@ -15,7 +15,7 @@ impl CompletionQueueId {
     pub const ADMIN: Self = Self(0);
 }
 
-/// Where a queue is, for whoever watches packets of the host's memory.
+/// The location of a queue, for observers of packets to host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {
     /// The queue's identifier (SQID or CQID).
@@ -33,16 +33,16 @@ pub(super) struct InvalidDoorbellValue;
 /// The state of reading a queue's shadow doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Look {
-    /// No read is under way.
+    /// No read is outstanding.
     #[default]
     None,
-    /// A read is under way.
+    /// A read is outstanding.
     Reading {
         /// Identifies the read.
         tag: u16,
         /// Whether EventIdx was written before the read.
         confirm: bool,
-        /// Whether a reason to read again has come up since.
+        /// Whether another read is needed after this one.
         again: bool,
     },
     /// The read waits for a free identifier.
@@ -63,7 +63,7 @@ pub(super) struct SubmissionQueue {
     fetched: u32,
     /// The first entry that has not arrived, which completions report as SQ Head Pointer.
     head: u32,
-    /// Fetches under way, in order. A fetch that is answered before an earlier one waits.
+    /// Outstanding fetches, in order. A fetch that is answered before an earlier one waits.
     pub(super) fetches: VecDeque<u16>,
     /// Number of commands that were fetched and not yet completed to the host.
     pub(super) in_flight: u32,

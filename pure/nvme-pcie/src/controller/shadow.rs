@@ -1,11 +1,11 @@
 //! Shadow doorbells (Doorbell Buffer Config): tails and heads that the host leaves in its memory,
-//! and the way in which the controller asks for a real doorbell when it stops reading them.
+//! and the request for a real doorbell when the controller stops reading them.
 //!
 //! A real doorbell of an I/O queue is only a knock: its value may be older than a shadow value that
 //! was read since. The controller *looks* at the shadow tail after a knock, and whenever it has
-//! fetched all the entries it knows of. When a look finds nothing new, the controller writes the
-//! tail to the EventIdx buffer, so that the host will knock. It then looks once more, because the
-//! host may have read EventIdx just before. The controller looks at a shadow head when a completion
+//! fetched all the entries it knows of. When a look finds no change, the controller writes the tail
+//! to the EventIdx buffer, so that the host will knock. It then looks once more, because the host
+//! may have read EventIdx just before. The controller looks at a shadow head when a completion
 //! queue is full.
 
 use engine::Buffer;
@@ -23,7 +23,7 @@ use crate::registers::{DOORBELL_BYTES, low_16};
 pub(super) struct Shadow {
     doorbells: u64,
     event_indexes: u64,
-    /// Distinguishes looks, so that an answer for a queue that is gone matches nothing.
+    /// Distinguishes looks, so that an answer for a deleted queue is ignored.
     tag: u16,
 }
 
@@ -72,7 +72,7 @@ impl Controller {
         }
     }
 
-    /// Looks at the shadow tail, after a ring of the host or when there is nothing left to fetch.
+    /// Looks at the shadow tail, after a ring of the host or when all known entries are fetched.
     #[cold]
     pub(super) fn knock(&mut self, queue: u16) {
         self.look(Doorbell::Tail(queue), false);
@@ -84,7 +84,7 @@ impl Controller {
         self.look(Doorbell::Head(queue), false);
     }
 
-    /// Reads a shadow doorbell. If a read is already under way, another one follows it.
+    /// Reads a shadow doorbell. If a read is already outstanding, another one follows it.
     fn look(&mut self, doorbell: Doorbell, confirm: bool) {
         let Some(shadow) = &mut self.shadow else { return };
         let (tag, address) = (shadow.tag, shadow.doorbells.wrapping_add(doorbell.offset()));
@@ -123,7 +123,7 @@ impl Controller {
         let Some(look) = self.look_of(doorbell) else { return };
         let Look::Reading { tag: expected, confirm, again } = *look else { return };
         if tag != expected {
-            return; // The look belongs to a queue that is gone.
+            return; // The look belongs to a deleted queue.
         }
         *look = Look::None;
         let value = u32::from(low_16(u32::from_le_bytes(bytes)));

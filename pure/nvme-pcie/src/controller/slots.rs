@@ -16,7 +16,7 @@ pub(super) enum Transfer {
     None,
     /// The lists of the data pointer are being read, for data that goes to the host.
     WalkingToHost,
-    /// The pieces of host memory are known, and data goes out as it comes.
+    /// The pieces of host memory are known, and data are sent as they arrive.
     Pushing,
     /// The command waits until fewer bytes are in flight.
     Waiting {
@@ -65,11 +65,11 @@ pub(super) struct Slot {
     pub(super) list: Assembly,
     /// The next list to read, as its address and length, once a read can be issued.
     pub(super) next_list: Option<(u64, u32)>,
-    /// Data for the host that came before the lists of the data pointer.
+    /// Data for the host that arrived before the lists of the data pointer.
     pub(super) held: Vec<(u32, Buffer)>,
-    /// Number of data reads under way.
+    /// Number of outstanding data reads.
     pub(super) reads: u32,
-    /// Whether a data read failed. The core is told when all reads have ended.
+    /// Whether a data read failed. The failure is reported to the core when all reads have ended.
     pub(super) read_failed: bool,
     /// How many of the command's last bytes are metadata, which lie at the Metadata Pointer.
     pub(super) metadata: u32,
@@ -137,7 +137,7 @@ impl Slot {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// Number of slots that are reserved for fetches under way.
+    /// Number of slots that are reserved for outstanding fetches.
     reserved: u16,
 }
 

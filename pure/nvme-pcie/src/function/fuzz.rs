@@ -1,4 +1,4 @@
-//! Entry point for fuzzing a function whose host sends TLPs made of fuzz bytes.
+//! Entry point for fuzzing a function whose host sends TLPs made from fuzz input.
 
 use alloc::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::registers::{DOORBELL_BYTES, offset};
 const BAR: u64 = 1 << 32;
 /// The most reads of host memory that are kept for an answer. Older ones are never answered.
 const READS_MAX: usize = 64;
-/// The most bytes of an answer that come from the input. The others are zero.
+/// Maximum number of bytes of an answer that come from the input. The others are zero.
 const ANSWER_BYTES_MAX: usize = 64;
 /// Length of the disk in bytes.
 const DISK_BYTES: u64 = 64 << 10;

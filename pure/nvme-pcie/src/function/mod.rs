@@ -33,7 +33,7 @@ const _: () = assert!(
 pub struct Config {
     /// The configuration of the controller.
     pub controller: controller::Config,
-    /// PCI identity. The class code is always [`ClassCode::NVME`], whatever the identity names.
+    /// PCI identity. The class code is always [`ClassCode::NVME`], regardless of this identity.
     pub identity: Identity,
     /// The link that the function reports.
     pub link: Link,
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-/// What the outside world tells the function.
+/// An input of the function.
 #[derive(Debug)]
 pub enum Input {
     /// A packet arrived from the link.
@@ -76,14 +76,14 @@ pub enum Input {
     HotReset,
 }
 
-/// What the function asks of the outside world.
+/// An output of the function.
 #[derive(Debug)]
 pub enum Output {
     /// A packet to send on the link.
     Packet(Packet),
     /// A request to a medium.
     Media(media::Request),
-    /// A change that the next start may have to know.
+    /// A change that the next start may need.
     Notify(Notification),
 }
 
@@ -163,7 +163,7 @@ impl Function {
         self.controller.set_throttled(throttled);
     }
 
-    /// Sets what the host may do from now on; see [`Permit`].
+    /// Sets the permissions of the host from now on; see [`Permit`].
     pub fn set_permit(&mut self, now: Instant, permit: Permit) {
         self.controller.set_permit(now, permit);
     }
@@ -180,9 +180,10 @@ impl Function {
         self.controller.handle_input(now, controller::Input::RegisterWrite { offset, bytes });
     }
 
-    /// Polls an output like [`Engine::poll_output`], for a world with the host's memory at hand.
-    /// The controller's accesses to host memory are passed to `reach`, and go over the link only if
-    /// `reach` says so. While Bus Master Enable is clear, no access is passed to `reach`.
+    /// Polls an output like [`Engine::poll_output`], for a world with direct access to the host's
+    /// memory. The controller's accesses to host memory are passed to `reach`, and go over the link
+    /// only if `reach` returns [`Reach::Beyond`]. While Bus Master Enable is clear, no access is
+    /// passed to `reach`.
     pub fn poll_output_within(&mut self, mut reach: impl FnMut(Dma) -> Reach) -> Option<Output> {
         loop {
             if let Some(output) = self.endpoint.poll_output() {

@@ -15,7 +15,7 @@ use super::{
     Timer,
 };
 
-/// The bits of SGL Support (SGLS) that say whether SGLs are supported and how they are aligned.
+/// The bits of SGL Support (SGLS) for the support and the alignment of SGLs.
 const SGL_ALIGNMENT: u32 = 0b11;
 /// The value of these bits for SGLs of any alignment.
 const SGL_OF_ANY: u32 = 0b01;
@@ -104,7 +104,7 @@ impl Host {
                 Awaiting::Register(cookie)
             }
             Step::Ask(Question::Write { offset, value, length }) => {
-                // The write is posted, so there is no answer to wait for.
+                // The write is posted, so it has no answer.
                 let bytes = RegisterBytes::new(value, length);
                 self.outputs.push_back(Output::RegisterWrite { offset, bytes });
                 return self.advance(now, script, Answer::Value(0));

@@ -19,7 +19,7 @@ use crate::registers::{admin_queue_attributes, capabilities, configuration, low_
 /// Interval between reads of CSTS while the script waits for a change of CSTS.RDY.
 const READY_POLL: Nanos = Nanos::from_millis(1);
 
-/// What the script asks of the driver.
+/// A request of the script to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Read {
@@ -119,7 +119,7 @@ type Ask = Asker<Question, Answer>;
 async fn read(ask: &Ask, offset: u32, length: u32) -> Result<u64, InitError> {
     let gone = if length == 8 { u64::MAX } else { u64::from(u32::MAX) };
     match ask.ask(Question::Read { offset, length }).await {
-        // A root complex returns all ones for a read that nothing answers.
+        // A root complex returns all ones for an unanswered read.
         Answer::Value(value) if value != gone => Ok(value),
         _ => Err(InitError::Unreachable { offset }),
     }
@@ -161,12 +161,12 @@ async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> 
         let Answer::Woke(now) = ask.ask(Question::Sleep(READY_POLL)).await else {
             return Err(InitError::Lost);
         };
-        // Whoever slept for longer than it meant to looks once more.
+        // A world that has slept for longer than intended looks once more.
         is_late = now - *start.get_or_insert(now) > limit;
     }
 }
 
-/// Brings the controller up, and returns what it reported about itself.
+/// Brings the controller up, and returns its identity.
 pub(super) async fn initialise(ask: Ask, config: Config, layout: Layout) -> Result<Identity, InitError> {
     let capabilities = read(&ask, offset::CAPABILITIES, 8).await?;
     let version = low_half(read(&ask, offset::VERSION, 4).await?);

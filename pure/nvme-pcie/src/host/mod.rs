@@ -1,7 +1,7 @@
 //! The driver: brings a controller up, submits commands and follows each one to its end.
 //!
 //! Queues, PRP lists and data are in host memory, which the caller lends to each method that needs
-//! it. After inputs and time-outs, and whenever completions may have come, the caller calls
+//! it. After inputs and time-outs, and whenever there may be completions, the caller calls
 //! [`Host::poll_completions`] and then drains the outputs. Registers are accessed by outputs and
 //! answered by inputs, so that they may be at the far end of a link.
 //!
@@ -60,7 +60,7 @@ enum Timer {
     Sleep,
     /// The next attempt to bring the controller up again.
     Retry,
-    /// The end of the wait for a device that has gone.
+    /// The end of the wait for a lost device.
     Hold,
     /// The next check whether anything has completed since the last one.
     Watch,
@@ -68,7 +68,7 @@ enum Timer {
 
 type InitScript = Script<Question, Answer, Result<Identity, InitError>>;
 
-/// What the initialisation script waits for.
+/// The event that the initialisation script waits for.
 #[derive(Debug)]
 enum Awaiting {
     /// The answer to the register read with this cookie.
@@ -94,7 +94,7 @@ enum State {
     Ready,
     /// Commands wait for the next attempt ([`Timer::Retry`]).
     Retrying,
-    /// The device has gone, and commands wait for it until [`Timer::Hold`] expires.
+    /// The device is lost, and commands wait for it until [`Timer::Hold`] expires.
     Away,
     /// The driver has given up.
     Failed,
@@ -156,7 +156,7 @@ impl Host {
     /// When the arena is too short for the queues.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name.
+    /// When `config` exceeds a limit of one of its fields.
     pub fn new(config: Config) -> Result<Self, ArenaTooSmall> {
         config.check();
         let layout = Layout::new(&config)?;
@@ -201,7 +201,7 @@ impl Host {
         self.on_step(now, Box::new(script), step);
     }
 
-    /// What the controller reported about itself; `None` before it was first brought up.
+    /// The identity of the controller; `None` before it was first brought up.
     pub const fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
@@ -280,7 +280,7 @@ impl Host {
             return Err(SubmitError::Busy);
         }
         let (owner, on_ring) = (command.owner, command.on_ring);
-        // Admin commands have PRP entries, whatever the controller takes.
+        // Admin commands have PRP entries, even if the controller supports SGLs.
         let takes_sgls = self.takes_sgls && number != QueueId::ADMIN;
         let id = queue.submit(memory, command, data, takes_sgls).map_err(SubmitError::Memory)?;
         self.doorbells = true;
@@ -292,7 +292,7 @@ impl Host {
         Ok(id)
     }
 
-    /// Rings each due doorbell once. Doorbells tell of new submission queue entries, and of room in
+    /// Rings each due doorbell once. Doorbells announce new submission queue entries, and room in
     /// completion queues.
     pub fn ring(&mut self) {
         while let Some((offset, value)) = self.next_doorbell() {
@@ -301,8 +301,8 @@ impl Host {
         }
     }
 
-    /// The next due doorbell as its offset in BAR0 and value, for a caller that can ring it at once
-    /// instead of [`Host::ring`]. `None` while outputs wait, which must come first.
+    /// The next due doorbell as its offset in BAR0 and value, for a caller that can ring it at
+    /// once, in place of [`Host::ring`]. `None` while outputs wait, because these go first.
     #[inline]
     pub fn poll_doorbell(&mut self) -> Option<(u32, u32)> {
         if self.outputs.is_empty() { self.next_doorbell() } else { None }
@@ -328,8 +328,8 @@ impl Host {
         None
     }
 
-    /// Takes the completions that have come, and does other work that needs host memory. The call
-    /// is cheap if there is nothing to do.
+    /// Takes new completions, and does other work that needs host memory. The call is cheap if
+    /// there is nothing to do.
     pub fn poll_completions(&mut self, now: Instant, memory: &mut impl Memory) {
         self.answer_from_memory(now, memory);
         for number in 0..self.active {
@@ -344,8 +344,8 @@ impl Host {
         }
     }
 
-    /// Takes the next completion that has come to an I/O queue, ahead of all outputs, for a caller
-    /// that polls all the time. `None` also while outputs wait, which must come first.
+    /// Takes the next new completion of an I/O queue, ahead of all outputs, for a caller that polls
+    /// continuously. `None` also while outputs wait, because these go first.
     #[inline]
     pub fn poll_io_completed(&mut self, now: Instant, memory: &mut impl Memory) -> Option<Completed> {
         if !self.outputs.is_empty() {
@@ -370,7 +370,7 @@ impl Host {
         }
     }
 
-    /// Takes the next completion from a queue that is that of a command, of at most `left` entries.
+    /// Takes the next completion from a queue that belongs to a command, of at most `left` entries.
     #[inline]
     fn next_ended(&mut self, memory: &impl Memory, number: usize, left: &mut u32) -> Option<Ended> {
         if !matches!(self.state, State::Ready | State::Initialising { .. }) {
@@ -389,7 +389,7 @@ impl Host {
         None
     }
 
-    /// The result of a caller's command, which the caller knows by its cookie.
+    /// The result of a caller's command, with the caller's cookie.
     #[inline]
     fn on_callers(
         &mut self,
@@ -429,8 +429,7 @@ impl Host {
                 self.pending.push(Pending::ClearEvent { log_page: event.log_page });
                 self.pending.push(Pending::RequestEvents);
             }
-            // An Abort that came too late reports that, and the command's own completion is on its
-            // way.
+            // An Abort that was too late reports that, and the command's own completion follows.
             Owner::Event | Owner::ClearEvent | Owner::Abort => {}
         }
     }
@@ -489,7 +488,7 @@ impl Host {
                     continue;
                 }
                 if number >= self.active || queue.is_overfull() {
-                    // The controller came back with fewer or shorter queues.
+                    // The controller restarted with fewer or shorter queues.
                     self.give_up_command(now, number, index);
                     continue;
                 }
@@ -538,7 +537,7 @@ impl Engine for Host {
         self.expire_commands(now);
     }
 
-    /// Doorbells are rung when nothing else is left to do, so that entries that came together share
+    /// Doorbells are rung after all other work, so that entries that were submitted together share
     /// one ring.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {

@@ -14,7 +14,7 @@ use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 /// the same index.
 const INDEX_BITS: u32 = 12;
 
-/// The owner of a command, who waits for its completion.
+/// The owner of a command, which waits for its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The caller, whose cookie this is.
@@ -35,7 +35,7 @@ pub(super) struct Command {
     pub(super) owner: Owner,
     pub(super) entry: SubmissionQueueEntry,
     pub(super) submitted: Instant,
-    /// Whether the command is on the ring. Otherwise it waits for the controller to come back.
+    /// Whether the command is on the ring. Otherwise it waits for the controller to return.
     pub(super) on_ring: bool,
     /// Whether an Abort was sent for the command.
     pub(super) aborted: bool,
@@ -149,7 +149,7 @@ impl Queue {
         data: Option<Data>,
         takes_sgls: bool,
     ) -> Result<CommandId, Unmapped> {
-        let index = *self.free.last().expect("a command is submitted only where there is room");
+        let index = *self.free.last().expect("a command is submitted only if the queue has room");
         let id = self.id_of(index);
         command.entry.command_id = id;
         if let Some(data) = data {
@@ -207,7 +207,7 @@ impl Queue {
     /// Puts the command at `index` on the ring again.
     pub(super) fn resubmit(&mut self, memory: &mut impl Memory, index: u16) -> Result<(), Unmapped> {
         let Some(mut command) = self.commands[usize::from(index)] else { return Ok(()) };
-        // The command gets a new identifier, so that a completion of the old one can't be mistaken
+        // The command gets a new identifier, so that a completion of the old one cannot be mistaken
         // for its own.
         self.bump(index);
         command.entry.command_id = self.id_of(index);
@@ -245,7 +245,7 @@ impl Queue {
     }
 
     /// The head for the completion queue's doorbell, if a ring is due. Each ring is a packet, and
-    /// the controller only needs to know of room that it may come to use.
+    /// the controller needs to know only of room that it may use soon.
     pub(super) const fn take_head(&mut self) -> Option<u32> {
         let crowded = self.consumed + self.outstanding >= self.entries - 1;
         let due = crowded || self.rings_for_each || self.consumed >= self.entries / 4;
@@ -260,7 +260,7 @@ impl Queue {
         self.layout.completion + u64::from(self.head * COMPLETION_ENTRY_BYTES)
     }
 
-    /// The next completion, if one has come.
+    /// The next completion, if there is one.
     #[inline]
     pub(super) fn next_completion(
         &mut self,

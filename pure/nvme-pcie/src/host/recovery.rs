@@ -1,4 +1,4 @@
-//! The driver's recovery when commands or the device do not come back.
+//! The driver's recovery from commands without completions and from a lost device.
 
 use engine::{Instant, Nanos};
 use nvme::wire::{Status, StatusCode};
@@ -49,7 +49,7 @@ impl Host {
     /// Takes the commands off the rings and brings the controller up anew.
     pub(super) fn reset(&mut self, now: Instant, reason: ResetReason) {
         self.statistics.resets += 1;
-        // A reset that the caller asked for says nothing about the controller's health.
+        // A reset that the caller requested does not count against the controller's health.
         self.resets_in_a_row += u32::from(reason != ResetReason::Requested);
         self.park(now);
         if self.resets_in_a_row > self.config.resets_max {

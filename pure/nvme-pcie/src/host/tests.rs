@@ -115,7 +115,7 @@ fn a_completion_can_be_taken_ahead_of_what_follows() {
     for cookie in 1..=3 {
         bench.submit(bench.read_of(1, 0, bench.data(0, 4096), cookie));
     }
-    // Nobody polls for completions meanwhile.
+    // The host does not poll for completions meanwhile.
     (0..100).for_each(|_| bench.step());
     let take = |bench: &mut TestBench| bench.host.poll_io_completed(bench.now, &mut bench.memory);
     for cookie in 1..=2 {
@@ -170,7 +170,7 @@ fn rings_wrap_many_times() {
     seen.sort_unstable();
     assert_eq!(seen, (0..cookie).collect::<Vec<_>>());
     let statistics = bench.controller.statistics();
-    assert!(statistics.fetches * 8 < statistics.commands, "entries come in batches: {statistics:?}");
+    assert!(statistics.fetches * 8 < statistics.commands, "entries are fetched in batches: {statistics:?}");
     // A batch has about 4 reads of 4 KiB, because the host shall not wait for more data.
     assert!(statistics.postings * 3 < statistics.completions, "completions leave in batches: {statistics:?}");
     assert!(statistics.postings * 4 > statistics.completions, "and not behind all data: {statistics:?}");
@@ -320,7 +320,7 @@ fn a_controller_that_was_reset_behind_the_drivers_back_is_found_out_within_two_l
     let watch = Nanos::from_secs(1);
     for (watch, found) in [(watch, true), (Nanos::ZERO, false)] {
         let mut bench = TestBench::up(Config { watch, ..host_config() }, controller_config());
-        // The driver reads no CSTS while commands complete, or while none is under way.
+        // The driver reads no CSTS while commands complete, or while none is outstanding.
         let done = bench.run(bench.write_of(1, 0, bench.data(0, 4096), 1));
         assert_eq!(done.status, Status::SUCCESS);
         bench.pass(Nanos::from_secs(3));
@@ -420,7 +420,7 @@ fn events_are_asked_for_again_once_the_admin_queue_has_room() {
     let mut bench = TestBench::ready();
     let event_of_a_wrong_doorbell = |bench: &mut TestBench| {
         bench.write(0x1000 + 8 * 40, &1_u32.to_le_bytes());
-        // Nobody polls for completions meanwhile.
+        // The host does not poll for completions meanwhile.
         (0..100).for_each(|_| bench.step());
     };
     event_of_a_wrong_doorbell(&mut bench);

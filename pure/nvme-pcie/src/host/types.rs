@@ -20,7 +20,7 @@ pub struct Config {
     pub arena_base: u64,
     /// Length of the arena in bytes.
     pub arena_length: u64,
-    /// Number of I/O queue pairs to ask for, 1..=64. The controller may grant fewer.
+    /// Number of I/O queue pairs to request, 1..=64. The controller may grant fewer.
     pub queue_pairs: u16,
     /// Number of entries of each I/O queue, 2..=4096. A queue holds one command fewer.
     pub queue_entries: u32,
@@ -32,9 +32,9 @@ pub struct Config {
     /// Otherwise the doorbell is rung when a quarter of the queue, or the room in it, has been used
     /// up.
     pub rings_for_each: bool,
-    /// Whether an I/O command has an SGL where PRP entries would need a list, if the controller
-    /// takes SGLs of any alignment. Such data are one piece to the controller, which need not read
-    /// a list first.
+    /// Whether an I/O command uses an SGL where PRP entries would need a list, if the controller
+    /// supports SGLs of any alignment. Such data are one piece to the controller, which need not
+    /// read a list first.
     pub sgls: bool,
     /// The time-out of a command. An I/O command is aborted after one time-out, and the controller
     /// is reset after a second one. An admin command makes the driver reset the controller after
@@ -42,16 +42,16 @@ pub struct Config {
     pub command_timeout: Nanos,
     /// The time-out of a register read.
     pub register_timeout: Nanos,
-    /// The most resets in a row without a completed I/O command in between, not counting resets
-    /// that the caller asked for. After that, commands fail.
+    /// Maximum number of resets in a row without a completed I/O command in between, not counting
+    /// resets that the caller requested. After that, commands fail.
     pub resets_max: u32,
     /// The delay between attempts to bring the controller up again.
     pub retry_delay: Nanos,
-    /// How long commands wait for a device that has gone; zero fails them at once.
+    /// How long commands wait for a lost device; zero fails them at once.
     pub hold: Nanos,
-    /// How long no command may complete before the driver reads CSTS to find out whether the
-    /// controller was reset behind its back; zero never reads CSTS. This is for devices whose link
-    /// stays up when they go down.
+    /// How long no command may complete before the driver reads CSTS to detect a reset of the
+    /// controller by another party; zero never reads CSTS. This is for devices whose link stays up
+    /// when they go down.
     pub watch: Nanos,
 }
 
@@ -108,22 +108,22 @@ impl core::ops::Deref for RegisterBytes {
     }
 }
 
-/// What the outside world tells the driver.
+/// An input of the driver.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// A register read ([`Output::RegisterRead`]) was answered.
     RegisterRead {
         /// The cookie of the read.
         cookie: u64,
-        /// The bytes, exactly as many as were asked for; `None` if the read failed.
+        /// The bytes, exactly as many as requested; `None` if the read failed.
         bytes: Option<&'a [u8]>,
     },
-    /// An MSI-X interrupt was raised, so completions may have come.
+    /// An MSI-X interrupt was raised, so there may be completions.
     Interrupt {
         /// The vector that was raised.
         vector: u16,
     },
-    /// The device is gone (link down). Commands wait for its return for the time in
+    /// The device is lost (link down). Commands wait for its return for the time in
     /// [`Config::hold`].
     DeviceLost,
     /// The device is back at the same BAR, in its state after a reset.
@@ -140,13 +140,13 @@ pub enum ResetReason {
         /// The identifier of the command.
         command: CommandId,
     },
-    /// The device came back after it was gone.
+    /// The device returned after it was lost.
     DeviceBack,
-    /// CSTS reports that the controller is not enabled any more, or has failed.
+    /// CSTS reports that the controller is no longer enabled, or has failed.
     Stopped,
     /// The driver could not access its memory.
     Memory,
-    /// The caller asked for the reset.
+    /// The caller requested the reset.
     Requested,
 }
 
@@ -157,17 +157,17 @@ impl fmt::Display for ResetReason {
                 let (queue, command) = (queue.0, command.0);
                 write!(f, "command {command} of queue {queue} was not answered in time, nor was its Abort")
             }
-            Self::DeviceBack => f.write_str("the device was away and is back"),
-            Self::Stopped => f.write_str(
-                "the controller is not enabled any more, or has failed: it was reset by somebody else",
-            ),
+            Self::DeviceBack => f.write_str("the device was away and has returned"),
+            Self::Stopped => {
+                f.write_str("the controller is no longer enabled, or has failed: another party has reset it")
+            }
             Self::Memory => f.write_str("the driver's memory could not be reached"),
-            Self::Requested => f.write_str("that was asked for"),
+            Self::Requested => f.write_str("the caller requested it"),
         }
     }
 }
 
-/// What the driver asks of the outside world or reports to it.
+/// An output of the driver: a request to the outside world, or a report to it.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Read a register in BAR0. The answer is [`Input::RegisterRead`].

@@ -1,18 +1,18 @@
-//! Finds out that the controller was reset by somebody else, where no link goes down to show it.
+//! Detects a reset of the controller by another party, where no link goes down to show it.
 
 use engine::{Instant, Nanos};
 
 use super::{Awaiting, Host, Output, ResetReason, State, Timer};
 use crate::registers::{offset, status};
 
-/// The driver's observation of a controller with commands under way.
+/// The driver's observation of a controller with outstanding commands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
     /// Number of completions so far.
     pub(super) completions: u64,
     /// Number of completions at the latest look.
     seen: u64,
-    /// The cookie of the CSTS read that is under way.
+    /// The cookie of the outstanding CSTS read.
     asked: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Watch {
 }
 
 impl Host {
-    /// Begins to watch when a command is under way.
+    /// Begins to watch when a command is outstanding.
     pub(super) fn begin_watch(&mut self, now: Instant) {
         if self.config.watch > Nanos::ZERO && !self.timers.is_armed(Timer::Watch) {
             self.watch.seen = self.watch.completions;
@@ -38,7 +38,7 @@ impl Host {
         self.watch.asked = None;
     }
 
-    /// Reads CSTS if commands are under way and none has completed since the latest look.
+    /// Reads CSTS if commands are outstanding and none has completed since the latest look.
     pub(super) fn look(&mut self, now: Instant) {
         let enabled =
             matches!(self.state, State::Ready | State::Initialising { awaiting: Awaiting::Admin { .. }, .. });
@@ -57,8 +57,8 @@ impl Host {
         self.begin_watch(now);
     }
 
-    /// Handles the answer to the CSTS read. No answer and all ones mean that the device is away and
-    /// may come back.
+    /// Handles the answer to the CSTS read. No answer and all ones mean that the device is lost and
+    /// may return.
     pub(super) fn on_status(&mut self, now: Instant, value: Option<u64>) {
         let Some(value) = value.filter(|value| *value != u64::from(u32::MAX)) else { return };
         if status::READY.of(value) == 0 || status::FATAL.of(value) == 1 {

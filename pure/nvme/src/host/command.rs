@@ -24,7 +24,7 @@ pub fn flush(namespace: NamespaceId) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: IoOpcode::Flush.into(), namespace, ..SubmissionQueueEntry::default() }
 }
 
-/// An Identify that asks for the data structure `structure` (CNS), which has 4096 bytes.
+/// An Identify for the data structure `structure` (CNS), which has 4096 bytes.
 pub fn identify(structure: u32, namespace: NamespaceId) -> SubmissionQueueEntry {
     SubmissionQueueEntry {
         opcode: AdminOpcode::Identify.into(),
@@ -34,8 +34,8 @@ pub fn identify(structure: u32, namespace: NamespaceId) -> SubmissionQueueEntry 
     }
 }
 
-/// A Get Log Page that asks for `length` bytes, a multiple of 4, of log page `page` from byte
-/// `offset`. Reading the page unmasks the page's asynchronous event (RAE is 0).
+/// A Get Log Page for `length` bytes, a multiple of 4, of log page `page` from byte `offset`.
+/// Reading the page unmasks the page's asynchronous event (RAE is 0).
 pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
     // Number of Dwords (NUMDL, NUMDU) is 0's based.
     let dwords = (length / 4).saturating_sub(1);
@@ -61,7 +61,7 @@ pub fn set_features(feature: FeatureId, value: u32) -> SubmissionQueueEntry {
     }
 }
 
-/// A Set Features (Number of Queues) that asks for `pairs` (at least 1) I/O submission queues and
+/// A Set Features (Number of Queues) that requests `pairs` (at least 1) I/O submission queues and
 /// the same number of completion queues.
 pub fn set_number_of_queues(pairs: u16) -> SubmissionQueueEntry {
     let wanted = u32::from(pairs.saturating_sub(1));
@@ -69,7 +69,7 @@ pub fn set_number_of_queues(pairs: u16) -> SubmissionQueueEntry {
 }
 
 /// Number of I/O queue pairs that the controller grants, from DW0 of the completion of
-/// [`set_number_of_queues`]. The controller may grant more or fewer than the host asked for.
+/// [`set_number_of_queues`]. The controller may grant more or fewer than the host requested.
 pub fn granted_queues(dw0: u32) -> u16 {
     low_u16(dw0).min(low_u16(dw0 >> 16)).saturating_add(1)
 }

@@ -12,6 +12,6 @@ pub struct Completed {
     /// The completion queue entry.
     pub entry: CompletionQueueEntry,
     /// The data that the command has read, from the start. The controller may have sent fewer bytes
-    /// than asked for.
+    /// than requested.
     pub data: Buffer,
 }

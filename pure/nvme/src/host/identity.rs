@@ -1,4 +1,4 @@
-//! What a host learns about a controller when it brings the controller up.
+//! The controller's description of itself that a host reads when it brings the controller up.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,7 +48,7 @@ pub fn transfer_limit(controller: &IdentifyController, capabilities: u64, own: u
     }
 }
 
-/// What a controller reported about itself when its host brought it up.
+/// The controller's description of itself, as read by its host at bring-up.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Version (VS) of the specification that the controller implements.
@@ -67,7 +67,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Maximum number of commands outstanding on an I/O queue (MAXCMD); `None` where the controller
+    /// Maximum number of outstanding commands on an I/O queue (MAXCMD); `None` if the controller
     /// does not report it.
     pub fn commands_max(&self) -> Option<u16> {
         Some(self.controller.maximum_commands).filter(|commands| *commands > 0)
@@ -90,8 +90,8 @@ impl Identity {
         (page.cross_controller_resets_max > 0 && instance.uniquifier > 0).then_some(instance)
     }
 
-    /// How long a lost controller may go on with commands after its Keep Alive Timer has expired
-    /// (CQT); `None` where the controller does not report it.
+    /// How long a lost controller may continue with commands after its Keep Alive Timer has expired
+    /// (CQT); `None` if the controller does not report it.
     pub fn quiesce_time(&self) -> Option<Nanos> {
         let milliseconds = self.controller.command_quiesce_time;
         (milliseconds > 0).then_some(Nanos::from_millis(milliseconds.into()))

@@ -1,6 +1,6 @@
 //! The parts of a host that do not depend on the transport: the data transfer of a command, the
-//! construction of commands, who ended a command, and what the controller and its namespaces report
-//! about themselves.
+//! construction of commands, the origin of a result, and the identification of the controller and
+//! its namespaces.
 
 mod ana;
 pub mod command;

@@ -2,11 +2,11 @@
 
 use crate::wire::log::{PersistentEventHeader, PersistentEventLogHeader};
 
-/// Bytes of an event's header up to the field that says how long the header is, that included.
+/// Length in bytes of an event's header up to and including the field with the header's length.
 const TO_HEADER_LENGTH: usize = 3;
 
-/// The events in a Persistent Event log (page 0Dh) with their data, as far as the log has them. An
-/// event whose header is shorter than that of NVMe 2.0 ends the list.
+/// The events in a Persistent Event log (page 0Dh) with their data, as far as the log contains
+/// them. An event whose header is shorter than that of NVMe 2.0 ends the list.
 pub fn persistent_events(log: &[u8]) -> impl Iterator<Item = (PersistentEventHeader, &[u8])> {
     let (count, mut rest) = match log.split_first_chunk() {
         Some((header, rest)) => (PersistentEventLogHeader::parse(header).events, rest),

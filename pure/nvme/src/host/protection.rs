@@ -28,7 +28,7 @@ pub struct Protection {
 pub struct Mismatch {
     /// The index of the block among those of the command.
     pub block: u32,
-    /// What is wrong.
+    /// The fault.
     pub what: Wrong,
 }
 
@@ -52,8 +52,8 @@ impl fmt::Display for Wrong {
 
 impl Protection {
     /// The protection of the namespace that `page` (CNS 00h) describes, if a host can use it.
-    /// `formats` is the namespace's structure of the NVM command set (CNS 05h), where there is one.
-    /// Metadata in the same buffer as the data is for controllers to generate and strip.
+    /// `formats` is the namespace's structure of the NVM command set (CNS 05h), if it has one. If
+    /// data and metadata share a buffer, the controller must generate and strip the metadata.
     pub fn of(page: &[u8; IDENTIFY_LENGTH], formats: Option<&[u8; IDENTIFY_LENGTH]>) -> Option<Self> {
         let namespace = IdentifyNamespace::parse(page);
         if namespace.protection_settings & TYPE != TYPE_1 {
@@ -80,15 +80,15 @@ impl Protection {
         blocks * one
     }
 
-    /// Makes `entry`, a Read or Write, one whose information the controller generates and strips,
-    /// and checks on the medium.
+    /// Sets up `entry`, a Read or Write, so that the controller generates and strips the protection
+    /// information, and checks it on the medium.
     pub fn by_controller(&self, entry: SubmissionQueueEntry) -> SubmissionQueueEntry {
         let entry = self.checked(entry);
         SubmissionQueueEntry { cdw12: entry.cdw12 | PROTECTION_ACTION.put(1), ..entry }
     }
 
-    /// Makes `entry`, a Read or Write, one whose information is at `address` in host memory, and
-    /// which the controller checks too.
+    /// Sets up `entry`, a Read or Write, with its protection information at `address` in host
+    /// memory. The controller checks that information too.
     pub fn by_host(&self, entry: SubmissionQueueEntry, address: u64) -> SubmissionQueueEntry {
         SubmissionQueueEntry { metadata_pointer: address, ..self.checked(entry) }
     }
@@ -115,10 +115,10 @@ impl Protection {
         }
     }
 
-    /// Checks `metadata` against `data`, whole blocks from `lba` on.
+    /// Checks `metadata` against `data`, which are whole blocks from `lba` on.
     ///
     /// # Errors
-    /// The first block whose information is wrong.
+    /// The first block with invalid information.
     pub fn check(&self, lba: u64, data: &[u8], metadata: &[u8]) -> Result<(), Mismatch> {
         let blocks = data.chunks_exact(self.block()).zip(metadata.chunks_exact(self.guard.length()));
         for ((block, lba), (data, bytes)) in (0..).zip(lba..).zip(blocks) {

@@ -16,7 +16,7 @@ pub struct Command {
     pub data: Data,
 }
 
-/// Why a connection has not taken a command.
+/// Why a connection has not accepted a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
     /// The queue is full.

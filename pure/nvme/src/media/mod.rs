@@ -1,5 +1,5 @@
-//! The storage behind namespaces, as the controller uses it: requests go out, completions come
-//! back.
+//! The storage behind namespaces, as the controller uses it: the controller sends requests, and
+//! media return completions.
 
 pub mod ram;
 
@@ -73,8 +73,8 @@ pub enum Operation {
 pub enum MediaError {
     /// The bytes could not be read: the medium has them no more. Other bytes may be there.
     Read,
-    /// The device that has the medium failed a read for another reason, which says nothing about
-    /// the bytes.
+    /// The device that has the medium failed a read for another reason, which does not affect the
+    /// stored bytes.
     ReadFailed,
     /// The bytes could not be written.
     Write,
@@ -84,7 +84,7 @@ pub enum MediaError {
     ReadOnly,
     /// The range is beyond the end of the medium, for instance because its file was truncated.
     OutOfRange,
-    /// The medium was unreachable for longer than the request could wait. It may come back later.
+    /// The medium was unreachable for longer than the request could wait. It may return later.
     Unreachable,
 }
 
@@ -107,8 +107,8 @@ impl core::error::Error for MediaError {}
 /// An answer of a medium.
 #[derive(Debug)]
 pub enum Completion {
-    /// Some of the bytes of a read. Pieces may come in any order, and all of them come before the
-    /// read's end.
+    /// Some of the bytes of a read. Pieces may arrive in any order, and all of them arrive before
+    /// the read's end.
     Data {
         /// The read request that the bytes belong to.
         id: IoId,

@@ -16,10 +16,10 @@ const RUN_PAGES: usize = 16;
 /// Length of a run in bytes. A run is allocated and shared as a whole, so that a large read has few
 /// pieces.
 const RUN: usize = RUN_PAGES * PAGE;
-/// The most pages beside their runs. A page goes beside its run when a reader holds the run during
-/// a write.
+/// Maximum number of pages beside their runs. A page is stored beside its run when a reader holds
+/// the run during a write.
 const MOVED_MAX: usize = 128;
-/// The most pages that one write puts beside their run. A larger write copies the run.
+/// Maximum number of pages that one write stores beside their run. A larger write copies the run.
 const MOVED_AT_ONCE: u32 = 4;
 /// The most bytes of replaced pages, and of replaced runs, that are kept to be reused once their
 /// readers release them.
@@ -79,7 +79,7 @@ impl Replaced {
         }
     }
 
-    /// A buffer of unspecified contents that nobody else holds.
+    /// Takes a buffer of unspecified contents that has no other holder.
     fn take(&mut self) -> Buffer {
         if let Some(mut oldest) = self.buffers.pop_front() {
             if oldest.try_mut().is_some() {
@@ -442,7 +442,7 @@ mod tests {
             let (pieces, result) = run(&mut disk, Operation::Read { offset, length: 512 });
             assert_eq!((&pieces[0][..], result), (&[expected; 512][..], Ok(())), "at {offset}");
         }
-        assert_eq!(held[0][..], [1; 4096], "a reader keeps what it has");
+        assert_eq!(held[0][..], [1; 4096], "the bytes of a reader do not change");
         run(&mut disk, Operation::Deallocate { offset: 0, length: 512 }).1.unwrap();
         run(&mut disk, Operation::Deallocate { offset: 0, length: 12288 }).1.unwrap();
         assert!(disk.runs[0].block.is_empty());

@@ -1,10 +1,10 @@
 //! Follows a command's data pointer (PRP entries or an SGL) to the pieces of host memory that it
 //! names.
 //!
-//! A [`Walk`] accesses no memory: it tells which list it needs next, and is given the list's bytes.
-//! It names each piece as soon as it knows it, and ends with the specification's error where the
-//! pointer breaks a rule. A controller fails the command with that error. Whoever only looks on
-//! leaves the error to the controller.
+//! A [`Walk`] accesses no memory: it requests the list that it needs next, and the caller passes
+//! the list's bytes. It names each piece as soon as it is known, and ends with the specification's
+//! error where the pointer breaks a rule. A controller fails the command with that error. An
+//! observer leaves the error to the controller.
 
 mod page_size;
 mod prp;
@@ -138,7 +138,7 @@ pub struct Walk {
     left: u64,
     page: PageSize,
     direction: Direction,
-    /// What the list is that was asked for.
+    /// The kind of the requested list.
     list: List,
     /// Number of SGL descriptors so far.
     descriptors: u32,
@@ -164,8 +164,8 @@ impl Walk {
         (walk, step)
     }
 
-    /// Continues with the bytes of the list that the last step asked for. `found` is called with
-    /// each further piece of the data, in order.
+    /// Continues with the bytes of the list that the last step requested. Calls `found` with each
+    /// further piece of the data, in order.
     pub fn on_list(&mut self, bytes: &[u8], found: &mut impl FnMut(Segment)) -> Step {
         match self.list {
             List::None => Step::Done,

@@ -9,7 +9,7 @@ use super::Segment;
 #[derive(Debug, Default)]
 pub struct Segments {
     segments: Vec<Segment>,
-    /// The index of a piece and its offset within the data. Accesses mostly come in order.
+    /// The index of a piece and its offset within the data. Accesses are mostly in order.
     cursor: (usize, u32),
 }
 

@@ -40,9 +40,9 @@ pub enum BlockSize {
     Guarded16,
     /// 4,096 bytes with 16 bytes of protection information (64b Guard), LBA format 3.
     Guarded64,
-    /// 4,096 bytes with 8 bytes of metadata that mean nothing to a controller, LBA format 2.
+    /// 4,096 bytes with 8 bytes of metadata that the controller does not interpret, LBA format 2.
     Tagged8,
-    /// 4,096 bytes with 16 bytes of metadata that mean nothing to a controller, LBA format 3.
+    /// 4,096 bytes with 16 bytes of metadata that the controller does not interpret, LBA format 3.
     Tagged16,
 }
 
@@ -103,8 +103,8 @@ impl BlockSize {
         self.metadata() > 0
     }
 
-    /// Bytes of a medium that a block takes: with metadata one sector of 512 bytes more than its
-    /// data, so that requests stay aligned.
+    /// Bytes of a medium that a block occupies. With metadata, this is one sector of 512 bytes more
+    /// than its data, so that requests stay aligned.
     #[inline]
     pub const fn stored(self) -> u32 {
         self.bytes() + if self.has_metadata() { 512 } else { 0 }
@@ -159,7 +159,7 @@ impl NamespaceIdentity {
     /// An identity computed from `name` (a path, a serial number): the same name always gives the
     /// same identity. The UUID has version 8, and the EUI64 is locally administered.
     pub fn derived(name: &str) -> Self {
-        // FNV-1a with 128 bits is enough: names are configuration, and nobody attacks them.
+        // FNV-1a with 128 bits is enough: names are configuration, not input of an attacker.
         let hash = |salt: u8| {
             name.bytes().chain([salt]).fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
                 (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
@@ -189,7 +189,7 @@ pub struct NamespaceConfig {
     pub bytes: u64,
     /// The logical block size, which Format NVM changes.
     pub block: BlockSize,
-    /// Whether the namespace is read-only regardless of what hosts set.
+    /// Whether the namespace is read-only regardless of the settings of hosts.
     pub read_only: bool,
     /// The write protection that hosts have set, as
     /// [`Notification::NamespaceProtected`](super::Notification::NamespaceProtected) last reported
@@ -252,14 +252,13 @@ pub struct Config {
     pub ieee_oui: [u8; 3],
     /// The namespaces. Each has its own medium, a part of a medium, or an extent of the pool.
     pub namespaces: Vec<NamespaceConfig>,
-    /// The medium from which Namespace Management takes space. Without a pool, no space is ever
-    /// left.
+    /// The medium from which Namespace Management takes space. Without a pool, there is no free
+    /// space.
     pub pool: Option<PoolConfig>,
 
-    /// The medium that keeps the state reported by [`Notification`](super::Notification)s, where
-    /// there is one. The core only flushes this medium: a notification sent before the flush is
-    /// durable once the flush has ended, and a command that changed lasting state completes only
-    /// then.
+    /// The medium that keeps the state reported by [`Notification`](super::Notification)s, if there
+    /// is one. The core only flushes this medium: a notification sent before the flush is durable
+    /// once the flush has ended, and a command that changed lasting state completes only then.
     pub state: Option<MediumId>,
     /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace)
     /// may use, unless configured namespaces have higher ones; at most [`NAMESPACE_ID_MAX`].

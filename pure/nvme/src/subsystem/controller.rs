@@ -11,8 +11,8 @@ pub const CONTROLLERS_MAX: u16 = 16_384;
 
 /// The unit of Keep Alive Support (KAS).
 const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
-/// The greatest Keep Alive Timeout, in milliseconds: an hour. A host that is silent for longer
-/// is gone.
+/// The greatest Keep Alive Timeout, in milliseconds: an hour. A host that is silent for longer is
+/// considered gone.
 pub const KEEP_ALIVE_MAX_MILLISECONDS: u32 = 3_600_000;
 /// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule,
 /// transport data blocks.
@@ -40,7 +40,8 @@ pub struct Instance {
     pub random: u64,
 }
 
-/// The configuration of one controller, apart from what all controllers of the subsystem share.
+/// The configuration of one controller, apart from the settings that all controllers of the
+/// subsystem share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {
     /// Controller ID (CNTLID). No other controller of the subsystem may have the same ID at the

@@ -36,9 +36,9 @@ pub(super) struct Controller {
     pub(super) last_reset: Instant,
     /// Whether the transport has I/O queues, which makes Number of Queues immutable.
     pub(super) io_queues_exist: bool,
-    /// The controller's present life, in case another controller is asked to end it.
+    /// The controller's present life, for the case that a request to another controller ends it.
     pub(super) instance: Option<Instance>,
-    /// What the controller's I/O commands have done.
+    /// Counts of the controller's I/O commands.
     pub(super) tally: HostTally,
 }
 
@@ -215,7 +215,7 @@ impl Controllers {
         }
     }
 
-    /// Rechecks conditions whose events the host has only now enabled.
+    /// Rechecks conditions whose events the host has just enabled.
     pub(super) fn recheck_conditions(&mut self, flow: &mut Flow, key: ControllerKey, kelvin: u16) {
         self.of_mut(key).events.set_too_warm_or_cold(false);
         self.check_temperature(flow, key, kelvin);
@@ -232,12 +232,12 @@ impl Controllers {
     }
 }
 
-/// Shutdowns in progress. One flush of all media serves every controller that asked before the
-/// flush began.
+/// Shutdowns in progress. One flush of all media serves every controller that requested a shutdown
+/// before the flush began.
 #[derive(Debug, Default)]
 pub(super) struct Shutdowns {
     /// Controllers that the present flush serves.
     pub(super) flushing: Vec<ControllerKey>,
-    /// Controllers that asked after the present flush began.
+    /// Controllers that requested a shutdown after the present flush began.
     pub(super) waiting: Vec<ControllerKey>,
 }

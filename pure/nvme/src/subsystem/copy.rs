@@ -13,7 +13,7 @@ use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
 
 /// The most source ranges of a command (MSRC + 1).
 pub(super) const COPY_RANGES_MAX: u32 = 128;
-/// The most bytes that a command or one of its ranges copies (MCL, MSSRL).
+/// Maximum number of bytes that a command or one of its ranges copies (MCL, MSSRL).
 pub(super) const COPY_BYTES_MAX: u64 = 16 << 20;
 /// Copy Descriptor Formats Supported (CDFS): 0h and 1h.
 pub(super) const COPY_FORMATS: u16 = 0b11;

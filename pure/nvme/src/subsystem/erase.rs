@@ -9,8 +9,8 @@ use crate::media::{MediaError, Operation};
 use crate::wire::SubmissionQueueEntry;
 
 impl Subsystem {
-    /// Flushes the medium whose bytes a command has erased. The old contents could otherwise come
-    /// back after a power loss.
+    /// Flushes the medium whose bytes a command has erased. Without the flush, a power loss could
+    /// restore the old contents.
     pub(super) fn flush_erased(
         &mut self,
         token: CommandToken,

@@ -30,7 +30,7 @@ impl Location {
     }
 }
 
-/// The reason why a command failed, with what the Error Information log says about it.
+/// The reason why a command failed, and its entry in the Error Information log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,

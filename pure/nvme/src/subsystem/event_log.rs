@@ -101,7 +101,7 @@ pub(super) struct NamespaceChange {
 }
 
 impl NamespaceChange {
-    /// What a command with this Command Dword 10 has done to `namespace`.
+    /// The effect of a command with this Command Dword 10 on `namespace`.
     pub(super) const fn of(cdw10: u32, namespace: &Namespace) -> Self {
         let (blocks, format) = (namespace.blocks, namespace.block.format());
         Self { cdw10, namespace: namespace.id, blocks, format }
@@ -236,7 +236,7 @@ impl EventLog {
         entry: &SubmissionQueueEntry,
         status: Status,
     ) {
-        // Format NVM Status is 0 when there is nothing to say beyond the Status Field.
+        // Format NVM Status is 0 if the Status Field gives the whole reason.
         let words = [entry.namespace.0, 0, status.raw().into()];
         self.record(
             flow,
@@ -337,8 +337,8 @@ impl EventLog {
     }
 }
 
-/// Takes the action that the command names on a controller's reporting context, which `establish`
-/// makes. Returns the log page.
+/// Performs the command's action on a controller's reporting context, which `establish` creates.
+/// Returns the log page.
 pub(super) fn read_context(
     context: &mut Option<Vec<u8>>,
     entry: &SubmissionQueueEntry,

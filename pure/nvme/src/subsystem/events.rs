@@ -125,8 +125,8 @@ impl Events {
         self.too_warm_or_cold = false;
     }
 
-    /// Keeps an Asynchronous Event Request until there is an event for it. Fails if the host has as
-    /// many requests outstanding as it may have.
+    /// Keeps an Asynchronous Event Request until there is an event for it. Fails if the host has
+    /// its maximum number of requests outstanding.
     pub(super) fn ask(&mut self, token: CommandToken) -> Result<(), Failure> {
         if self.requests.len() >= self.requests_max {
             let code = StatusCode::AsynchronousEventRequestLimitExceeded;

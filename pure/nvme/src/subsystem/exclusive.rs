@@ -1,5 +1,5 @@
-//! Commands that must be alone with the media: they wait until nothing is under way, and other
-//! commands wait for them.
+//! Commands that need exclusive access to the media: they wait until no other command is in
+//! progress, and other commands wait for them.
 
 use engine::Buffer;
 
@@ -11,10 +11,10 @@ use super::types::CommandToken;
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
 impl Subsystem {
-    /// Lets the command do `what` once no medium is busy. Other commands wait meanwhile. The caller
-    /// must have made sure that no other command is or will be alone.
+    /// Runs `what` for the command once no medium is busy. Other commands wait meanwhile. The
+    /// caller must have made sure that no other command has or awaits exclusive access.
     pub(super) fn alone(&mut self, token: CommandToken, what: Alone) -> Handled {
-        assert!(self.restrictions.owner.is_none(), "two commands want to be alone");
+        assert!(self.restrictions.owner.is_none(), "two commands want exclusive access");
         self.restrictions.owner = Some(token);
         self.restrictions.remember();
         self.flow.slots.of(token).state = State::AwaitingQuiet(what);
@@ -47,7 +47,8 @@ impl Subsystem {
         self.sanitize_when_quiet();
         if core::mem::take(&mut self.restrictions.draining) {
             self.restrictions.remember();
-            // Nobody is released while a command waits to be alone: that command goes on below.
+            // No command is released while another one waits for exclusive access: that command
+            // continues below.
             self.release_waiting();
         }
         let Some(token) = self.restrictions.owner else { return };
@@ -91,10 +92,10 @@ impl Subsystem {
     /// Releases the waiting commands, since no command is alone any longer.
     pub(super) fn release_waiting(&mut self) {
         if core::mem::replace(&mut self.restrictions.releasing, true) {
-            return; // The call that is releasing commands already goes on with the others.
+            return; // The call that is already releasing commands continues with the others.
         }
-        // A released command may want to be alone in turn. The commands behind it then wait again,
-        // in their order.
+        // A released command may need exclusive access in turn. The commands behind it then wait
+        // again, in their order.
         while !self.restrictions.is_owned()
             && let Some(next) = self.restrictions.waiting.pop_front()
         {
@@ -103,7 +104,7 @@ impl Subsystem {
         self.restrictions.releasing = false;
     }
 
-    /// Continues a command that waited for one that was alone.
+    /// Continues a command that waited for one with exclusive access.
     fn resume(&mut self, token: CommandToken) {
         let slot = self.flow.slots.of(token);
         let (queue, entry, state) = (slot.queue, slot.entry, slot.state);
@@ -126,7 +127,7 @@ impl Subsystem {
         }
     }
 
-    /// Executes an I/O command when there is reason for a second look.
+    /// Executes an I/O command while restrictions apply.
     #[cold]
     pub(super) fn on_io_command_with_care(
         &mut self,

@@ -1,4 +1,4 @@
-//! Features: their values, and what values they may have.
+//! Features: their values, and the range of each value.
 
 use alloc::vec::Vec;
 
@@ -62,7 +62,7 @@ pub(super) struct Features {
     queues_max: u32,
     /// The time that was set (in milliseconds of the Unix epoch), when, and whether by a host.
     timestamp: (u64, Instant, bool),
-    /// The fields of Host Behavior Support: what the host says that it can handle.
+    /// The fields of Host Behavior Support: the optional behaviour that the host supports.
     host_behavior: [u8; HOST_BEHAVIOR_FIELDS],
 }
 
@@ -107,7 +107,7 @@ impl Features {
         data
     }
 
-    /// Sets Host Behavior Support. Fails where a field has a value that means nothing.
+    /// Sets Host Behavior Support. Fails if a field has an undefined value.
     pub(super) fn set_host_behavior(&mut self, data: &[u8]) -> Result<(), Failure> {
         let fields = data.first_chunk().ok_or(invalid(Location::CDW10))?;
         if fields.iter().any(|field| *field > 1) {
@@ -117,7 +117,7 @@ impl Features {
         Ok(())
     }
 
-    /// Tells the transport the values that differ from its own defaults.
+    /// Sends the transport the values that differ from its own defaults.
     pub(super) fn announce_saved(&self, flow: &mut Flow, controller: ControllerKey) {
         let value = self.value(FeatureId::Arbitration, 0);
         if value != feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED) {
@@ -134,7 +134,7 @@ impl Features {
         if current { self.queues } else { self.queues_max }
     }
 
-    /// Sets Number of Queues to at most what the controller has, and returns the value.
+    /// Sets Number of Queues, limited to the queues of the controller, and returns the value.
     pub(super) fn set_queues(&mut self, cdw11: u32) -> u32 {
         let submission = feature::SUBMISSION_QUEUES.of(cdw11);
         let completion = feature::COMPLETION_QUEUES.of(cdw11);
@@ -144,7 +144,7 @@ impl Features {
         self.queues
     }
 
-    /// Sets the time in milliseconds of the Unix epoch, as a host says.
+    /// Sets the time to the host's value, in milliseconds of the Unix epoch.
     pub(super) const fn set_timestamp(&mut self, now: Instant, milliseconds: u64) {
         self.timestamp = (milliseconds, now, true);
     }
@@ -258,7 +258,7 @@ impl SharedFeatures {
         self.0.push(Setting { key, default: 0, current: 0, saved: None });
     }
 
-    /// Drops the values of a namespace that is gone.
+    /// Drops the values of a removed namespace.
     pub(super) fn remove_namespace(&mut self, namespace: NamespaceId) {
         self.0.retain(|setting| setting.key.namespace != namespace);
     }
@@ -286,7 +286,7 @@ pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: F
         (Transport::Fabrics(_), FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration) => {
             0
         }
-        // A controller that exists only as long as its association has nothing to save.
+        // A controller that exists only as long as its association has no feature to save.
         (Transport::Fabrics(_), _) if supported & capability::NAMESPACE_SPECIFIC == 0 => {
             supported & !capability::SAVEABLE
         }
@@ -404,7 +404,7 @@ pub(super) fn valid_value(
     })
 }
 
-/// What the transport must know of a new value of a feature.
+/// The notification of the transport about a new value of a feature.
 pub(super) fn announcement(controller: ControllerKey, id: FeatureId, value: u32) -> Option<Notification> {
     match id {
         FeatureId::Arbitration => Some(arbitration(controller, value)),

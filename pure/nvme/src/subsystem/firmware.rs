@@ -1,10 +1,10 @@
 //! Firmware Image Download and Firmware Commit: images in slots, one of which determines the
 //! firmware revision.
 //!
-//! A controller that is a program runs no image. It keeps images in Farlane's own format, and
-//! reports their revisions. From the reset after an activation, the controller reports the
-//! activated image's revision as its own. A notification tells the outside world, which may act on
-//! it.
+//! A controller that is a program does not run an image. It keeps images in Farlane's own format,
+//! and reports their revisions. From the reset after an activation, the controller reports the
+//! activated image's revision as its own. A notification informs the outside world, which may act
+//! on it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -91,8 +91,8 @@ impl Firmware {
         }
     }
 
-    /// Handles a reset: drops what the controller's host has downloaded, and returns the slot that
-    /// the reset activates, if any.
+    /// Handles a reset: drops the image that the controller's host has downloaded, and returns the
+    /// slot that the reset activates, if any.
     pub(super) fn reset(&mut self, controller: ControllerKey) -> Option<u8> {
         if self.downloader == Some(controller) {
             self.discard();
@@ -194,7 +194,7 @@ impl Firmware {
         }
     }
 
-    /// Executes a Firmware Commit. Returns what it changed.
+    /// Executes a Firmware Commit. Returns the change that it made.
     pub(super) fn commit(
         &mut self,
         flow: &mut Flow,

@@ -1,5 +1,5 @@
-//! The flow of commands: their slots, their data, their requests to media, and what the core tells
-//! the transport and the world.
+//! The flow of commands: their slots, their data, their requests to media, and the core's outputs
+//! to the transport and the world.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use super::types::{CommandToken, Notification, Output};
 use crate::media;
 use crate::media::{IoId, Operation, Request};
 
-/// What a command's handler did: ended the command with a result, or left it waiting.
+/// The outcome of a command's handler: the command ended with a result, or it waits.
 pub(super) enum Step {
     /// The command succeeded, with this DW0.
     Done(u32),
@@ -34,8 +34,8 @@ const POOL_RETAIN: usize = 64 << 10;
 /// Pause between two steps of background work, which lets commands through.
 const PAUSE: Nanos = Nanos::from_micros(100);
 
-/// The commands in flight, what they ask of the transport and of media, and when background
-/// work continues.
+/// The commands in flight, their requests to the transport and to media, and when background work
+/// continues.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) slots: Slots,
@@ -113,7 +113,7 @@ impl Flow {
         self.push_all(token, data);
     }
 
-    /// Sends a request to `medium` for the command. `expected` bytes are to come back.
+    /// Sends a request to `medium` for the command. The medium must return `expected` bytes.
     #[inline]
     pub(super) fn ask_medium(
         &mut self,
@@ -165,7 +165,7 @@ impl Flow {
         self.outputs.push_back(Output::Notify(notification));
     }
 
-    /// Forgets a request that has ended and whose command was gone.
+    /// Forgets a request that has ended after its command.
     #[cold]
     pub(super) fn forget_orphan(&mut self, id: IoId) {
         self.slots.strays.end(id);

@@ -32,8 +32,8 @@ const FORMAT_HIGH: Bits = Bits::new(13, 12);
 const USER_DATA_ERASE: u32 = 0b001;
 
 impl Subsystem {
-    /// Formats the namespaces of the command. The contents are erased whatever the Secure Erase
-    /// Settings say, because they would mean nothing in blocks of another size.
+    /// Formats the namespaces of the command. The contents are erased for any Secure Erase
+    /// Settings, because they would be meaningless in blocks of another size.
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let invalid_format = Failure::field(StatusCode::InvalidFormat, Location::CDW10);
@@ -72,9 +72,9 @@ impl Subsystem {
         self.alone(token, Alone::Format)
     }
 
-    /// The block format of the LBA format with this index whose Protection Information (PI) is
-    /// `protection`, if there is one that hosts of the controller can use: without protection
-    /// information to generate and strip, metadata need a way of their own, which fabrics lack.
+    /// The block format of the LBA format with this index and the Protection Information (PI)
+    /// `protection`, if hosts of the controller can use it. Metadata without protection information
+    /// cannot be generated and stripped, so they need a separate buffer, which fabrics lack.
     pub(super) fn format_for(
         &self,
         controller: ControllerKey,
@@ -87,7 +87,8 @@ impl Subsystem {
         (!is_unreachable).then_some(block)
     }
 
-    /// Formats once nothing else is under way, so that no earlier write ends after the format.
+    /// Formats once no other command is in progress, so that no earlier write ends after the
+    /// format.
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let protected = PROTECTION.is_set(entry.cdw10);

@@ -48,7 +48,7 @@ impl Subsystem {
         }
     }
 
-    /// Takes the first command on the queue of `next` whose second command has not come.
+    /// Takes the first command on the queue of `next` whose second command has not arrived.
     fn take_first(&mut self, next: CommandToken, queue: QueueId) -> Option<CommandToken> {
         let controller = self.flow.slots.of(next).controller;
         let of_queue = |first: &CommandToken| {
@@ -80,7 +80,7 @@ impl Subsystem {
         Ok(Step::Waiting)
     }
 
-    /// Runs the Compare of a pair alone, so that nothing is written between the Compare and the
+    /// Runs the Compare of a pair exclusively, so that no write happens between the Compare and the
     /// Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.lane().check_writable(token, entry)?;

@@ -100,7 +100,7 @@ const SHUTDOWN_MICROSECONDS: u32 = 10_000_000;
 
 pub(super) type Page = [u8; IDENTIFY_LENGTH];
 
-/// What Identify reports: the parts of the subsystem that its data structures describe.
+/// The parts of the subsystem that the data structures of Identify describe.
 pub(super) struct Identify<'a> {
     pub(super) config: &'a Config,
     pub(super) controllers: &'a Controllers,
@@ -110,7 +110,7 @@ pub(super) struct Identify<'a> {
 }
 
 impl Identify<'_> {
-    /// Fills `page`, which is all zeroes, with the data structure that the command asks for.
+    /// Fills `page`, which is all zeros, with the data structure that the command requests.
     pub(super) fn fill(
         &self,
         key: ControllerKey,
@@ -309,7 +309,7 @@ impl Identify<'_> {
     fn namespace_structure(&self, key: ControllerKey, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB, and a write aligned to them needs no read first.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
-        // Copy does not know metadata.
+        // Copy does not support metadata.
         let copy_bytes = if namespace.block.has_metadata() { 0 } else { copy::COPY_BYTES_MAX };
         let copy_blocks = u32::try_from(copy_bytes >> namespace.block.shift()).unwrap_or(u32::MAX);
         IdentifyNamespace {

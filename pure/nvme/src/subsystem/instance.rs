@@ -1,12 +1,12 @@
 //! Lives of controllers, and Cross-Controller Reset, with which a host ends the life of one
 //! controller through another.
 //!
-//! A host that has lost a path can't tell what the controller there may still do with the commands
-//! it received. Before the host sends these commands on another path, it asks a controller that it
-//! still reaches to end that life of the lost controller (NVM Express Base Specification 2.3,
-//! Communication Loss Handling). A reset is immediate here: commands that no medium has begun are
-//! gone, and a request that a medium has begun ends before another request reads or changes the
-//! same blocks (`overlap`).
+//! A host that has lost a path does not know whether the controller there still executes the
+//! commands it received. Before the host sends these commands on another path, it asks a controller
+//! that it still reaches to end that life of the lost controller (NVM Express Base Specification
+//! 2.3, Communication Loss Handling). A reset is immediate here: commands that no medium has begun
+//! are dropped, and a request that a medium has begun ends before another request reads or changes
+//! the same blocks (`overlap`).
 
 use super::Subsystem;
 use super::controller::{ControllerKey, Instance};
@@ -25,7 +25,7 @@ const IMMEDIATE: u32 = 1;
 /// once.
 pub(super) const RESETS_MAX: u8 = 4;
 /// Command Quiesce Time (CQT) in milliseconds: the minimum, because remaining work of a lost
-/// controller disturbs nobody.
+/// controller does not affect later commands.
 pub(super) const QUIESCE_MILLISECONDS: u16 = 1;
 
 impl Subsystem {

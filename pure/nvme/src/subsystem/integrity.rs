@@ -1,10 +1,10 @@
-//! I/O commands of namespaces with metadata: protection information (Type 1), or bytes that mean
-//! nothing to a controller.
+//! I/O commands of namespaces with metadata: protection information (Type 1), or bytes that the
+//! controller does not interpret.
 //!
 //! A medium keeps each block as one unit ([`BlockSize::stored`]): the data, then a sector that
-//! begins with the complement of the protection information, or as [`tagged`] says with other
-//! metadata. One request moves both, so that a medium's space without contents reads as a
-//! deallocated block: zeroes, and information of ones or metadata of zeroes.
+//! begins with the complement of the protection information, or has the layout of [`tagged`] for
+//! other metadata. One request moves both, so that a medium's space without contents reads as a
+//! deallocated block: zeros, and information of ones or metadata of zeros.
 
 use engine::{Buffer, BufferMut, Pool};
 
@@ -37,12 +37,13 @@ const STORED_BYTES_MAX: u32 =
     TRANSFER_BYTES_MAX / BlockSize::Guarded16.bytes() * BlockSize::Guarded16.stored();
 const _: () = assert!(STORED_BYTES_MAX as usize <= Pool::LENGTH_MAX);
 
-/// The form of a namespace's blocks with metadata, and what a command says about them.
+/// The form of a namespace's blocks with metadata, and the command's fields about them.
 #[derive(Clone, Copy)]
 enum Form {
     /// The metadata are protection information.
     Protected(Protection),
-    /// The metadata mean nothing to a controller, which ignores what commands say of protection.
+    /// The controller does not interpret the metadata, and ignores the protection fields of
+    /// commands.
     Tagged(BlockSize),
 }
 
@@ -53,7 +54,7 @@ impl Form {
         Some(Self::Protected(Protection { block, guard, acts, entry: *entry }))
     }
 
-    /// Fails if the first reference tag is not the one that Type 1 demands.
+    /// Fails if the first reference tag is not the one that Type 1 requires.
     fn check_tag(&self) -> Result<(), Failure> {
         match self {
             Self::Protected(protection) => protection.check_tag(),
@@ -95,7 +96,8 @@ impl Form {
         }
     }
 
-    /// What the host gets of `stored`: the data, and then the metadata unless it is stripped.
+    /// Copies the host's part of `stored` to `host`: the data, and then the metadata unless it is
+    /// stripped.
     fn load(&self, stored: &[u8], host: &mut [u8]) {
         match self {
             Self::Protected(protection) => protection.load(stored, host),
@@ -104,7 +106,7 @@ impl Form {
     }
 }
 
-/// What a command says about protection information, and the format of its namespace.
+/// The command's fields about protection information, and the format of its namespace.
 #[derive(Clone, Copy)]
 struct Protection {
     block: BlockSize,
@@ -121,7 +123,7 @@ impl Protection {
         (high << 32 | u64::from(self.entry.cdw14)).wrapping_add(index) & self.guard.reference_mask()
     }
 
-    /// Fails if the first reference tag is not the one that Type 1 demands.
+    /// Fails if the first reference tag is not the one that Type 1 requires.
     fn check_tag(&self) -> Result<(), Failure> {
         let lba = self.entry.starting_lba();
         if CHECK_REFERENCE_TAG.is_set(self.entry.cdw12)
@@ -132,7 +134,7 @@ impl Protection {
         Ok(())
     }
 
-    /// Checks the command's block `index` as PRCHK says.
+    /// Checks the command's block `index` as PRCHK requires.
     fn check(&self, index: u64, data: &[u8], info: &[u8]) -> Result<(), Failure> {
         let at = |code| Err(self.failure_at(index, code));
         let Some(found) = ProtectionInformation::parse(self.guard, info) else {
@@ -168,9 +170,9 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether a stored block that says that it is not to be checked never came here as a block:
-    /// it has data and no information, as a torn write leaves it, or its sector of information
-    /// holds more than that, as a write leaves it that landed within a block.
+    /// Whether a stored block that is marked as unchecked was never written as a block. It has data
+    /// and no information, as after a torn write, or its sector of information holds other bytes,
+    /// as after a write that covered only a part of the block.
     fn is_stray(&self, data: &[u8], kept: &[u8], info: &[u8]) -> bool {
         let has_bits = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
         let is_unchecked = ProtectionInformation::parse(self.guard, info).is_some_and(|it| it.is_unchecked());
@@ -215,7 +217,8 @@ impl Protection {
         Ok(())
     }
 
-    /// What the host gets of `stored`: the data, and then the metadata unless it is stripped.
+    /// Copies the host's part of `stored` to `host`: the data, and then the metadata unless it is
+    /// stripped.
     fn load(&self, stored: &[u8], host: &mut [u8]) {
         let (data, length) = (self.data(), if self.acts { 0 } else { self.guard.length() });
         let (blocks, metadata) = host.split_at_mut(stored.len() / self.unit() * data);
@@ -359,7 +362,7 @@ impl Lane<'_> {
     }
 
     /// The stored form of the data that a command pulled, and its byte offset in the medium. Checks
-    /// the data as PRCHK says, and that no format has changed the blocks since the pull.
+    /// the data as PRCHK requires, and that no format has changed the blocks since the pull.
     fn stored_form(
         &mut self,
         token: CommandToken,

@@ -23,7 +23,7 @@ const RANGES: Bits = Bits::new(7, 0);
 const ATTRIBUTE_DEALLOCATE: Bits = Bits::bit(2);
 
 /// A lane of I/O queues: the views that the subsystem has published, and the commands in flight.
-/// Nothing else decides whether a command may go ahead.
+/// These alone decide whether a command may continue.
 pub(super) struct Lane<'a> {
     pub(super) flow: &'a mut Flow,
     pub(super) views: &'a Views,

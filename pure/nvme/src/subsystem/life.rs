@@ -104,7 +104,7 @@ impl Subsystem {
         }
         self.remember_write_cache();
         self.self_test.reset(&mut self.flow, &self.smart, controller);
-        // No command waits for notifications that came without one.
+        // No command waits for notifications that no command caused.
         self.flow.unsaved = false;
         self.check_quiet();
         self.controllers.of(controller).features.announce_saved(&mut self.flow, controller);
@@ -144,7 +144,7 @@ impl Subsystem {
     fn end_commands(&mut self, is_gone: impl Fn(&Slot) -> bool) {
         let slots = &self.flow.slots;
         let is_its = |token: CommandToken| slots.is_command(token) && slots.peek(token).is_some_and(&is_gone);
-        // No medium has seen these requests, so that none will ever answer them.
+        // No medium has seen these requests, so none will answer them.
         let dropped = |output: &Output| match output {
             Output::Media(request) => is_its(request.id.token()),
             Output::PullHostData { token, .. }
@@ -234,8 +234,8 @@ impl Subsystem {
         self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
     }
 
-    /// Tells the core whether the transport has I/O queues. Once it has, Number of Queues can't
-    /// be set.
+    /// Informs the core whether the transport has I/O queues. Once it has, hosts cannot set Number
+    /// of Queues.
     pub fn set_io_queues_exist(&mut self, controller: ControllerKey, exist: bool) {
         self.controllers.of_mut(controller).io_queues_exist = exist;
     }

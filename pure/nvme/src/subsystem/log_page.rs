@@ -113,7 +113,7 @@ impl Subsystem {
                 ana::log(self.namespaces.access(controller), attached, entry)
             }
             LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),
-            // No reset is ever under way, so that the log is a header without entries.
+            // No reset is ever in progress, so the log is a header without entries.
             LogPage::CrossControllerReset if self.controllers.of(controller).instance.is_some() => {
                 vec![0; CROSS_CONTROLLER_RESET_HEADER]
             }
@@ -124,8 +124,8 @@ impl Subsystem {
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),
             LogPage::CommandEffects => {
-                // 256 admin commands, 256 I/O commands, 2 KiB reserved. nvme-cli asks for other
-                // command sets, too, of which no I/O command is supported.
+                // 256 admin commands, 256 I/O commands, 2 KiB reserved. nvme-cli also requests the
+                // logs of other command sets, none of whose I/O commands is supported.
                 let mut log = dwords(1024, |set| self.command_effects(controller, set));
                 if COMMAND_SET.is_set(entry.cdw14) {
                     log[ADMIN_EFFECTS..].fill(0);

@@ -51,8 +51,8 @@ impl Subsystem {
         }
     }
 
-    /// Continues a command whose description of a new namespace has arrived. The extent is made to
-    /// read as zeroes before the namespace exists.
+    /// Continues a command whose description of a new namespace has arrived. The extent is erased
+    /// to zeros before the namespace exists.
     pub(super) fn on_create_namespace(&mut self, token: CommandToken, data: &[u8]) -> Handled {
         let invalid = Failure::field(StatusCode::InvalidField, Location::DATA_POINTER);
         let wanted = IdentifyNamespace::parse(data.first_chunk().ok_or(invalid)?);
@@ -217,7 +217,7 @@ impl Subsystem {
         Ok(self.flow.pull(token, length, HostDataFor::NamespaceAttachment))
     }
 
-    /// Removes a namespace and tells the controllers that had it attached.
+    /// Removes a namespace, and informs the controllers that had it attached.
     pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
         let namespace = self.namespaces.remove(id)?;
         self.unreadable.forget(id);

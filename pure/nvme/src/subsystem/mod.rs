@@ -1,8 +1,8 @@
 //! The command core of an NVM subsystem and its controllers: admin commands and the NVM command
 //! set, independent of the transport.
 //!
-//! A transport owns the registers, the queues, and the PRPs, SGLs or capsules. The transport hands
-//! over each command with a token of its choice, moves data when asked ([`Output::PullHostData`],
+//! A transport owns the registers, the queues, and the PRPs, SGLs or capsules. The transport passes
+//! each command with a token of its choice, moves data on request ([`Output::PullHostData`],
 //! [`Output::PushHostData`]) and posts the completion ([`Output::Complete`]), after which the token
 //! is free again. Commands about queues (Create and Delete I/O Queue) stay with the transport,
 //! which reports their failures with [`Subsystem::record_error`]. The core sends requests to media
@@ -109,9 +109,9 @@ use tally::Tallies;
 use telemetry::Telemetry;
 use unreadable::Unreadable;
 
-/// How many unanswered requests to media there may be for each command that the core takes, those
-/// of commands that a reset has ended included. Beyond that, commands are told to come again where
-/// their own medium has as many of the latter as the core takes commands.
+/// Maximum number of unanswered requests to media for each command of the core, including those of
+/// commands that a reset has ended. Beyond that, the core asks the host to retry a command whose
+/// own medium has as many of the latter as the core has commands.
 const OUTSTANDING_PER_COMMAND: usize = 2;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
@@ -177,7 +177,7 @@ impl Engine for Subsystem {
                 Own::Shutdown => (),
             }
         }
-        // No command waits for notifications that came without one.
+        // No command waits for notifications that no command caused.
         self.flow.unsaved = false;
     }
 
@@ -282,13 +282,13 @@ impl Subsystem {
         status.with_more()
     }
 
-    /// What I/O commands have done with each namespace that they have named, since the
-    /// subsystem began.
+    /// Counts of the I/O commands to each namespace that they have named, since the subsystem
+    /// began.
     pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
         self.tallies.iter()
     }
 
-    /// What the I/O commands of a controller have done; `None` if there is no such controller.
+    /// Counts of the I/O commands of a controller; `None` if there is no such controller.
     pub fn host_tally(&self, controller: ControllerKey) -> Option<&HostTally> {
         Some(&self.controllers.find(controller)?.tally)
     }
@@ -305,7 +305,7 @@ impl Subsystem {
     }
 
     /// Reports an asynchronous event to the host of a controller, if the host enabled the event and
-    /// has asked for events.
+    /// has a request for events outstanding.
     pub fn raise_event(&mut self, now: Instant, controller: ControllerKey, event: AsynchronousEvent) {
         self.flow.now = now;
         self.controllers.raise_to(&mut self.flow, controller, event);
@@ -355,8 +355,8 @@ impl Subsystem {
         self.finish(token, handled);
     }
 
-    /// Whether media owe few enough answers for one more command. A host that comes again and again
-    /// leaves requests behind that nobody waits for, and a medium may never answer them.
+    /// Whether media owe few enough answers for one more command. A host that reconnects again and
+    /// again leaves abandoned requests behind, and a medium may never answer them.
     #[inline]
     fn check_room(&self, namespace: NamespaceId) -> Result<(), Failure> {
         let commands = usize::try_from(self.config.commands_max).unwrap_or(usize::MAX);
@@ -366,8 +366,8 @@ impl Subsystem {
         self.check_share(namespace, commands)
     }
 
-    /// Whether the medium of a namespace owes few enough answers that nobody waits for, when all
-    /// media together owe too many: one that hangs is no fault of the others.
+    /// Whether the medium of a namespace owes few enough answers to abandoned requests, when all
+    /// media together owe too many: a medium that hangs must not stop the others.
     #[cold]
     fn check_share(&self, namespace: NamespaceId, share: usize) -> Result<(), Failure> {
         let view = self.namespaces.views().find(namespace);

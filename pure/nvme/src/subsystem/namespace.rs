@@ -11,7 +11,7 @@ use super::view::Touch;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
 
-/// The ANA group of a namespace that nobody has moved to another group.
+/// The ANA group of a namespace until the namespace is moved to another group.
 const FIRST_GROUP: u32 = 1;
 
 /// An operation on a namespace that excludes all others.

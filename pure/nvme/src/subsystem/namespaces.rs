@@ -17,7 +17,7 @@ use super::view::{NamespaceView, Refusal, Touch, Verdict, Views};
 use crate::media::MediumId;
 use crate::wire::{AnaState, NamespaceId, StatusCode};
 
-/// What decides how a controller's commands stand with namespaces, apart from attachment.
+/// The state that decides on a controller's commands to namespaces, apart from attachment.
 #[derive(Clone, Debug)]
 struct Standing {
     /// Host Identifier (HOSTID) of the controller's host.
@@ -29,8 +29,8 @@ struct Standing {
 /// The namespaces and the pool. Every change to a namespace is published at once.
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces {
-    /// The namespaces by identifier: index n holds namespace n + 1. There is a place for each valid
-    /// identifier.
+    /// The namespaces by identifier: index n holds namespace n + 1. There is an entry for each
+    /// valid identifier.
     places: Vec<Option<Namespace>>,
     /// The pool in its present state.
     pool: Option<PoolConfig>,
@@ -57,7 +57,7 @@ impl Namespaces {
         namespaces
     }
 
-    /// What I/O commands need to know.
+    /// The state that I/O commands need.
     #[inline]
     pub(super) const fn views(&self) -> &Views {
         &self.views
@@ -153,7 +153,7 @@ impl Namespaces {
         removed
     }
 
-    /// Ends every format and deletion, after the command that was alone has gone.
+    /// Ends every format and deletion, after the command with exclusive access has ended.
     pub(super) fn set_at_rest(&mut self) {
         self.change_each(|one| one.busy != Some(Busy::Creating), |one| one.busy = None);
     }
@@ -197,7 +197,7 @@ impl Namespaces {
     }
 
     /// Sets the status with which I/O commands fail because of a sanitize operation, and whether
-    /// nothing was written since the last one.
+    /// there was no write since the last one.
     pub(super) fn set_sanitize(&mut self, refusal: Option<StatusCode>, erased: bool) {
         self.views.publish_sanitize(refusal, erased);
     }
@@ -245,16 +245,16 @@ impl Namespaces {
         self.publish_for(key, |_| true);
     }
 
-    /// What the controller's host may do.
+    /// The permit of the controller's host.
     pub(super) fn permit(&self, key: ControllerKey) -> &Permit {
         &self.standing(key).permit
     }
 
-    /// Sets what the controller's host may do. Returns false if nothing changed.
+    /// Sets the permit of the controller's host. Returns false if nothing changed.
     pub(super) fn set_permit(&mut self, key: ControllerKey, permit: Permit) -> bool {
         let changed = core::mem::replace(&mut self.standing_mut(key).permit, permit.clone()) != permit;
         if changed {
-            // The first controller with less than a whole permit changes what is plain for all.
+            // The first controller with a restricted permit makes every namespace non-plain.
             self.publish_for(key, |_| true);
         }
         changed
@@ -324,7 +324,7 @@ impl Namespaces {
         if self.permit(key).read_only { Err(self.views.failure(id, Refusal::ReadOnly)) } else { Ok(()) }
     }
 
-    /// What the namespace answers to the controller's commands: the first reason for a refusal.
+    /// The verdict of the namespace on the controller's commands: the first reason for a refusal.
     fn verdict(&self, key: ControllerKey, namespace: &Namespace) -> Verdict {
         let standing = self.standings.get(usize::from(key.0)).and_then(Option::as_ref);
         let active = |standing: &&Standing| {

@@ -3,14 +3,14 @@
 //!
 //! A host that gives up a path resends its commands in flight on another path, to another
 //! controller of the subsystem, and continues once they have ended. A host that was killed returns
-//! with a new controller and reads. In both cases a medium may still be busy with an old write that
-//! nobody waits for any more. If the old write ended last, it would undo what the host has since
-//! written or seen. A request therefore waits for every change of the same blocks that another
-//! controller has under way, and for every change without an owner because its controller was reset
-//! or removed. A change also waits behind requests of other controllers that wait for the same
-//! blocks already, so that no controller can keep another one waiting for ever. Commands of one
-//! controller may overtake each other, as the specification allows (NVM Express Base Specification,
-//! Command Ordering Requirements).
+//! with a new controller and reads. In both cases a medium may still be busy with an old, abandoned
+//! write. If the old write ended last, it would undo later writes of the host, or change blocks
+//! that the host has read since. A request therefore waits for every change of the same blocks that
+//! another controller has in progress, and for every change without an owner because its controller
+//! was reset or removed. A change also waits behind requests of other controllers that already wait
+//! for the same blocks, so that no controller can starve another one. Commands of one controller
+//! may overtake each other, as the specification allows (NVM Express Base Specification, Command
+//! Ordering Requirements).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -47,7 +47,7 @@ impl Extent {
     }
 }
 
-/// A request under way that changes blocks.
+/// A request in progress that changes blocks.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     id: IoId,
@@ -65,7 +65,7 @@ struct Waiting {
     request: Request,
 }
 
-/// The changes that media have under way, and the requests that wait for these changes.
+/// The changes that media have in progress, and the requests that wait for these changes.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     /// Whether a host may have several controllers, which is possible over fabrics.
@@ -101,8 +101,8 @@ impl Overlaps {
         Some(self.let_go(waiting))
     }
 
-    /// Whether a request waits for a change under way, or for one of the first
-    /// `before` that wait.
+    /// Whether a request waits for a change in progress, or for one of the first `before` waiting
+    /// requests.
     fn is_blocked(&self, Waiting { controller, extent, changes, .. }: &Waiting, before: usize) -> bool {
         let is_others = |change: &Change| change.controller != Some(*controller);
         let is_first = |other: &Waiting| other.controller != *controller && other.extent.overlaps(extent);
@@ -110,7 +110,7 @@ impl Overlaps {
             || (*changes && self.behind.iter().take(before).any(is_first))
     }
 
-    /// A request goes to its medium.
+    /// Sends a request to its medium.
     fn let_go(&mut self, Waiting { controller, extent, changes, request }: Waiting) -> Request {
         if changes {
             self.under_way.push_back(Change { id: request.id, controller: Some(controller), extent });
@@ -126,7 +126,7 @@ impl Overlaps {
         }
     }
 
-    /// A waiting request that may now go to its medium.
+    /// Takes a waiting request that may now go to its medium.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Request> {
         if self.behind.is_empty() { None } else { self.next_free() }

@@ -1,13 +1,13 @@
-//! What the host of a controller may do, where its owner has said so.
+//! The restrictions that an owner sets on the host of a controller.
 
 use alloc::vec::Vec;
 
 use crate::rate::Rate;
 use crate::wire::{AdminOpcode, NamespaceId};
 
-/// What the host of a controller may do.
+/// The permissions of the host of a controller.
 ///
-/// A host that may not do everything can change nothing that other hosts share either: no formats,
+/// A host with restrictions cannot change anything that other hosts share either: no formats,
 /// namespaces, firmware, self-tests or sanitize operations, nor the volatile write cache. It gets
 /// *Operation Denied*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Whether the host may do everything, at whatever rate.
+    /// Whether the host has all permissions, at any rate.
     pub const fn is_whole(&self) -> bool {
         self.namespaces.is_none() && !self.read_only
     }
@@ -37,7 +37,7 @@ impl Permit {
     }
 }
 
-/// The admin commands that alter what other hosts share.
+/// The admin commands that alter state that other hosts share.
 const ALTERING: [AdminOpcode; 7] = [
     AdminOpcode::FirmwareCommit,
     AdminOpcode::FirmwareImageDownload,

@@ -132,7 +132,7 @@ impl Subsystem {
             None => self.flow.forget_orphan(id),
         }
         if background {
-            // No command waits for notifications that came without one.
+            // No command waits for notifications that no command caused.
             self.flow.unsaved = false;
         }
         if self.restrictions.exist() {

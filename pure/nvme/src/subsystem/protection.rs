@@ -55,9 +55,9 @@ impl Subsystem {
         self.alone(token, Alone::Protect)
     }
 
-    /// Protects the namespaces once nothing else is under way, so that no earlier write ends later.
-    /// Flushes the medium of the first namespace that is still to be protected, and ends when none
-    /// is left.
+    /// Protects the namespaces once no other command is in progress, so that no earlier write ends
+    /// later. Flushes the medium of the first namespace that is still to be protected, and ends
+    /// when none is left.
     pub(super) fn protect_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
         let controller = self.flow.slots.of(token).controller;

@@ -50,7 +50,7 @@ pub struct UnreadableBlocks {
     pub blocks: u64,
 }
 
-/// The key of a feature value: the feature, and which of its values.
+/// The key of a feature value: the feature and the selected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FeatureKey {
     /// The feature identifier.
@@ -177,7 +177,7 @@ pub enum SanitizeStatus {
     FailureExited,
 }
 
-/// What the next start must know about sanitize operations.
+/// The state of sanitize operations that the next start needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SanitizeRecord {
     /// The status of the most recent operation.
@@ -188,7 +188,7 @@ pub struct SanitizeRecord {
     pub cdw11: u32,
     /// Number of completed overwrite passes.
     pub passes: u8,
-    /// Global Data Erased: whether the operation succeeded and nothing was written since.
+    /// Global Data Erased: whether the operation succeeded and there was no write since.
     pub data_erased: bool,
 }
 

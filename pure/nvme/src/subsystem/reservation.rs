@@ -19,7 +19,7 @@ const NOTIFICATIONS_MAX: usize = 64;
 /// Ignore Existing Key as of revision 1.3.
 pub(super) const CAPABILITIES: u8 = 0xff;
 
-/// The Host Identifier of a host that has none: of two controllers with it, each has another host.
+/// The Host Identifier of a host without one: two controllers with it belong to different hosts.
 const NO_HOST: [u8; 16] = [0; 16];
 
 /// Action field of Register, Acquire and Release, in CDW10.
@@ -139,7 +139,7 @@ impl ReservationRecord {
 
 pub(super) type Told = Vec<([u8; 16], News)>;
 
-/// What a reservation command has changed, and what must follow.
+/// The changes made by a reservation command, and their consequences.
 pub(super) struct Outcome {
     /// The record after the command, if it changed.
     pub(super) changed: Option<ReservationRecord>,
@@ -345,7 +345,8 @@ fn release(
     }
 }
 
-/// The Reservation Status data structure that the command asks for, and how many bytes of it.
+/// The Reservation Status data structure that the command requests, and the number of bytes to
+/// send.
 pub(super) fn on_report(
     record: Option<&ReservationRecord>,
     entry: &SubmissionQueueEntry,

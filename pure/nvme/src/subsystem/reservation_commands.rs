@@ -1,4 +1,4 @@
-//! The reservation commands and features, and what follows from them.
+//! The reservation commands and features, and their consequences.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -59,7 +59,7 @@ impl Subsystem {
             }
         }
         for (host, news) in outcome.told {
-            self.tell(host, news, id);
+            self.notify(host, news, id);
         }
         Ok(Step::Done(0))
     }
@@ -82,7 +82,7 @@ impl Subsystem {
     }
 
     /// Notifies the host through each of its controllers that has the namespace attached.
-    fn tell(&mut self, host: [u8; 16], news: News, namespace: NamespaceId) {
+    fn notify(&mut self, host: [u8; 16], news: News, namespace: NamespaceId) {
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
             let attached = self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key));

@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 
 use super::types::CommandToken;
 
-/// Reasons for which commands must take a second look before they continue. In normal operation
-/// there is no reason.
+/// Restrictions that make commands check further conditions before they continue. In normal
+/// operation there are none.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     /// The command that is or will be alone with the media.
@@ -14,7 +14,7 @@ pub(super) struct Restrictions {
     pub(super) waiting: VecDeque<CommandToken>,
     /// Whether a sanitize operation is in progress, has failed, or was not followed by a write.
     restricted: bool,
-    /// First commands of fused pairs whose second commands have not come yet, at most one per
+    /// First commands of fused pairs whose second commands have not arrived yet, at most one per
     /// queue.
     firsts: VecDeque<CommandToken>,
     /// Whether a reset ended the command that was alone, and a medium may still work for it.
@@ -26,7 +26,7 @@ pub(super) struct Restrictions {
 }
 
 impl Restrictions {
-    /// Whether there is any reason for a second look.
+    /// Whether there are any restrictions.
     #[inline]
     pub(super) const fn exist(&self) -> bool {
         self.any
@@ -42,7 +42,7 @@ impl Restrictions {
         self.remember();
     }
 
-    /// Keeps the first command of a fused pair until the second one comes.
+    /// Keeps the first command of a fused pair until the second one arrives.
     pub(super) fn hold_first(&mut self, token: CommandToken) {
         self.firsts.push_back(token);
         self.remember();

@@ -1,4 +1,4 @@
-//! Changes to namespaces that come from outside while hosts use them.
+//! Changes to namespaces from outside while hosts use them.
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,11 @@ use super::self_test::Outcome;
 use crate::wire::{AnaState, NamespaceId};
 
 impl Subsystem {
-    /// Adds a namespace with its own medium. If its configuration says so, the namespace is
-    /// attached to every controller, and their hosts are told.
+    /// Adds a namespace with its own medium. If its configuration requires it, the namespace is
+    /// attached to every controller, and their hosts are notified.
     ///
     /// # Errors
-    /// When the identifier is taken, when the identifier exceeds both
+    /// When the identifier is in use, when it exceeds both
     /// [`Config::namespaces_max`](super::Config::namespaces_max) and the highest configured
     /// identifier, or when the medium is the pool.
     pub fn add_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<(), NamespaceError> {
@@ -38,8 +38,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Removes a namespace with its own medium. Commands that the medium works for end when it
-    /// answers: the medium must answer them all, if only with a failure.
+    /// Removes a namespace with its own medium. Commands with outstanding media requests end when
+    /// the medium answers: it must answer them all, if only with a failure.
     ///
     /// # Errors
     /// When the namespace does not exist, or when its medium is the pool.
@@ -55,8 +55,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Tells the core that the part of the medium for `namespace` is now `bytes` long, and tells
-    /// hosts of the change.
+    /// Sets the length of the medium's part for `namespace` to `bytes`, and notifies hosts of the
+    /// change.
     pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
         self.flow.now = now;
         if self.namespaces.change(namespace, |one| one.resize(bytes)).is_some() {
@@ -65,7 +65,7 @@ impl Subsystem {
     }
 
     /// Makes `namespace` read-only or writable, independently of the write protection that hosts
-    /// set, and tells hosts of the change.
+    /// set, and notifies hosts of the change.
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
         self.flow.now = now;
         if self.namespaces.change(namespace, |one| one.read_only = read_only).is_some() {
@@ -73,7 +73,8 @@ impl Subsystem {
         }
     }
 
-    /// Sets what the host of a controller may do, and tells it that its namespaces have changed.
+    /// Sets the permissions of the host of a controller, and notifies it that its namespaces have
+    /// changed.
     pub fn set_permit(&mut self, now: Instant, controller: ControllerKey, permit: Permit) {
         self.flow.now = now;
         if self.namespaces.set_permit(controller, permit) {
@@ -107,7 +108,7 @@ impl Subsystem {
 
     /// Sets how the controller reaches a group,
     /// 1..=[`Config::ana_groups`](super::Config::ana_groups), and reports the change to the
-    /// controller's host. Commands whose media requests are under way end normally.
+    /// controller's host. Commands with outstanding media requests end normally.
     ///
     /// # Panics
     /// When the group does not exist.

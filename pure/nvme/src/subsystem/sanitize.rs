@@ -28,7 +28,7 @@ const INVERT: Bits = Bits::bit(8);
 /// No-Deallocate After Sanitize (NDAS), in CDW10.
 const NO_DEALLOCATE: Bits = Bits::bit(9);
 
-/// Sanitize Capabilities (SANICAP): Block Erase and Overwrite. Nothing modifies media after an
+/// Sanitize Capabilities (SANICAP): Block Erase and Overwrite. Media are not modified after an
 /// operation without deallocation (NODMMAS 01b).
 pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 0b01 << 30;
 
@@ -87,7 +87,7 @@ struct Running {
     /// The index of the part of a medium, and the next byte within that part.
     medium: usize,
     offset: u64,
-    /// Length in bytes of the step under way.
+    /// Length in bytes of the step in progress.
     step: u64,
     done: u64,
     total: u64,
@@ -99,7 +99,7 @@ struct Running {
 pub(super) struct Sanitize {
     record: SanitizeRecord,
     running: Option<Running>,
-    /// Whether the operation waits for requests of commands that are under way.
+    /// Whether the operation waits for outstanding requests of commands.
     awaiting_quiet: bool,
 }
 
@@ -117,7 +117,7 @@ impl Sanitize {
         self.record = record;
     }
 
-    /// What the command asks for: a new record, or none if it has nothing to do.
+    /// The effect of the command: a new record, or `None` if there is nothing to do.
     pub(super) fn wanted(&self, entry: &SubmissionQueueEntry) -> Result<Option<SanitizeRecord>, Failure> {
         let before = self.record;
         let failed = before.status == SanitizeStatus::Failed;
@@ -143,7 +143,7 @@ impl Sanitize {
         }))
     }
 
-    /// Makes the operation wait for requests of commands that are under way.
+    /// Makes the operation wait for outstanding requests of commands.
     pub(super) const fn await_quiet(&mut self) {
         self.awaiting_quiet = true;
     }
@@ -215,7 +215,7 @@ impl Sanitize {
         running.pattern = buffer.freeze();
     }
 
-    /// Takes the operation's next step. Returns true if the operation has succeeded.
+    /// Performs the operation's next step. Returns true if the operation has succeeded.
     pub(super) fn step(&mut self, flow: &mut Flow) -> bool {
         let Some(running) = &mut self.running else { return false };
         let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {

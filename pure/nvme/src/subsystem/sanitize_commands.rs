@@ -1,4 +1,4 @@
-//! The Sanitize command, and what begins and ends with an operation.
+//! The Sanitize command, and the actions at the beginning and end of an operation.
 
 use alloc::vec::Vec;
 
@@ -54,7 +54,7 @@ impl Subsystem {
         self.sanitize.resume(&mut self.flow, self.namespaces.media());
     }
 
-    /// Ends the I/O commands that can be aborted. Writes under way are waited for.
+    /// Ends the I/O commands that can be aborted, and waits for writes in progress.
     fn end_io_for_sanitize(&mut self) {
         let tokens: Vec<_> = self.flow.slots.tokens().collect();
         for token in tokens {
@@ -72,7 +72,7 @@ impl Subsystem {
         }
     }
 
-    /// Takes the next step of the operation in progress.
+    /// Performs the next step of the operation in progress.
     pub(super) fn step_sanitize(&mut self) {
         if self.sanitize.step(&mut self.flow) {
             self.end_sanitize(SanitizeStatus::Completed);
@@ -113,8 +113,8 @@ impl Subsystem {
         self.flow.notify(Notification::SanitizeChanged(record));
     }
 
-    /// Tells I/O commands whether the operation refuses them, and whether a change ends Global Data
-    /// Erased.
+    /// Publishes to I/O commands whether the operation refuses them, and whether a change ends
+    /// Global Data Erased.
     fn publish_sanitize(&mut self, record: &SanitizeRecord) {
         self.namespaces.set_sanitize(record.refusal(), record.data_erased);
         self.restrictions.set_restricted(record.refusal().is_some() || record.data_erased);

@@ -65,9 +65,9 @@ impl Subsystem {
         }
     }
 
-    /// Ends a command once its change is durable or could not be made so. If saving failed, the
-    /// command fails, although the change is in effect and lasts as long as this process, or until
-    /// it can be saved. A namespace that was to be created is withdrawn.
+    /// Ends a command once its change is durable or could not be saved. If saving failed, the
+    /// command fails, although the change is in effect until this process ends or the change can be
+    /// saved. A namespace that was being created is withdrawn.
     #[cold]
     pub(super) fn on_saved(
         &mut self,
@@ -83,7 +83,7 @@ impl Subsystem {
         {
             self.on_namespace_saved(crate::wire::NamespaceId(dw0), result);
         }
-        // Nothing waits for the withdrawal to be durable.
+        // No command waits until the withdrawal is durable.
         self.flow.unsaved = false;
         match result {
             Ok(()) => self.complete(token, dw0, Status::SUCCESS),

@@ -58,7 +58,7 @@ enum Segment {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     extended: bool,
-    /// The controller whose host asked for the self-test; `None` for one that a power loss
+    /// The controller whose host requested the self-test; `None` for one that a power loss
     /// interrupted.
     controller: Option<ControllerKey>,
     /// The NSID of the command: no namespace, one, or all active ones.
@@ -165,8 +165,8 @@ impl SelfTest {
         flow.continue_later(Own::SelfTest);
     }
 
-    /// Takes the next step: tests memory or health at once, or reads from a medium. `warnings` are
-    /// the critical warnings of all controllers. Returns false if a segment failed.
+    /// Performs the next step: tests memory or health at once, or reads from a medium. `warnings`
+    /// are the critical warnings of all controllers. Returns false if a segment failed.
     pub(super) fn step(
         &mut self,
         flow: &mut Flow,

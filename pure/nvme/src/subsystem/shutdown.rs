@@ -40,7 +40,7 @@ impl Subsystem {
         }
     }
 
-    /// Forgets the controller's shutdown, which nobody waits for any longer.
+    /// Forgets the controller's shutdown, which no host waits for any longer.
     pub(super) fn forget_shutdown(&mut self, controller: ControllerKey) {
         let was_flushing = !self.shutdowns.flushing.is_empty();
         self.shutdowns.flushing.retain(|key| *key != controller);

@@ -12,7 +12,7 @@ use super::types::CommandToken;
 use crate::media::{IoId, MediaError, MediumId};
 use crate::wire::{NamespaceId, QueueId, SubmissionQueueEntry};
 
-/// What a command does with the data that it pulled from the host.
+/// The use of the data that a command pulled from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostDataFor {
     Write,
@@ -26,7 +26,7 @@ pub(super) enum HostDataFor {
     Reservation,
 }
 
-/// Whose contents a command erases, and what follows.
+/// The scope of a command's erasure, and the next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Erasure {
     /// The contents of this namespace, which then gets this block size.
@@ -37,7 +37,7 @@ pub(super) enum Erasure {
     Deletion(NamespaceId),
 }
 
-/// What a command waits for its medium to do.
+/// The operation of its medium that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaFor {
     Read,
@@ -77,7 +77,7 @@ pub(super) enum MediaFor {
     Save(u32),
 }
 
-/// What a command does once it is alone with the media.
+/// The action of a command with exclusive access to the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alone {
     Format,
@@ -86,7 +86,7 @@ pub(super) enum Alone {
     Protect,
 }
 
-/// What a command waits for.
+/// The event that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
@@ -97,7 +97,7 @@ pub(super) enum State {
     AwaitingEvent,
     /// The command waits until media are quiet, to be alone with them.
     AwaitingQuiet(Alone),
-    /// The first command of a fused pair waits for the second one to come.
+    /// The first command of a fused pair waits for the second one.
     AwaitingSecond,
     /// The second command of a fused pair waits for the first one to end.
     AwaitingFirst,
@@ -212,8 +212,8 @@ impl IoId {
     }
 }
 
-/// What the controller does without a command. Each of these has its own slot behind the
-/// commands' slots.
+/// Actions of the controller without a command. Each of these has its own slot behind the commands'
+/// slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Shutdown,
@@ -340,7 +340,7 @@ impl Slots {
     #[inline]
     pub(super) fn issue(&mut self, token: CommandToken, purpose: MediaFor, expected: u32) -> IoId {
         let before = self.of(token).generation;
-        // A medium may still have a request whose identifier would come again.
+        // A medium may still have a request whose identifier would be reused.
         let mut next = (1..=u16::MAX).map(|count| before.wrapping_add(count));
         let generation = next.find(|one| !self.strays.has(request_of(token, *one)));
         let slot = self.of(token);

@@ -11,7 +11,7 @@ const DATA_UNIT_BYTES: u64 = 512 * 1000;
 const MINUTE: Nanos = Nanos::from_secs(60);
 const HOUR: Nanos = Nanos::from_secs(3600);
 /// How long a medium counts as full after a write that found no space. Writes elsewhere may succeed
-/// meanwhile, since what was written before has its space.
+/// meanwhile, since earlier writes have their space.
 const FULL_FOR: Nanos = Nanos::from_secs(60);
 /// Available Spare Threshold, in percent.
 const SPARE_THRESHOLD: u8 = 10;

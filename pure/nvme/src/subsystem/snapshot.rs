@@ -1,4 +1,4 @@
-//! Telemetry snapshots: what they say of the subsystem, and when one is taken.
+//! Telemetry snapshots: their contents, and when they are taken.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,17 +16,17 @@ use crate::wire::log::{ErrorEntry, SelfTestLog, SmartLog};
 const ERRORS_MAX: usize = 64 * ERROR_LOG_ENTRIES;
 
 impl Subsystem {
-    /// The Telemetry Host-Initiated log, with a new snapshot if the command asks for one.
+    /// The Telemetry Host-Initiated log, with a new snapshot if the command requests one.
     pub(super) fn host_telemetry(&mut self, entry: &SubmissionQueueEntry) -> Vec<u8> {
         if Telemetry::is_asked_for(entry) {
-            let snapshot = self.snapshot("asked for by the host");
+            let snapshot = self.snapshot("requested by the host");
             self.telemetry.set_host(snapshot);
         }
         self.telemetry.host_log(&self.config)
     }
 
-    /// Keeps a snapshot after a fault and tells the host, unless the host has not read the previous
-    /// one.
+    /// Keeps a snapshot after a fault and notifies the host, unless the host has not read the
+    /// previous one.
     #[cold]
     pub(super) fn capture_telemetry(&mut self, reason: &str) {
         if self.telemetry.is_available() {
@@ -37,8 +37,8 @@ impl Subsystem {
         self.controllers.raise(&mut self.flow, AsynchronousEvent::TelemetryLogChanged);
     }
 
-    /// Takes a snapshot. Data Area 1 is text for people; 2 adds the health and self-test logs, 3
-    /// the Error Information log.
+    /// Takes a snapshot. Data Area 1 is readable text; 2 adds the health and self-test logs, 3 the
+    /// Error Information log.
     fn snapshot(&mut self, reason: &str) -> Snapshot {
         let mut snapshot = Snapshot::new(reason);
         snapshot.push(0, self.telemetry_text().as_bytes());

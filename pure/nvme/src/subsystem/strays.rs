@@ -1,10 +1,11 @@
-//! Requests whose commands have ended before them: aborted, or lost with their queue or controller.
+//! Requests that outlive their commands, because the commands were aborted or lost with their queue
+//! or controller.
 
 use alloc::collections::BTreeMap;
 
 use crate::media::{IoId, MediumId};
 
-/// The requests that media have not ended although nobody waits for them, each with its medium.
+/// The abandoned requests that media have not ended, each with its medium.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     media: BTreeMap<IoId, MediumId>,

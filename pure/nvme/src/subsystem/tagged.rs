@@ -1,13 +1,13 @@
-//! Blocks with metadata that mean nothing to a controller, as a medium keeps them.
+//! The stored form of blocks with metadata that the controller does not interpret.
 //!
 //! A block is one unit of a medium: the data, then a sector with the metadata, a checksum behind
-//! them, and zeroes. The checksum finds a unit of which a power loss left one part new and the
-//! other old. A unit of zeroes is a block without contents.
+//! them, and zeros. The checksum detects a unit that a power loss left partly new and partly old. A
+//! unit of zeros is a block without contents.
 
 use super::config::BlockSize;
 use crate::wire::Guard;
 
-/// Where the checksum stands in the sector behind the data, and where it ends.
+/// The range of the checksum in the sector behind the data.
 const CHECKSUM: core::ops::Range<usize> = 16..24;
 
 /// The checksum of a block, which is never 0: that is the one of a block without contents.
@@ -30,7 +30,7 @@ pub(super) fn store(block: BlockSize, host: &[u8], stored: &mut [u8]) {
     }
 }
 
-/// Makes what the host gets of `stored`: the data, and then the metadata.
+/// Copies the host's part of `stored`: the data, and then the metadata.
 pub(super) fn load(block: BlockSize, stored: &[u8], host: &mut [u8]) {
     let (bytes, length) = (block.bytes() as usize, block.metadata() as usize);
     let units = stored.chunks_exact(block.stored() as usize);

@@ -1,4 +1,4 @@
-//! What the I/O commands of each namespace and each controller did, and how long they took.
+//! Counts and durations of the I/O commands of each namespace and each controller.
 //!
 //! A tally only counts: nothing in the subsystem depends on it. It has a fixed size, and grows when
 //! a namespace or a status is seen for the first time.
@@ -11,8 +11,8 @@ use engine::{Instant, Nanos};
 use super::slots::Slot;
 use crate::wire::{IoOpcode, NamespaceId, Status, StatusCode};
 
-/// The upper bounds of the classes into which [`Latencies`] sorts times. What takes longer than the
-/// last one is in a class of its own.
+/// The upper bounds of the classes into which [`Latencies`] sorts times. Longer times have a class
+/// of their own.
 pub const LATENCY_BOUNDS: [Nanos; 21] = {
     let mut bounds = [Nanos::ZERO; 21];
     let (mut index, mut decade) = (0, 1_000);
@@ -28,7 +28,7 @@ pub const LATENCY_BOUNDS: [Nanos; 21] = {
     bounds
 };
 
-/// The most different statuses that a tally tells apart. Further ones are counted as one.
+/// Maximum number of statuses that a tally distinguishes. Further ones are counted as one.
 const STATUSES_MAX: usize = 32;
 
 /// A distribution of times, in the classes of [`LATENCY_BOUNDS`].
@@ -56,7 +56,7 @@ impl Latencies {
     }
 }
 
-/// What a command does with its namespace.
+/// The kind of access of a command to its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read.
@@ -98,7 +98,7 @@ impl Phase {
     pub const ALL: [Self; 4] = [Self::Link, Self::Medium, Self::Wait, Self::Whole];
 }
 
-/// When the command in a slot began, and for how long it has waited for what.
+/// When the command in a slot began, and how long it has waited for each party.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     begun: Instant,
@@ -120,7 +120,7 @@ impl Spent {
         self.since = now;
     }
 
-    /// Notes that the command has what it wanted of its host.
+    /// Notes that the command's wait for its host is over.
     #[inline]
     pub(super) fn end_link(&mut self, now: Instant) {
         self.link += now - self.since;
@@ -133,7 +133,7 @@ impl Spent {
     }
 }
 
-/// What commands of one kind did.
+/// Counts of commands of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KindTally {
     /// Commands that succeeded.
@@ -155,12 +155,12 @@ impl KindTally {
     }
 }
 
-/// What the commands of a host did through one controller, by [`Kind`].
+/// Counts of a host's commands through one controller, by [`Kind`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostTally([KindTally; Kind::ALL.len()]);
 
 impl HostTally {
-    /// What commands of `kind` did.
+    /// The counts of commands of `kind`.
     pub const fn of(&self, kind: Kind) -> &KindTally {
         &self.0[kind as usize]
     }
@@ -171,7 +171,7 @@ impl HostTally {
     }
 }
 
-/// What commands did with one namespace.
+/// Counts of the commands to one namespace.
 #[derive(Clone, Debug, Default)]
 pub struct NamespaceTally {
     kinds: [KindTally; Kind::ALL.len()],
@@ -182,7 +182,7 @@ pub struct NamespaceTally {
 }
 
 impl NamespaceTally {
-    /// What commands of `kind` did.
+    /// The counts of commands of `kind`.
     pub const fn of(&self, kind: Kind) -> &KindTally {
         &self.kinds[kind as usize]
     }

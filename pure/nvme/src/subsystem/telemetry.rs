@@ -13,7 +13,7 @@ const CREATE: Bits = Bits::bit(8);
 /// Scope of a controller-initiated log: this controller.
 const CONTROLLER_SCOPE: u8 = 1;
 
-/// The latest snapshot that a host asked for, and the one that a fault of the controller caused.
+/// The latest snapshot that a host requested, and the one that a fault of the controller caused.
 #[derive(Debug, Default)]
 pub(super) struct Telemetry {
     host: Snapshot,
@@ -53,12 +53,12 @@ impl Snapshot {
 }
 
 impl Telemetry {
-    /// Whether the command asks for a new snapshot.
+    /// Whether the command requests a new snapshot.
     pub(super) const fn is_asked_for(entry: &SubmissionQueueEntry) -> bool {
         CREATE.is_set(entry.cdw10)
     }
 
-    /// Keeps a snapshot that the host asked for.
+    /// Keeps a snapshot that the host requested.
     pub(super) fn set_host(&mut self, snapshot: Snapshot) {
         self.host = snapshot;
         self.host_generation = self.host_generation.wrapping_add(1);

@@ -20,7 +20,7 @@ use crate::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandToken(pub u32);
 
-/// What the transport and the media tell the command core.
+/// An input of the command core, from the transport or the media.
 #[derive(Debug)]
 pub enum Input {
     /// The transport fetched a command.
@@ -30,18 +30,17 @@ pub enum Input {
         /// The command's name until it completes. No other command of the subsystem may have this
         /// token meanwhile.
         token: CommandToken,
-        /// The submission queue that the command came from. The queue decides the command set, and
-        /// Abort finds the command by its queue.
+        /// The submission queue of the command. The queue decides the command set, and Abort finds
+        /// the command by its queue.
         queue: QueueId,
         /// The submission queue entry.
         entry: SubmissionQueueEntry,
     },
-    /// All the data that [`Output::PullHostData`] asked for has arrived.
+    /// All the data of an [`Output::PullHostData`] have arrived.
     HostData {
         /// The command that the data belongs to.
         token: CommandToken,
-        /// The bytes, exactly as many as were asked for. The data of a write goes to the medium
-        /// unchanged.
+        /// The bytes, exactly as many as requested. The data of a write go to the medium unchanged.
         data: Buffer,
     },
     /// A transfer failed, in either direction. The failure ends the command with `status`, unless
@@ -67,7 +66,7 @@ pub struct CompletionResult {
     pub status: Status,
 }
 
-/// What the command core asks of the transport and the media.
+/// A request of the command core to the transport or the media.
 #[derive(Debug)]
 pub enum Output {
     /// Fetch the command's data from the host. The transport answers with [`Input::HostData`] or
@@ -78,8 +77,8 @@ pub enum Output {
         /// Length of the data in bytes, at least 1.
         length: u32,
     },
-    /// Send bytes to the host. The pieces of a transfer may come in any order, and all of them come
-    /// before the completion.
+    /// Send bytes to the host. The pieces of a transfer may be in any order, and all of them
+    /// precede the completion.
     PushHostData {
         /// The command that the bytes belong to.
         token: CommandToken,
@@ -105,8 +104,8 @@ pub enum Output {
     Notify(Notification),
 }
 
-/// A change that concerns someone outside the command core. A notification of state that must
-/// survive a restart names the configuration field that restores the state at the next start.
+/// A change that matters outside the command core. A notification of state that must survive a
+/// restart names the configuration field that restores the state at the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// A host set Number of Queues: the host may create this many I/O queues of each kind.
@@ -126,7 +125,7 @@ pub enum Notification {
         /// Keep Alive Timeout (KATO) in milliseconds; 0 switches the timer off.
         milliseconds: u32,
     },
-    /// A host asks, through another controller, for the end of a controller that it can't reach.
+    /// A host requests, through another controller, the end of a controller that it cannot reach.
     CrossControllerReset {
         /// The controller whose association is to be ended.
         controller: ControllerKey,
@@ -135,8 +134,8 @@ pub enum Notification {
     Arbitration {
         /// The controller whose feature was set.
         controller: ControllerKey,
-        /// Arbitration Burst: the most commands to take from one queue at a time; `None` for no
-        /// limit.
+        /// Arbitration Burst: the maximum number of commands to take from one queue at a time;
+        /// `None` for no limit.
         burst: Option<u8>,
         /// Commands per round from queues of high, medium and low priority, 1..=256 each. The
         /// weights matter only where the transport arbitrates by weight.
@@ -161,7 +160,7 @@ pub enum Notification {
         /// Whether interrupt coalescing is off for this vector.
         coalescing_disabled: bool,
     },
-    /// A namespace was formatted: its block size may be new, and its contents are gone. The next
+    /// A namespace was formatted: its block size may be new, and its contents are erased. The next
     /// start must remember this.
     NamespaceFormatted {
         /// The namespace that was formatted.
@@ -249,9 +248,9 @@ pub enum Notification {
     /// [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
 
-    /// A shutdown flushed every medium. Until a medium is used again, a loss of power is no unsafe
-    /// shutdown. The counters are those of the health log, for
-    /// [`Config::counters`](super::Config::counters). This notification comes only where
+    /// A shutdown flushed every medium. Until a medium is used again, a loss of power is not an
+    /// unsafe shutdown. The counters are those of the health log, for
+    /// [`Config::counters`](super::Config::counters). The core sends this notification only if
     /// [`Config::state`](super::Config::state) names a medium, which is flushed after it.
     ReadyForPowerLoss(Box<Counters>),
     /// A shutdown that [`Subsystem::shut_down`](super::Subsystem::shut_down) began has ended.

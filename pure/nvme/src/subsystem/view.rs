@@ -1,5 +1,5 @@
-//! What I/O commands need to know of the subsystem and of their namespaces, in views that the
-//! subsystem publishes.
+//! The state of the subsystem and of namespaces that I/O commands need, in views that the subsystem
+//! publishes.
 //!
 //! The views are plain data. A lane of I/O queues could hold a copy of its own on another thread:
 //! `docs/nvme.md` has the protocol between the subsystem and the lanes. Today there is one lane,
@@ -30,7 +30,7 @@ pub(super) enum Touch {
     Writes,
     /// No change of blocks, but reservations judge it like a write.
     Flushes,
-    /// No access that reservations deny: the command has rules of its own.
+    /// No access that reservations can deny: the command has rules of its own.
     Nothing,
 }
 
@@ -65,7 +65,8 @@ pub(super) enum Refusal {
     ReadOnly,
 }
 
-/// What a namespace answers to the commands of one controller: a refusal or none for each
+/// The verdict of a namespace on the commands of one controller: a refusal or none for each
+/// [`Touch`].
 /// [`Touch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict([Option<Refusal>; 4]);
@@ -85,7 +86,7 @@ impl Verdict {
     }
 }
 
-/// What an I/O command needs to know of its namespace.
+/// The state of its namespace that an I/O command needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamespaceView {
     /// The version of the views with which this view was published.
@@ -103,7 +104,7 @@ pub(super) struct NamespaceView {
     /// Whether no command needs a second look: the namespace is active for and reached by every
     /// controller, not reserved, not busy, and without unreadable blocks.
     pub(super) plain: bool,
-    /// What the namespace answers to each controller, by key; empty if the namespace is plain.
+    /// The verdict of the namespace for each controller, by key; empty if the namespace is plain.
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -113,7 +114,7 @@ impl NamespaceView {
         if self.plain { None } else { self.verdict(controller).refusal(touch) }
     }
 
-    /// What a namespace that is not plain answers to the controller.
+    /// The verdict of a namespace that is not plain for the controller.
     fn verdict(&self, controller: ControllerKey) -> Verdict {
         let verdict = self.verdicts.get(usize::from(controller.0));
         verdict.copied().unwrap_or(Verdict::refuse(Refusal::Missing))
@@ -148,7 +149,7 @@ pub(super) struct Extent {
     pub(super) length: u64,
 }
 
-/// The views of all namespaces, and what I/O commands need to know of the subsystem.
+/// The views of all namespaces, and the state of the subsystem that I/O commands need.
 #[derive(Clone, Debug)]
 pub(super) struct Views {
     /// The number of changes published so far.
@@ -159,8 +160,8 @@ pub(super) struct Views {
     write_through: bool,
     /// The status with which I/O commands fail because of a sanitize operation, except Flush.
     sanitize: Option<StatusCode>,
-    /// Whether nothing was written since the last sanitize operation, so that the subsystem must
-    /// hear of the first change.
+    /// Whether there was no write since the last sanitize operation, so that the first change must
+    /// be reported to the subsystem.
     erased: bool,
     /// The namespaces by identifier: index n holds namespace n + 1.
     namespaces: Vec<Option<NamespaceView>>,
@@ -236,7 +237,7 @@ impl Views {
         }
     }
 
-    /// Publishes what a namespace answers to one controller, if that changed.
+    /// Publishes the verdict of a namespace for one controller, if it changed.
     pub(super) fn publish_verdict(&mut self, index: usize, controller: ControllerKey, verdict: Verdict) {
         let Some(view) = &mut self.namespaces[index] else { return };
         let key = usize::from(controller.0);

@@ -74,13 +74,13 @@ impl<C> ControllerCommands<C> {
 
     /// Takes a slot for the command of `entry`.
     ///
-    /// Asynchronous Event Requests, which may stay for ever, occupy no identifier: hosts such as
-    /// SPDK's use theirs again for the last commands of a connection. (Verify has the same opcode,
-    /// and moves no data either.)
+    /// Asynchronous Event Requests, which may stay outstanding without limit, occupy no identifier:
+    /// hosts such as SPDK's reuse theirs for the last commands of a connection. (Verify has the
+    /// same opcode, and moves no data either.)
     ///
     /// # Errors
-    /// Command ID Conflict when a live command has the same identifier; `None` when there is no
-    /// room.
+    /// Command ID Conflict when a live command has the same identifier; `None` when the table is
+    /// full.
     #[inline]
     pub fn issue(&mut self, entry: &SubmissionQueueEntry, command: C) -> Result<u16, Option<StatusCode>> {
         let waits = AdminOpcode::from(entry.opcode) == AdminOpcode::AsynchronousEventRequest;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(commands.issue(&entry(7, true), 1), Ok(0));
         assert_eq!(commands.issue(&entry(7, true), 2), Ok(1));
         assert_eq!(commands.issue(&entry(7, false), 3), Ok(2));
-        // The end of the requests frees nothing of the other command.
+        // The end of the requests does not free the other command.
         assert_eq!((commands.retire(0), commands.retire(1)), (Some(1), Some(2)));
         assert_eq!(commands.issue(&entry(7, false), 4), Err(Some(StatusCode::CommandIdConflict)));
         assert_eq!(commands.retire(2), Some(3));

@@ -29,7 +29,7 @@ impl<C> HostCommands<C> {
     /// An empty table for `size` commands: 1..=[`QUEUE_SIZE_MAX`].
     ///
     /// # Panics
-    /// When the size is none of these.
+    /// When the size is out of this range.
     pub fn new(size: u16) -> Self {
         assert!((1..=QUEUE_SIZE_MAX).contains(&size), "1..={QUEUE_SIZE_MAX} commands");
         let entry = |index: u16| Entry {
@@ -50,7 +50,7 @@ impl<C> HostCommands<C> {
         self.free != NONE
     }
 
-    /// Takes a command, and returns its identifier. `None` if there is no room.
+    /// Adds a command, and returns its identifier. `None` if the table is full.
     #[inline]
     pub fn issue(&mut self, command: C) -> Option<CommandId> {
         let index = self.free;

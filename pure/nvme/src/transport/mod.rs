@@ -1,7 +1,7 @@
-//! What the ends of all message transports have in common: the table of a queue's commands, how
-//! long a queue is, and how much memory a connection holds.
+//! The common part of the ends of all message transports: the table of a queue's commands, the
+//! length of a queue, and the memory limits of a connection.
 //!
-//! Memory that a driver reaches, as over PCIe, needs none of this.
+//! A transport over memory that a driver reaches, such as PCIe, needs none of this.
 
 mod controller;
 mod host;
@@ -36,8 +36,8 @@ pub struct Held {
     /// Bytes that the host has yet to read, bytes that commands in flight will bring, and received
     /// bytes that were not processed yet.
     pub to_host: u64,
-    /// Bytes that the host was asked for, including those that it has sent, for commands that were
-    /// not completed.
+    /// Bytes requested from the host, including those that it has sent, for commands that are not
+    /// complete.
     pub from_host: u64,
 }
 
@@ -48,13 +48,13 @@ impl Held {
     }
 }
 
-/// What a connection may do that takes memory, besides its own limits.
+/// The memory that a connection may use, besides its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// Whether the connection may take commands.
     pub commands: bool,
-    /// Whether the connection may ask for data of commands that it has. Transfers that have begun
-    /// go on in any case.
+    /// Whether the connection may request data of commands that it has. Transfers that have begun
+    /// continue in any case.
     pub data: bool,
 }
 

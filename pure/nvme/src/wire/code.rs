@@ -1,7 +1,7 @@
 //! Enums of codes that are one byte on the wire.
 
-/// Defines an enum of codes that converts from and to any byte. The text after the enum's name says
-/// what the codes are. Each line has a variant, its byte and its name in the specification.
+/// Defines an enum of codes that converts from and to any byte. The text after the enum's name
+/// describes the codes. Each line has a variant, its byte and its name in the specification.
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident, $kind:literal, { $($variant:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*

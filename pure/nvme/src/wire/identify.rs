@@ -7,7 +7,7 @@ use super::{Bits, NamespaceId, Text};
 pub const IDENTIFY_LENGTH: usize = 4096;
 
 /// Controller or Namespace Structure (CNS): the values of NVMe Base 2.0 that this controller
-/// answers, and those that hosts ask others for.
+/// answers, and those that hosts request from other controllers.
 pub mod cns {
     /// Identify Namespace, NVM command set.
     pub const NAMESPACE: u32 = 0x00;
@@ -535,7 +535,7 @@ mod tests {
         second[15] = 0xbb;
         let mut first = [0; 16];
         first[0] = 0xaa;
-        assert!(uuid_list(&page).eq([(0b01, first), (0, second)]), "the entry after zeroes is none");
+        assert!(uuid_list(&page).eq([(0b01, first), (0, second)]), "zeros end the list");
         assert_eq!(uuid_list(&page[..48]).count(), 0);
     }
 }

@@ -222,7 +222,7 @@ layout! {
         5 percentage_used: u8,
         /// Domain Identifier.
         6 domain: u16,
-        /// Endurance Estimate: what may be written to the group over its life.
+        /// Endurance Estimate: the amount that may be written to the group over its life.
         32 endurance_estimate: u128,
         /// Data Units Read.
         48 data_units_read: u128,
@@ -279,7 +279,7 @@ pub mod sanitize_status {
     pub const OPERATION: Bits = Bits::new(2, 0);
     /// Number of completed passes of an overwrite.
     pub const PASSES: Bits = Bits::new(7, 3);
-    /// Global Data Erased: nothing was written since the last successful operation.
+    /// Global Data Erased: there was no write since the last successful operation.
     pub const DATA_ERASED: Bits = Bits::bit(8);
     /// The media were never sanitized.
     pub const NEVER: u32 = 0;

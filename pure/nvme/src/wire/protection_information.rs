@@ -101,7 +101,7 @@ impl ProtectionInformation {
         }
     }
 
-    /// Whether the block is not to be checked: with Type 1, an application tag of FFFFh says so.
+    /// Whether the block is exempt from checks: with Type 1, it has the application tag FFFFh.
     pub const fn is_unchecked(&self) -> bool {
         self.application_tag == u16::MAX
     }

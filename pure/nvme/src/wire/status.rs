@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(Status::from(StatusCode::UnrecoveredReadError).raw(), 0x0281);
         assert_eq!(Status::from(StatusCode::UnrecoveredReadError).with_more().raw(), 0x2281);
         assert!(Status::from_raw(0x2000).is_success());
-        // What a path has lost, another may have: Linux and SPDK fail over only without DNR.
+        // Another path may work where one is lost: Linux and SPDK fail over only without DNR.
         for code in [0, 1, 2, 3, 0x60, 0x70, 0x71].map(|code| StatusCode::new(3, code)) {
             assert!(!Status::from(code).do_not_retry(), "{code}");
         }

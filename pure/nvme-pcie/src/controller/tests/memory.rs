@@ -32,7 +32,7 @@ fn its_registers_speak_once_they_are_enabled() {
     assert_eq!(bench.register(0x38), 2, "a controller reset leaves it");
     bench.controller.reset();
     assert_eq!((bench.register(0x38), bench.register(0x50)), (0, 0));
-    // Without a buffer there is nothing to enable.
+    // Without a buffer, the enable bit has no effect.
     let mut without = bare();
     without.write(0x50, &(BUFFER | 0b11).to_le_bytes());
     assert_eq!((without.register(0x38), without.register(0x50)), (0, 0));

@@ -89,8 +89,8 @@ impl Bench {
         self.bench.memory.write(at, &bytes).unwrap();
     }
 
-    /// Runs a command whose data belongs in `pieces`, or which fails. Checks that nothing else in
-    /// the host's memory changes.
+    /// Runs a command whose data belong in `pieces`, or which fails. Checks that the rest of the
+    /// host's memory does not change.
     fn check(
         &mut self,
         entry: SubmissionQueueEntry,
@@ -127,11 +127,14 @@ impl Bench {
         }
         let now = self.memory();
         let same = now[..queues.start] == after[..queues.start] && now[queues.end..] == after[queues.end..];
-        assert!(same, "{context}: bytes are missing, or where nobody wanted them: {entry:x?}");
+        assert!(same, "{context}: bytes are missing, or in the wrong place: {entry:x?}");
         let pieces = expected.map_or(Vec::new(), Clone::clone);
         if is_write {
             let wanted = if expected.is_ok() { data.to_vec() } else { vec![0; data.len()] };
-            assert!(self.bench.disk[..data.len()] == wanted, "{context}: what was written: {entry:x?}");
+            assert!(
+                self.bench.disk[..data.len()] == wanted,
+                "{context}: wrong bytes were written: {entry:x?}"
+            );
         }
         for (at, length) in pieces {
             let length = usize::try_from(length).unwrap();
@@ -334,15 +337,15 @@ fn sgls_of_every_form_name_their_bytes_and_no_others() {
         }
         let invalid = StatusCode::InvalidSglSegmentDescriptor;
         for kind in [SEGMENT, LAST] {
-            refuse(descriptor(kind, LISTS, 0), invalid, "a segment of nothing");
+            refuse(descriptor(kind, LISTS, 0), invalid, "an empty segment");
             refuse(descriptor(kind, LISTS, 24), invalid, "a segment of one and a half");
             refuse(descriptor(kind, LISTS + 4, 16), invalid, "a segment at a double word");
         }
         bench.list(LISTS, &[descriptor(LAST, LISTS, 16), descriptor(BLOCK, DATA, total)].concat());
         let mut refuse = |first, code, context: &str| bench.check(of(first), &data, Err(code), context);
-        refuse(descriptor(LAST, LISTS, 16), invalid, "a last segment that goes on");
+        refuse(descriptor(LAST, LISTS, 16), invalid, "a last segment that continues");
         let count = StatusCode::InvalidSglDescriptorCount;
-        refuse(descriptor(SEGMENT, LISTS, 32), count, "a segment that goes on before its end");
+        refuse(descriptor(SEGMENT, LISTS, 32), count, "a segment that continues before its end");
         let reserved = SubmissionQueueEntry { flags: 0xc0, data_pointer: [DATA, DATA + PAGE], ..entry };
         bench.check(reserved, &data, Err(StatusCode::InvalidField), "a reserved PSDT");
     }

@@ -51,7 +51,7 @@ impl Driver {
         u32::from_le_bytes(bytes)
     }
 
-    /// Moves a shadow doorbell, and rings the real one if EventIdx asks for it.
+    /// Moves a shadow doorbell, and rings the real one if EventIdx requires it.
     fn move_doorbell(&mut self, number: u32, old: u32, new: u32) {
         let at = u64::from(number) * 4;
         self.bench.memory.write(DOORBELLS + at, &new.to_le_bytes()).unwrap();
@@ -167,8 +167,8 @@ proptest! {
                 _ => driver.bench.step(),
             }
         }
-        // Nobody submits any more, and everything completes with only the rings that were asked
-        // for.
+        // The host submits no more commands, and everything completes with only the rings that
+        // EventIdx required.
         for _ in 0..64 {
             driver.bench.settle();
             driver.reap();

@@ -213,7 +213,7 @@ fn features_with_data_and_the_number_of_queues() {
     bench.succeeds(ADMIN, get(FeatureId::Timestamp, 0));
     assert_eq!(u64_at(&bench.pushed, 0), 1_700_000_000_005 | 0b10 << 48);
 
-    // What a host sends whose controller has extended formats: LBAFEE alone.
+    // Linux's value for a controller with extended formats: LBAFEE alone.
     let mut behavior = vec![0; 512];
     behavior[2] = 1;
     bench.host_data.clone_from(&behavior);
@@ -350,7 +350,7 @@ fn effects_logs_name_what_a_command_or_feature_touches() {
         (1 | 1 << 21, 1 | 1 << 21, 0b11 | 2 << 16 | 1 << 25)
     );
     assert_eq!((io_effects(0x01), io_effects(0x02), io_effects(0x19)), (0b11, 1, 0b11));
-    // nvme-cli asks for those of zoned namespaces, too: the admin commands are the same.
+    // nvme-cli requests those of zoned namespaces, too: the admin commands are the same.
     let zoned = SubmissionQueueEntry { cdw14: 2 << 24, ..log(LogPage::CommandEffects, 4096) };
     bench.succeeds(ADMIN, zoned);
     assert_eq!((&bench.pushed[..1024], &bench.pushed[1024..]), (&commands[..1024], &[0; 3072][..]));

@@ -79,7 +79,7 @@ fn self_tests_are_ended_by_what_ends_them() {
     let newest = |bench: &mut Bench| bench.log(SELF_TEST, 564)[4];
     let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
     bench.succeeds(ADMIN, self_test(0xf, 0));
-    assert_eq!(newest(&mut bench), 0xf, "there was none to abort");
+    assert_eq!(newest(&mut bench), 0xf, "there was no operation to abort");
     bench.succeeds(ADMIN, self_test(1, 1));
     bench.succeeds(ADMIN, self_test(0xf, 0));
     assert_eq!(newest(&mut bench), 0x11);
@@ -198,7 +198,7 @@ fn most_commands_are_refused_while_media_are_sanitized() {
     let write = bench.send(IO, io(IoOpcode::Write, 1, 0, 1));
     bench.succeeds(ADMIN, sanitize(BLOCK_ERASE, 0));
     assert_eq!(bench.take(read).status.code(), StatusCode::SanitizeInProgress);
-    assert!(bench.subsystem.poll_timeout().is_none(), "a write is still under way");
+    assert!(bench.subsystem.poll_timeout().is_none(), "a write is still in progress");
     assert_eq!(status(&mut bench).progress, 0);
     for opcode in [IoOpcode::Read, IoOpcode::Write, IoOpcode::Verify] {
         bench.fails(IO, io(opcode, 1, 0, 1), StatusCode::SanitizeInProgress);
@@ -268,7 +268,9 @@ fn an_operation_that_a_power_loss_interrupts_is_carried_out_again() {
     bench.succeeds(ADMIN, sanitize(OVERWRITE | 1 << 4 | 1 << 9, 0x7777_7777));
     bench.step();
     let mut config = bench.subsystem.config().clone();
-    let Some(Notification::SanitizeChanged(record)) = bench.notified.last() else { panic!("not told") };
+    let Some(Notification::SanitizeChanged(record)) = bench.notified.last() else {
+        panic!("no notification")
+    };
     config.sanitize = *record;
     let mut again = Bench::with(config);
     again.fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::SanitizeInProgress);

@@ -15,7 +15,7 @@ fn two() -> (Bench, ControllerKey, ControllerKey) {
     (bench, first, second)
 }
 
-/// Makes the host of a controller ask for events, including namespace changes.
+/// Makes the host of a controller request events, including namespace changes.
 fn listen(bench: &mut Bench, controller: ControllerKey) -> CommandToken {
     bench.of(controller).succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 1 << 8));
     bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest))
@@ -79,7 +79,7 @@ fn identify_tells_of_fabrics() {
     let page = bench.identify(1, 0);
     assert_eq!((page[1802], u16_at(&page, 1804), u16_at(&page, 514), u16_at(&page, 1800)), (1, 0, 32, 4));
     assert_eq!((u32_at(&page, 96), u16_at(&page, 320)), (1 | 1 << 15, 0));
-    // The controller on PCIe reports that it shares its namespaces with nobody.
+    // The controller on PCIe reports that it does not share its namespaces.
     let page = Bench::new().identify(1, 0);
     assert_eq!((page[76], u32_at(&page, 1792), u16_at(&page, 320)), (0, 0, 0));
     assert_eq!(Bench::new().identify(0, 1)[30], 0);
@@ -158,8 +158,8 @@ fn namespaces_are_attached_to_each_controller() {
     bench.host_data = list_of(&[1]);
     bench.succeeds(ADMIN, attachment(1, 1));
     assert_eq!(bench.take(heard[0]).dw0, 0x0004_0002);
-    assert!(!bench.completed.contains_key(&heard[1].0), "nothing has changed for the other one");
-    assert!(bench.notified.is_empty(), "what is so for some is not remembered");
+    assert!(!bench.completed.contains_key(&heard[1].0), "the other controller is not affected");
+    assert!(bench.notified.is_empty(), "a setting of single controllers is not saved");
     assert_eq!(controllers(&mut bench, 0x12, 1), [2]);
     assert!(namespace_list(&bench.of(first).identify(2, 0)).eq([NamespaceId(2)]));
     assert!(namespace_list(&bench.identify(0x10, 0)).eq([NamespaceId(1), NamespaceId(2)]));
@@ -212,7 +212,7 @@ fn a_format_is_alone_over_all_controllers() {
         assert_eq!(bench.take(token).status, Status::SUCCESS);
     }
     for token in heard {
-        assert_eq!(bench.take(token).dw0, 0x0004_0002, "both hear of it");
+        assert_eq!(bench.take(token).dw0, 0x0004_0002, "both hosts get the event");
     }
     assert_eq!(bench.identify(0, 1)[26], 1);
 }
@@ -351,8 +351,8 @@ fn the_world_adds_and_removes_namespaces() {
     bench.fails(IO, io(IoOpcode::Read, 40, 0, 1), StatusCode::InvalidField);
 }
 
-/// A creation that a lost controller leaves to the medium delays whoever wants to be alone, and
-/// does not make it wait for another command.
+/// A creation that a lost controller leaves to the medium delays a command that needs exclusive
+/// access, and does not make it wait for another command.
 #[test]
 fn a_format_goes_on_once_the_creation_of_a_lost_controller_has_ended() {
     let (mut bench, first, second) = two();
@@ -405,7 +405,8 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
         };
         bench.notified.iter().filter_map(its).collect()
     };
-    // A life that is over, or that belongs to another host, counts as ended, and nothing happens.
+    // A life that is over, or that belongs to another host, counts as ended, and the command has no
+    // effect.
     for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79)] {
         assert_eq!(bench.of(second).succeeds(ADMIN, gone), 1);
     }
@@ -416,7 +417,7 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
     bench.of(second).fails(ADMIN, end(2, 6, 78), StatusCode::InvalidField);
     let log = SubmissionQueueEntry { cdw10: 3 << 16 | 0x1e, ..admin(AdminOpcode::GetLogPage) };
     bench.of(second).succeeds(ADMIN, log);
-    assert_eq!(bench.pushed, [0; 16], "none is under way");
+    assert_eq!(bench.pushed, [0; 16], "no reset is in progress");
 }
 
 #[test]

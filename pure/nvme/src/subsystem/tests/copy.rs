@@ -150,8 +150,8 @@ fn nothing_comes_between_compare_and_write() {
     let between = bench.send(QueueId(2), io(IoOpcode::Write, 1, 5, 1));
     let format = SubmissionQueueEntry { namespace: NamespaceId(2), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.send(ADMIN, format);
-    // Requests come one by one: the earlier write, the comparison, the write, then the others. The
-    // format erases, and has that made durable.
+    // Requests are sent one by one: the earlier write, the comparison, the write, then the others.
+    // The format erases, and flushes the erasure.
     bench.host_data = vec![0; 512];
     let mut order = Vec::new();
     while !bench.stuck.is_empty() {
@@ -174,14 +174,14 @@ fn nothing_comes_between_compare_and_write() {
     }
     bench.media_stuck = false;
     bench.succeeds(IO, io(IoOpcode::Read, 1, 5, 1));
-    assert_eq!(bench.pushed, vec![9; 512], "what came between came after");
+    assert_eq!(bench.pushed, vec![9; 512], "the command between the pair ran after it");
 }
 
 #[test]
 fn halves_of_pairs_fail_as_the_specification_says() {
     let mut bench = Bench::new();
     bench.fails(IO, second(5, 1), StatusCode::AbortedMissingFused);
-    // Another command comes in between on this queue. A command on another queue does not matter.
+    // Another command is sent in between on this queue. A command on another queue does not matter.
     let alone = bench.send(IO, first(5, 1));
     assert!(bench.run(QueueId(2), io(IoOpcode::Read, 1, 0, 1)).status.is_success());
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
@@ -236,7 +236,7 @@ fn a_pair_does_not_wait_for_data_that_others_have_asked_for() {
     let data = Buffer::copy_from_slice(&[9; 512]);
     bench.subsystem.handle_input(bench.now, Input::HostData { token: early, data });
     bench.drain();
-    assert_eq!(bench.stuck.len(), 1, "nothing comes between the two");
+    assert_eq!(bench.stuck.len(), 1, "no request is sent between the two");
     bench.release_media();
     for token in [early, compare, write] {
         assert!(bench.take(token).status.is_success());

@@ -53,7 +53,7 @@ fn the_controller_generates_and_strips() {
         bench.succeeds(IO, command(IoOpcode::Write, 5, 2, ACT));
         bench.succeeds(IO, command(IoOpcode::Read, 5, 2, ACT | GUARD | REFERENCE));
         assert!(bench.pushed == data);
-        // Without PRACT the information comes behind the data.
+        // Without PRACT the information follows the data.
         bench.succeeds(IO, command(IoOpcode::Read, 5, 2, GUARD | REFERENCE));
         assert!(bench.pushed[..2 * BLOCK] == data);
         let second = information(guard, &data[BLOCK..], 0, 6);
@@ -84,7 +84,7 @@ fn a_flipped_bit_ends_as_an_error() {
                 assert!(bench.pushed.is_empty());
             }
             assert_eq!(bench.subsystem.controllers.of(bench.controller).errors.iter().next().unwrap().lba, 1);
-            // A host that asks for no check gets what is there.
+            // A host that requests no check gets the stored bytes.
             bench.succeeds(IO, command(IoOpcode::Read, 1, 1, ACT));
         }
     }
@@ -140,7 +140,7 @@ fn blocks_without_contents_have_information_of_ones() {
         bench.succeeds(IO, command(IoOpcode::Write, 3, 1, ACT));
         bench.succeeds(IO, command(IoOpcode::WriteZeroes, 3, 1, 0));
     }
-    // A write whose information never reached the medium is no data.
+    // A write whose information never reached the medium is not valid data.
     flip(&mut bench, 3 * 4608);
     bench.fails(IO, command(IoOpcode::Read, 3, 1, check), StatusCode::GuardCheckError);
 }
@@ -225,7 +225,7 @@ fn metadata_without_protection_are_the_hosts_own() {
         let data: Vec<u8> = (0..=250).cycle().take(2 * BLOCK).collect();
         let with = |metadata: &[u8]| [&data[..], metadata].concat();
         let every: Vec<u8> = (0..2 * bytes).collect();
-        // Ones and zeroes are metadata like any others, and PRINFO means nothing.
+        // Ones and zeros are metadata like any others, and PRINFO has no effect.
         for metadata in [every, vec![0xff; 2 * usize::from(bytes)], vec![0; 2 * usize::from(bytes)]] {
             for flags in [0, ACT | GUARD | APPLICATION | REFERENCE] {
                 bench.host_data = with(&metadata);
@@ -261,7 +261,7 @@ fn a_torn_block_with_metadata_ends_as_an_error() {
         }
         bench.succeeds(IO, command(IoOpcode::Read, 2, 1, 0));
     }
-    // Data whose metadata never reached the medium are no block.
+    // Data whose metadata never reached the medium are not a valid block.
     let mut bench = protected(BlockSize::Tagged8);
     flip(&mut bench, 4608);
     bench.fails(IO, command(IoOpcode::Read, 1, 1, 0), StatusCode::UnrecoveredReadError);

@@ -104,7 +104,7 @@ fn compare_and_dataset_management_read_host_data() {
     bench.host_data = [range(1, 9), range(1, 2048), range(0, 0)].concat();
     bench.fails(IO, manage, StatusCode::LbaOutOfRange);
     bench.succeeds(IO, io(IoOpcode::Read, 1, 9, 1));
-    assert_eq!(bench.pushed[0], 3, "nothing is deallocated when one range is wrong");
+    assert_eq!(bench.pushed[0], 3, "an invalid range prevents every deallocation");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
         assert_eq!(bench.subsystem.controllers.of(bench.controller).errors.iter().next().unwrap().lba, 4);
         bench.succeeds(IO, io(opcode, 1, 12, 4));
     }
-    assert_eq!(bench.subsystem.counters().media_errors, 0, "the host asked for it");
+    assert_eq!(bench.subsystem.counters().media_errors, 0, "the host requested it");
     bench.write(4, &[6; 512]);
     bench.succeeds(IO, io(IoOpcode::WriteZeroes, 1, 5, 1));
     bench.host_data = [&[0; 4][..], &1_u32.to_le_bytes(), &6_u64.to_le_bytes()].concat();

@@ -1,4 +1,4 @@
-//! The Persistent Event log and Telemetry: what the device records and reports about itself.
+//! The Persistent Event log and Telemetry: the device's records and reports about itself.
 
 use super::*;
 use crate::wire::log::{PersistentEventHeader, TelemetryHeader};
@@ -57,7 +57,7 @@ fn events_are_read_in_a_context() {
     bench.drain();
     bench.fails(ADMIN, events(0, 512), StatusCode::CommandSequenceError);
     let reset = PersistentEventHeader::parse(bench.recorded.last().unwrap().bytes().first_chunk().unwrap());
-    assert_eq!((reset.kind, reset.timestamp), (4, 77 | 0b10 << 48), "a reset knows when it was");
+    assert_eq!((reset.kind, reset.timestamp), (4, 77 | 0b10 << 48), "a reset has its time");
     assert_eq!(u32_at(&bench.log(LogPage::SupportedLogPages, 1024), 0x0d * 4), 1 | 1 << 16);
 }
 
@@ -137,7 +137,7 @@ fn telemetry_is_a_header_and_blocks() {
     let mut bench = Bench::new();
     bench.fails(IO, io(IoOpcode::Read, 9, 0, 1), StatusCode::InvalidNamespaceOrFormat);
     let page = bench.log(LogPage::TelemetryHost, 512);
-    assert_eq!((page[0], u16_at(&page, 12), page[381]), (7, 0, 0), "none was made yet");
+    assert_eq!((page[0], u16_at(&page, 12), page[381]), (7, 0, 0), "no snapshot exists yet");
     let create = |bytes| {
         let entry = log(LogPage::TelemetryHost, bytes);
         SubmissionQueueEntry { cdw10: entry.cdw10 | 1 << 8, ..entry }

@@ -60,7 +60,7 @@ fn a_namespace_is_created_attached_used_detached_and_deleted() {
     assert_eq!(bench.identify(0x12, 2)[..2], [0, 0]);
     bench.fails(IO, io(IoOpcode::Read, 2, 0, 1), StatusCode::InvalidField);
     bench.fails(IO, io(IoOpcode::Read, 33, 0, 1), StatusCode::InvalidNamespaceOrFormat);
-    assert!(bench.completed.is_empty(), "what is not attached is no news");
+    assert!(bench.completed.is_empty(), "an unattached namespace causes no event");
     assert_eq!(u64_at(&bench.identify(0x01, 0), 296), POOL - 65_536);
 
     attach(&mut bench, 2);
@@ -196,7 +196,11 @@ fn a_deletion_waits_for_writes_and_others_wait_for_it() {
     let write = bench.send(IO, io(IoOpcode::Write, 2, 0, 1));
     let deletion = bench.send(ADMIN, delete(2));
     let late = bench.send(IO, io(IoOpcode::Write, 2, 0, 1));
-    assert_eq!(bench.take(late).status.code(), StatusCode::InvalidField, "as good as gone");
+    assert_eq!(
+        bench.take(late).status.code(),
+        StatusCode::InvalidField,
+        "a namespace in deletion counts as removed"
+    );
     let other = bench.send(IO, io(IoOpcode::Read, 1, 0, 1));
     let aborted = bench.send(IO, io(IoOpcode::Read, 1, 0, 1));
     let second = bench.send(ADMIN, SubmissionQueueEntry { cdw10: 1, ..admin(AdminOpcode::FormatNvm) });
@@ -206,7 +210,7 @@ fn a_deletion_waits_for_writes_and_others_wait_for_it() {
     let abort = SubmissionQueueEntry { cdw10: 1 | aborted.0 << 16, ..admin(AdminOpcode::Abort) };
     assert_eq!(bench.succeeds(ADMIN, abort), 0);
     assert_eq!(bench.take(aborted).status.code(), StatusCode::CommandAbortRequested);
-    assert_eq!(bench.stuck.len(), 1, "only the write is under way");
+    assert_eq!(bench.stuck.len(), 1, "only the write is in progress");
     bench.media_stuck = false;
     let request = bench.stuck.remove(0);
     bench.on_media(request);
@@ -230,7 +234,7 @@ fn an_aborted_failed_or_reset_deletion_deletes_nothing() {
     let abort = SubmissionQueueEntry { cdw10: deletion.0 << 16, ..admin(AdminOpcode::Abort) };
     assert_eq!(bench.succeeds(ADMIN, abort), 0);
     assert_eq!(bench.take(deletion).status.code(), StatusCode::CommandAbortRequested);
-    assert_eq!(bench.stuck.len(), 2, "{waiting:?} goes on");
+    assert_eq!(bench.stuck.len(), 2, "{waiting:?} continues");
     bench.send(ADMIN, delete(2));
     bench.subsystem.reset(bench.now, bench.controller);
     assert_eq!(bench.subsystem.all_media_outstanding(), 2);

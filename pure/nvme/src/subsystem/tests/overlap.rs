@@ -36,14 +36,14 @@ fn a_second_copy_waits_for_the_first_one() {
     let lost = begin_write(bench.of(first), 7, 1);
     let copy = begin_write(bench.of(second), 7, 1);
     let elsewhere = begin_write(&mut bench, 8, 9);
-    assert_eq!(bench.stuck.len(), 2, "the copy has not been asked for");
+    assert_eq!(bench.stuck.len(), 2, "the copy's request has not been sent");
     // The host gives the path up with its commands in flight, but the medium still works for one
     // of them.
     bench.subsystem.remove_controller(bench.now, first);
     carry_out(&mut bench, 1);
     assert!(has_ended(&bench, elsewhere) && !has_ended(&bench, copy));
     carry_out(&mut bench, 0);
-    assert!(!has_ended(&bench, lost), "nobody waits for it");
+    assert!(!has_ended(&bench, lost), "it is abandoned");
     carry_out(&mut bench, 0);
     assert_eq!(bench.take(copy).status, Status::SUCCESS);
     begin_write(&mut bench, 7, 2);
@@ -65,7 +65,7 @@ fn a_change_follows_those_who_wait_for_its_blocks() {
     carry_out(&mut bench, 0);
     assert_eq!(bench.take(waits).status, Status::SUCCESS);
     assert!(!has_ended(&bench, later));
-    // Its read waits for the change under way, and the next change for the read.
+    // Its read waits for the change in progress, and the next change for the read.
     let read = bench.of(second).send(IO, io(IoOpcode::Read, 1, 7, 1));
     let last = begin_write(bench.of(first), 7, 4);
     assert_eq!(bench.stuck.len(), 1);
@@ -139,11 +139,11 @@ fn a_read_sees_what_came_before(lose: impl FnOnce(&mut Bench, ControllerKey)) {
     lose(&mut bench, first);
     let read = bench.of(second).send(IO, io(IoOpcode::Read, 1, 7, 1));
     let elsewhere = bench.send(IO, io(IoOpcode::Read, 1, 8, 1));
-    assert_eq!(bench.stuck.len(), 2, "the read of the block has not been asked for");
+    assert_eq!(bench.stuck.len(), 2, "the read of the block has not been sent");
     carry_out(&mut bench, 1);
     assert_eq!(bench.take(elsewhere).status, Status::SUCCESS);
     carry_out(&mut bench, 0);
-    assert!(!has_ended(&bench, lost), "nobody waits for it");
+    assert!(!has_ended(&bench, lost), "it is abandoned");
     carry_out(&mut bench, 0);
     assert_eq!(bench.take(read).status, Status::SUCCESS);
     assert_eq!(bench.pushed, [1; 512]);

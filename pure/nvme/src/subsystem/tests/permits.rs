@@ -1,4 +1,4 @@
-//! What a host may do that may not do everything.
+//! A host with restrictions.
 
 use super::*;
 

@@ -38,7 +38,7 @@ fn the_feature_is_of_namespaces_and_not_saveable() {
     assert_eq!((bench.protection(1), bench.protection(2)), (0, 0));
     bench.protect(u32::MAX, 1);
     assert_eq!((bench.protection(1), bench.protection(2)), (1, 1));
-    assert_eq!(bench.succeeds(ADMIN, of(1, get(FEATURE, 1))), 0, "by default there is none");
+    assert_eq!(bench.succeeds(ADMIN, of(1, get(FEATURE, 1))), 0, "there is no protection by default");
     assert_eq!(u32_at(&bench.log(LogPage::FeatureEffects, 1024), 4 * 0x84) & 1, 1);
 }
 
@@ -113,7 +113,7 @@ fn writes_under_way_are_durable_before_the_namespace_is_protected() {
     let write = bench.send(IO, io(IoOpcode::Write, 1, 0, 1));
     let protect = bench.send(ADMIN, of(1, set(FEATURE, 1)));
     let late = bench.send(IO, io(IoOpcode::Write, 1, 1, 1));
-    assert_eq!(bench.stuck.len(), 1, "what comes later waits");
+    assert_eq!(bench.stuck.len(), 1, "later commands wait");
     assert!(bench.completed.is_empty());
     bench.release_media();
     assert_eq!(bench.take(write).status, Status::SUCCESS);

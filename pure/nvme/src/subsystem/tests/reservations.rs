@@ -256,7 +256,7 @@ fn what_is_persistent_outlives_a_power_loss() {
     bench.of(first).reserve(Register, 0b11 << 30, [0, 0xa], None);
     bench.acquire(3, 0xa);
     let Some(Notification::ReservationsChanged(record)) = bench.notified.last().cloned() else {
-        panic!("nothing was said");
+        panic!("there was no notification");
     };
     let mut config = bench.subsystem.config().clone();
     config.reservations.push(*record);

@@ -1,4 +1,4 @@
-//! What tallies say of commands whose course is known.
+//! Tallies of commands with a known course.
 
 use engine::Nanos;
 

@@ -15,10 +15,10 @@ const POOL: u64 = 256 << 10;
 const IDS: core::ops::RangeInclusive<u32> = 1..=6;
 /// A token that no command of the sequences has.
 const PROBE: CommandToken = CommandToken(1000);
-/// A command of each kind: a read, a change, and one that reservations do not judge.
+/// A command of each kind: a read, a change, and one that reservations do not affect.
 const OPCODES: [IoOpcode; 3] = [IoOpcode::Read, IoOpcode::Write, IoOpcode::ReservationReport];
 
-/// What a host of a controller has told the subsystem, apart from commands about namespaces.
+/// A host's settings in the subsystem, apart from commands about namespaces.
 struct Party {
     key: ControllerKey,
     /// The Host Identifier that a reset brings back.
@@ -63,7 +63,7 @@ impl World {
         self.bench.send(ADMIN, SubmissionQueueEntry { namespace: NamespaceId(id), ..entry });
     }
 
-    /// Takes one step: a command of some controller, or a change by the world.
+    /// Performs one step: a command of some controller, or a change by the world.
     fn step(&mut self, kind: u8, who: u8, what: u8) {
         let who = usize::from(who) % self.parties.len();
         let key = self.parties[who].key;
