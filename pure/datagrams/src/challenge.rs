@@ -1,7 +1,7 @@
-//! Challenges: whether the sender of a datagram has the address that the datagram comes from.
+//! Challenges: proof that the sender of a datagram has the datagram's source address.
 //!
 //! The value of a challenge is a keyed digest of the address, the sender's name and the time. The
-//! endpoint can check it without having kept anything, as with QUIC's Retry (RFC 9000, 8.1.2).
+//! endpoint can check it without stored state, as with QUIC's Retry (RFC 9000, 8.1.2).
 
 use core::hash::{Hash, Hasher};
 
@@ -29,7 +29,7 @@ impl Challenges {
         self.at(period(now), address, name)
     }
 
-    /// Whether `value` is one that was sent there not long ago.
+    /// Whether `value` was sent to `address` recently.
     pub(crate) fn is_met(&self, now: Instant, address: &impl Hash, name: Name, value: u64) -> bool {
         let period = period(now);
         [Some(period), period.checked_sub(1)]
@@ -40,7 +40,7 @@ impl Challenges {
 
     fn at(&self, period: u64, address: &impl Hash, name: Name) -> u64 {
         let mut digest = Keyed(Sha256::new());
-        // The length of what is digested is fixed for each kind of address.
+        // The length of the digested bytes is fixed for each kind of address.
         (self.secret, period, name.0).hash(&mut digest);
         address.hash(&mut digest);
         // 0 stands for no value.
@@ -52,7 +52,7 @@ fn period(now: Instant) -> u64 {
     now.as_nanos() / GOOD_FOR.get()
 }
 
-/// Digests what is hashed.
+/// Digests the hashed bytes.
 struct Keyed(Sha256);
 
 impl Hasher for Keyed {

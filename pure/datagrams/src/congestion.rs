@@ -1,16 +1,17 @@
-//! How much may be under way, and how fast it goes: NewReno with pacing (RFC 9002, sections 7.3 and
-//! 7.7).
+//! Congestion control: the bytes in flight and their rate, by NewReno with pacing (RFC 9002,
+//! sections 7.3 and 7.7).
 
 use engine::{Instant, Nanos};
 
-/// Datagrams that may be under way at the beginning (RFC 9002, `kInitialWindow`), and at least.
+/// Number of datagrams in flight at the beginning (RFC 9002, `kInitialWindow`), and at least.
 const FIRST: u64 = 10;
 const LEAST: u64 = 2;
-/// The most bytes under way, so that what must be kept has a limit.
+/// Maximum number of bytes in flight, so that the retained bytes have a limit.
 const MOST: u64 = 16 << 20;
-/// Datagrams that may be sent in a row, however long the round trip.
+/// Number of datagrams that may be sent in a row, for any round trip.
 const BURST: u64 = 16;
-/// What pacing allows within this time may be sent in a row, too: timers are no finer.
+/// The datagrams that pacing allows within this time may be sent in a row, too: timers are no
+/// finer.
 const BURST_TIME: Nanos = Nanos::from_millis(1);
 
 /// Congestion control of one direction.
@@ -31,18 +32,18 @@ impl Congestion {
         Self { window: FIRST * datagram, threshold: u64::MAX, recovering_since: None, budget, refilled: now }
     }
 
-    /// How many bytes may be under way.
+    /// Maximum number of bytes in flight.
     pub(crate) const fn window(&self) -> u64 {
         self.window
     }
 
-    /// The path takes longer datagrams: the least window grows with them.
+    /// Notes that the path carries longer datagrams: the least window grows with them.
     pub(crate) fn on_datagram(&mut self, datagram: u64) {
         self.window = self.window.max(LEAST * datagram);
     }
 
-    /// `bytes` of a packet sent at `sent` were acknowledged. `was_full` says whether the window,
-    /// not the user, limited what was under way.
+    /// Notes the acknowledgement of `bytes` of a packet sent at `sent`. `was_full` says whether the
+    /// window, not the user, limited the bytes in flight.
     pub(crate) fn on_acknowledged(&mut self, sent: Instant, bytes: u64, datagram: u64, was_full: bool) {
         if self.recovering_since.is_some_and(|since| sent <= since) || !was_full {
             return;
@@ -62,7 +63,7 @@ impl Congestion {
         self.window = self.threshold;
     }
 
-    /// Nothing passed for long: begin again with the least.
+    /// Restarts with the least window, after a long time without any acknowledgement.
     pub(crate) const fn on_outage(&mut self, datagram: u64) {
         self.window = LEAST * datagram;
         self.recovering_since = None;

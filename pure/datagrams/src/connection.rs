@@ -17,21 +17,21 @@ use crate::recovery::{ACK_DELAY, Fate, PROBES_OUTAGE, Recovery, Sent};
 const HELLO_AGAIN: Nanos = Nanos::from_millis(50);
 /// The longest pause between two questions.
 const HELLO_AGAIN_MAX: Nanos = Nanos::from_millis(500);
-/// A peer that acknowledges nothing for this time is gone.
+/// A peer that acknowledges nothing for this time is considered gone.
 pub const SILENCE_MAX: Nanos = Nanos::from_secs(10);
-/// What a peer takes before it has said so: less than every window.
+/// The receive window of a peer that has not announced one: less than every window.
 const WINDOW_FIRST: u32 = 256 << 10;
 
-/// So many packets in order get an acknowledgement at once. Fewer wait for [`ACK_DELAY`]: what the
-/// user answers in the meantime acknowledges them for nothing. RFC 9000 (13.2.2) recommends two
-/// where nothing is known of the peer; here the peer's pacing allows for more.
+/// This many packets in order get an acknowledgement at once. Fewer wait for [`ACK_DELAY`]: an
+/// answer of the user in the meantime acknowledges them without a packet of its own. RFC 9000
+/// (13.2.2) recommends two for an unknown peer; here the peer's pacing allows for more.
 const ACK_EVERY: u32 = 8;
 
-/// A peer that has said so often in a row that it knows no such connection is believed. A single
-/// such datagram may be a ruined one.
+/// A peer that reports this often in a row that it does not know the connection is believed. A
+/// single such datagram may be corrupt.
 const UNKNOWN_MAX: u32 = 3;
 
-/// So many reports that nobody is at the peer's address, over so long, are believed.
+/// This many reports that the peer's address is unreachable, over this time, are believed.
 const REFUSALS_MAX: u32 = 3;
 const REFUSED_FOR: Nanos = Nanos::from_millis(200);
 
@@ -42,13 +42,13 @@ pub enum Ended {
     Here,
     /// The peer has ended it.
     There,
-    /// The peer does not know it any more: it has been started again.
+    /// The peer does not know the connection any more: it was restarted.
     Forgotten,
-    /// The network says that nobody is at the peer's address.
+    /// The network reports that the peer's address is unreachable.
     Refused,
     /// The peer has acknowledged nothing for [`SILENCE_MAX`].
     Silence,
-    /// The peer acknowledges what it was not sent.
+    /// The peer acknowledges packets that were not sent.
     Nonsense,
 }
 
@@ -58,25 +58,25 @@ impl fmt::Display for Ended {
             Self::Here => f.write_str("it was ended here"),
             Self::There => f.write_str("the other end has ended it"),
             Self::Forgotten => f.write_str("the other end does not know it any more"),
-            Self::Refused => f.write_str("nobody listens there, as the network says"),
+            Self::Refused => f.write_str("nothing listens there, as the network reports"),
             Self::Silence => write!(f, "the other end has acknowledged nothing for {SILENCE_MAX}"),
-            Self::Nonsense => f.write_str("the other end acknowledges what it was not sent"),
+            Self::Nonsense => f.write_str("the other end acknowledges packets that were not sent"),
         }
     }
 }
 
 impl core::error::Error for Ended {}
 
-/// What an end has counted.
+/// The counts of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams that were sent.
     pub sent: u64,
-    /// Datagrams that came and were new.
+    /// Number of received datagrams that were new.
     pub received: u64,
-    /// Packets that were taken for lost.
+    /// Number of packets considered lost.
     pub lost: u64,
-    /// Packets that came again, or too late to know.
+    /// Number of packets that were duplicates, or too late to be known.
     pub again: u64,
 }
 
@@ -91,7 +91,7 @@ enum State {
     Established,
 }
 
-/// One end of a connection. [`Endpoint`](crate::Endpoint) tells it what comes from the network.
+/// One end of a connection. [`Endpoint`](crate::Endpoint) passes it the packets of the network.
 #[derive(Debug)]
 pub struct Connection {
     own: Name,
@@ -110,16 +110,16 @@ pub struct Connection {
     pool: Pool,
     /// The number of the latest packet that was sent.
     number: u64,
-    /// Packets that came and want an acknowledgement, and when they must have one.
+    /// Received packets that require an acknowledgement, and when it is due.
     unacknowledged: u32,
     ack_at: Option<Instant>,
-    /// What must go out at once.
+    /// Packets that must be sent at once.
     due: Due,
-    /// Until when pacing holds back what there is to send.
+    /// Until when pacing holds back data.
     paced_until: Option<Instant>,
     /// Since when the peer owes an acknowledgement.
     silent_since: Option<Instant>,
-    /// How often in a row the peer said that it knows no such connection.
+    /// How often in a row the peer reported that it does not know the connection.
     unknown: u32,
     /// How often in a row the network refused a datagram, and since when.
     refused: (u32, Instant),
@@ -133,8 +133,8 @@ struct Due {
     welcome: bool,
     ack: bool,
     probe: bool,
-    /// The news that there is room again. A sender without room has nothing under way and sets no
-    /// timer, so this is repeated until it comes.
+    /// The message that there is room again. A sender without room has nothing in flight and sets
+    /// no timer, so this is repeated until it arrives.
     room: bool,
     end: bool,
 }
@@ -178,12 +178,12 @@ impl Connection {
         matches!(self.state, State::Established)
     }
 
-    /// Why the connection has ended, if it has. What came before is still there.
+    /// Why the connection has ended, if it has. Data received before can still be read.
     pub const fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// What was counted.
+    /// The counts.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
@@ -193,12 +193,12 @@ impl Connection {
         self.recovery.round_trip()
     }
 
-    /// Bytes that may be under way, as congestion control has it.
+    /// Maximum number of bytes in flight, by congestion control.
     pub const fn window(&self) -> u64 {
         self.congestion.window()
     }
 
-    /// Bytes of packets that are under way.
+    /// Number of bytes of packets in flight.
     pub const fn under_way(&self) -> u64 {
         self.recovery.bytes()
     }
@@ -223,14 +223,14 @@ impl Connection {
         self.outgoing.unsent()
     }
 
-    /// The next bytes that have come.
+    /// The next received bytes.
     pub fn receive(&mut self) -> Option<Buffer> {
         let (bytes, has_room) = self.incoming.pop(&mut self.pool)?;
         self.due.room |= has_room && self.ended.is_none();
         Some(bytes)
     }
 
-    /// Ends the connection, and tells the peer once. What was not acknowledged may be lost.
+    /// Ends the connection, and informs the peer once. Unacknowledged data may be lost.
     pub fn end(&mut self) {
         if self.ended.is_none() {
             self.ended = Some(Ended::Here);
@@ -243,12 +243,12 @@ impl Connection {
         self.due = Due::default();
     }
 
-    /// The dialling end asks again: the answer got lost.
+    /// Handles a repeated request of the dialling end: the answer was lost.
     pub(crate) const fn on_hello(&mut self) {
         self.due.welcome = true;
     }
 
-    /// The end that is dialled wants the question again, with `value`.
+    /// Handles a challenge of the dialled end, which requires the request again, with `value`.
     pub(crate) fn on_challenge(&mut self, value: u64) {
         if !self.is_established() && self.echo != value {
             (self.echo, self.due.hello) = (value, true);
@@ -263,7 +263,7 @@ impl Connection {
                 let length = HELLO_AGAIN.saturating_sub(again_at - now);
                 self.recovery.measure(length, Nanos::default());
             }
-            // The far end learns that the answer has come.
+            // The far end learns that the answer has arrived.
             self.due = Due { probe: true, ..Due::default() };
         }
     }
@@ -272,9 +272,9 @@ impl Connection {
         self.lose(Ended::There);
     }
 
-    /// The network reports that nobody is at the peer's address. A connection that is being made is
-    /// given up at once. Otherwise a report may be forged, or meant for an earlier user of the
-    /// address, so that several in a row are needed.
+    /// Handles the network's report that the peer's address is unreachable. A connection that is
+    /// not established yet is given up at once. Otherwise a report may be forged, or meant for an
+    /// earlier user of the address, so several in a row are required.
     pub(crate) fn on_refused(&mut self, now: Instant) {
         let is_established = self.is_established();
         let (count, since) = &mut self.refused;
@@ -287,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// The peer knows no connection called `name`.
+    /// Handles the peer's report that it knows no connection called `name`.
     pub(crate) fn on_unknown(&mut self, name: Name) {
         if self.is_established() && name == self.peer {
             self.unknown += 1;
@@ -297,7 +297,7 @@ impl Connection {
         }
     }
 
-    /// A packet of this connection came.
+    /// Handles a packet of this connection.
     pub(crate) fn on_packet(
         &mut self,
         now: Instant,
@@ -333,7 +333,7 @@ impl Connection {
         let Self { outgoing, congestion, mtu, counters, recovery, .. } = self;
         let datagram = mtu.current() as u64;
         let was_full = flight * 2 >= congestion.window();
-        let mut tell = |packet: &Sent, fate| match fate {
+        let mut each = |packet: &Sent, fate| match fate {
             Fate::Came if packet.is_probe => mtu.on_came(length(packet)),
             Fate::Came => congestion.on_acknowledged(packet.at, packet.bytes, datagram, was_full),
             Fate::Lost => {
@@ -342,7 +342,7 @@ impl Connection {
             }
         };
         let before = recovery.bytes();
-        let makes_sense = recovery.on_ack(now, ack, self.number, &mut tell);
+        let makes_sense = recovery.on_ack(now, ack, self.number, &mut each);
         congestion.on_datagram(mtu.current() as u64);
         if recovery.bytes() < before {
             self.silent_since = recovery.is_waiting().then_some(now);
@@ -352,7 +352,7 @@ impl Connection {
         }
     }
 
-    /// Appends the next datagram to `room`, if there is one to be sent now.
+    /// Appends the next datagram to `room`, if one is to be sent now.
     pub fn poll_transmit(&mut self, now: Instant, room: &mut Vec<u8>) -> bool {
         let has_sent = self.poll_meeting(room) || self.ended.is_none() && self.poll_packet(now, room);
         self.counters.sent += u64::from(has_sent);
@@ -396,7 +396,7 @@ impl Connection {
             self.emit(now, part, None, room);
             return true;
         }
-        // A longer datagram is tried once something has come back.
+        // A longer datagram is tried once something was received.
         if self.incoming.has_any()
             && let Some(length) = self.mtu.poll_probe()
         {
@@ -410,7 +410,7 @@ impl Connection {
         false
     }
 
-    /// Whether congestion control and pacing let another datagram of `bytes` go.
+    /// Whether congestion control and pacing allow another datagram of `bytes`.
     fn may_send(&mut self, now: Instant, bytes: u64) -> bool {
         let datagram = self.mtu.current() as u64;
         if self.recovery.bytes() + bytes > self.congestion.window() {
@@ -421,14 +421,14 @@ impl Connection {
         at <= now
     }
 
-    /// Writes a packet that wants an acknowledgement, padded to `padded` bytes.
+    /// Writes a packet that requires an acknowledgement, padded to `padded` bytes.
     fn emit(&mut self, now: Instant, part: Range<u64>, padded: Option<usize>, room: &mut Vec<u8>) {
         let begin = room.len();
         let purpose = if part.is_empty() { Purpose::Probe } else { Purpose::Data };
         self.write(now, purpose, &part, room);
         if let Some(length) = padded {
             room.resize(begin + length, 0);
-            // A probe that was cut short on the way must not count as one that came.
+            // A probe that was truncated on the way must not count as received.
             crate::packet::lengthen(&mut room[begin..]);
         }
         let bytes = (room.len() - begin) as u64;
@@ -485,11 +485,11 @@ impl Connection {
         }
         self.paced_until.take_if(|at| *at <= now);
         let Self { outgoing, congestion, mtu, counters, recovery, .. } = self;
-        let tell = |packet: &Sent, _| {
+        let each = |packet: &Sent, _| {
             counters.lost += 1;
             lost(now, packet, outgoing, congestion, mtu);
         };
-        self.due.probe |= recovery.handle_timeout(now, tell);
+        self.due.probe |= recovery.handle_timeout(now, each);
         if self.due.probe && recovery.probes == PROBES_OUTAGE {
             recovery.lose_all(|packet| {
                 counters.lost += 1;

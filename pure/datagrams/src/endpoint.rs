@@ -10,16 +10,17 @@ use crate::challenge::Challenges;
 use crate::connection::Connection;
 use crate::packet::{Datagram, MEETING_BYTES, Name, PORT_MAX};
 
-/// The most connections that were accepted, at once. Further hosts are not answered. The tunnel's
-/// gate keeps half as many waiting, so that the gate decides which of them go.
+/// Maximum number of accepted connections. Further hosts get no answer. The tunnel's gate keeps
+/// half as many waiting, so that the gate decides which of them must go.
 const CONNECTIONS_MAX: usize = 128;
-/// So many hosts may ask without having shown that they have their addresses. Further hosts are
-/// challenged, and nothing is kept of them until they answer.
+/// Number of hosts that may request a connection without proof of their address. Further hosts get
+/// a challenge, and the endpoint keeps no state for them until they answer.
 const UNCHALLENGED_MAX: usize = 8;
-/// The most hosts of one network that have asked and not shown that they got the answer.
+/// Maximum number of hosts of one network that have requested a connection and not shown that they
+/// received the answer.
 const ASKING_PER_NETWORK_MAX: usize = 16;
-/// The most hosts that have asked and not shown that they got the answer. A further host takes the
-/// place of the one who asked first.
+/// Maximum number of hosts that have requested a connection and not shown that they received the
+/// answer. A further host takes the place of the earliest one.
 const ASKING_MAX: usize = 64;
 /// How long a host may take to show that it got the answer.
 const ASKING_FOR: Nanos = Nanos::from_secs(5);
@@ -45,7 +46,7 @@ struct Slot<A> {
     asked: Option<(Name, Instant)>,
 }
 
-/// What a datagram that belongs to no connection is answered with.
+/// The answer to a datagram that belongs to no connection.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Unknown(Name),
@@ -64,7 +65,7 @@ pub struct Endpoint<A> {
     answers: VecDeque<(A, Answer)>,
     entropy: Entropy,
     challenges: Challenges,
-    /// The network that an address belongs to, for the count of the places that it takes.
+    /// The network of an address, by which connections are counted.
     network: fn(A) -> Network,
     datagram_max: usize,
     /// Where others may dial, if they may.
@@ -73,7 +74,7 @@ pub struct Endpoint<A> {
 }
 
 impl<A: Copy + PartialEq + Hash> Endpoint<A> {
-    /// An endpoint without connections. Datagrams have `datagram_max` bytes at most; a path need
+    /// An endpoint without connections. Datagrams have at most `datagram_max` bytes; a path need
     /// not carry more than [`MEETING_BYTES`]. Others may dial it at `port`, if one is given, of at
     /// most [`PORT_MAX`]: several processes may share an address, each with a port of its own.
     pub fn new(mut entropy: Entropy, datagram_max: usize, port: Option<u16>) -> Self {
@@ -115,7 +116,7 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
         Id(name)
     }
 
-    /// The next connection that a peer has made.
+    /// The next connection that a peer has opened.
     pub fn accept(&mut self) -> Option<(Id, A)> {
         let id = self.arrived.pop_front()?;
         Some((id, self.slots.get(&id.0)?.address))
@@ -136,18 +137,19 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
         self.slots.remove(&id.0);
     }
 
-    /// Whether there is a connection with `address`, or one that this end makes. Whoever has asked
-    /// for a connection, and not shown that it got the answer, is a stranger yet.
+    /// Whether there is a connection with `address`, or one that this end is opening. A host that
+    /// has requested a connection, and not shown that it received the answer, does not count yet.
     pub fn has_peer(&self, address: A) -> bool {
         self.slots.values().any(|slot| slot.address == address && slot.asked.is_none())
     }
 
-    /// Datagrams that were none of this protocol, or of no connection, or from elsewhere.
+    /// Number of datagrams that were not of this protocol, or of no connection, or from another
+    /// address.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Handles a datagram that came from `from`.
+    /// Handles a datagram received from `from`.
     pub fn handle_datagram(&mut self, now: Instant, from: A, bytes: &[u8]) {
         let datagram = match Datagram::parse(bytes) {
             Ok(datagram) => datagram,
@@ -179,7 +181,7 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
             Datagram::Packet { to, purpose, number, ack, offset, bytes } => {
                 let Some(slot) = self.slot(to, from) else {
                     // Several processes of one station share its address: packets for others are
-                    // none of this one's business.
+                    // not for this one.
                     let is_mine =
                         self.port.is_some_and(|port| to.is_of(port)) && !self.slots.contains_key(&to);
                     if is_mine {
@@ -195,7 +197,7 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
         }
     }
 
-    /// Handles the network's report that nobody is at `address`.
+    /// Handles the network's report that `address` is unreachable.
     pub fn handle_refusal(&mut self, now: Instant, address: A) {
         let slots = self.slots.values_mut().filter(|slot| slot.address == address);
         slots.for_each(|slot| slot.connection.on_refused(now));
@@ -214,14 +216,14 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
         found
     }
 
-    /// Queues an answer. A queue that is full drops it, and the peer asks again.
+    /// Queues an answer. A full queue drops it, and the peer repeats its request.
     fn answer(&mut self, to: A, answer: Answer) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back((to, answer));
         }
     }
 
-    /// A host asks for a connection at `dialled`.
+    /// Handles a host's request for a connection at `dialled`.
     fn on_hello(&mut self, now: Instant, address: A, (peer, dialled, echo): (Name, u16, u64)) {
         let Some(port) = self.port.filter(|port| *port == dialled) else { return self.drop_one() };
         let known = |slot: &&mut Slot<A>| {
@@ -258,7 +260,7 @@ impl<A: Copy + PartialEq + Hash> Endpoint<A> {
         self.slots.insert(name, Slot { connection, address, asked: Some((peer, now + ASKING_FOR)) });
     }
 
-    /// Appends the next datagram to `room`, if there is one to be sent now; returns where to.
+    /// Appends the next datagram to `room`, if one is to be sent now; returns its destination.
     pub fn poll_transmit(&mut self, now: Instant, room: &mut Vec<u8>) -> Option<A> {
         if let Some((address, answer)) = self.answers.pop_front() {
             match answer {

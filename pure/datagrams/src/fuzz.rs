@@ -7,11 +7,11 @@ use engine::{Entropy, Instant, Nanos, Rng};
 use crate::Endpoint;
 use crate::packet::{Datagram, MEETING_BYTES};
 
-/// Sends an endpoint datagrams that begin as valid ones of a connection and are then changed as
-/// `data` says.
+/// Sends an endpoint datagrams that begin as valid ones of a connection and are then changed by
+/// `data`.
 ///
 /// # Panics
-/// When what was parsed is emitted as something else, or the endpoint breaks a rule of its own.
+/// When a parsed datagram is emitted differently, or the endpoint violates a rule of its own.
 pub fn datagrams(data: &[u8]) {
     if let Ok(datagram) = Datagram::parse(data) {
         let mut again = Vec::new();
@@ -54,11 +54,11 @@ pub fn datagrams(data: &[u8]) {
     assert!(room.len() <= 9000.max(MEETING_BYTES));
 }
 
-/// Merges frames of two paths that come when `data` says, with the numbers that `data` says.
+/// Merges frames of two paths at times and with numbers from `data`.
 ///
 /// # Panics
-/// When a tag is emitted as something else than what was parsed, a frame passes twice in a row, or
-/// frames are not counted.
+/// When a parsed tag is emitted differently, a frame passes twice in a row, or frames are not
+/// counted.
 pub fn redundancy(data: &[u8]) {
     let (mut merge, mut now, mut count) = (crate::redundancy::Merge::new(2), Instant::ZERO, 0);
     for step in data.chunks_exact(8) {

@@ -1,60 +1,61 @@
-//! What has come: which packets, and which bytes of the stream.
+//! The received part: packets, and bytes of the stream.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, BufferMut, Instant, Pool};
 
-use crate::packet::{Ack, TOLD};
+use crate::packet::{Ack, COVERED};
 
-/// The most bytes of the stream that are kept for the user and for want of earlier ones.
+/// Maximum number of bytes of the stream that are kept for the user, or until earlier ones arrive.
 const WINDOW: u64 = 8 << 20;
-/// The most pieces that are kept for want of earlier ones. Datagrams beyond count as lost.
+/// Maximum number of pieces that are kept until earlier ones arrive. Datagrams beyond count as
+/// lost.
 const PIECES_MAX: usize = 4096;
 /// The most bytes of these pieces.
 const EARLY_MAX: u64 = 2 * WINDOW;
 
-/// Bytes of a block, in which the bytes of many packets stand one behind the other. What handles
-/// them has so much to do for each piece that a piece for each packet would be most of the work.
+/// Length of a block, which holds the bytes of many packets in a row. The cost of the user for each
+/// piece is so high that a piece for each packet would be most of the work.
 const BLOCK: usize = 64 << 10;
 /// A block with no more than this many bytes is copied for the user, and filled further.
 const COPY_MAX: usize = 4 << 10;
 
-/// What one end has received.
+/// The received part of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// The largest number of a packet that came; 0 if none did.
+    /// The largest number of a received packet; 0 if there is none.
     largest: u64,
-    /// Bit `i`: the packet `i + 1` before the largest came too.
+    /// Bit `i`: the packet `i + 1` before the largest was received too.
     before: u128,
     largest_at: Instant,
-    /// Every byte of the stream before this one came.
+    /// Every byte of the stream before this one was received.
     whole: u64,
-    /// Pieces that came before an earlier one, by their offset.
+    /// Pieces that were received before an earlier one, by their offset.
     early: BTreeMap<u64, Buffer>,
     early_bytes: u64,
     /// Full blocks that wait for the user.
     ready: VecDeque<Buffer>,
-    /// The block behind them, and how many of its bytes are there.
+    /// The block behind them, and the number of its valid bytes.
     filling: Option<BufferMut>,
     filled: usize,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It is new, and the one after the largest before.
     InOrder,
     /// It is new, and others are missing before it, or it was missing.
     OutOfOrder,
-    /// It came before, or is too old to know.
+    /// It is a duplicate, or too old to be known.
     Again,
-    /// There is no room for its bytes, or they can't be; it counts as lost.
+    /// There is no room for its bytes, or they are invalid; it counts as lost.
     NoRoom,
 }
 
 impl Incoming {
-    /// Takes packet `number` with `bytes` at `offset` of the stream; bytes that came before are
-    /// left out.
+    /// Accepts packet `number` with `bytes` at `offset` of the stream, without bytes that were
+    /// received before.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -72,8 +73,8 @@ impl Incoming {
         match number.checked_sub(self.largest) {
             Some(ahead) => {
                 // The former largest becomes the one `ahead` before the new one.
-                let shifted = if ahead < TOLD { self.before << ahead } else { 0 };
-                let former = if ahead <= TOLD && self.largest > 0 { 1 << (ahead - 1) } else { 0 };
+                let shifted = if ahead < COVERED { self.before << ahead } else { 0 };
+                let former = if ahead <= COVERED && self.largest > 0 { 1 << (ahead - 1) } else { 0 };
                 self.before = shifted | former;
                 (self.largest, self.largest_at) = (number, now);
             }
@@ -82,16 +83,16 @@ impl Incoming {
         if in_order { Taken::InOrder } else { Taken::OutOfOrder }
     }
 
-    /// Whether packet `number` came, or is so old that it must be taken for one that did.
+    /// Whether packet `number` was received, or is so old that it must count as received.
     fn has(&self, number: u64) -> bool {
-        self.largest.checked_sub(number).is_some_and(|back| back > TOLD)
+        self.largest.checked_sub(number).is_some_and(|back| back > COVERED)
             || Ack { largest: self.largest, before: self.before, ..Ack::default() }.has(number)
     }
 
-    /// Keeps what is new of the bytes at `offset`; returns whether there is room for all of it.
+    /// Keeps the new part of the bytes at `offset`; returns whether there is room for all of it.
     fn keep(&mut self, offset: u64, bytes: &[u8], pool: &mut Pool) -> bool {
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return false };
-        // What the others wait for has room however many they are.
+        // The missing bytes that the others wait for always have room.
         let is_crowd = offset > self.whole && self.early.len() >= PIECES_MAX;
         if end > self.whole + self.window() || is_crowd {
             return end <= self.whole;
@@ -128,7 +129,7 @@ impl Incoming {
         true
     }
 
-    /// Appends bytes of the stream to what the user can have.
+    /// Appends bytes of the stream to the readable part.
     fn append(&mut self, mut bytes: &[u8], pool: &mut Pool) {
         self.whole += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -144,12 +145,12 @@ impl Incoming {
         }
     }
 
-    /// How many bytes from the first missing one on may come.
+    /// Number of bytes from the first missing one on that may be sent.
     fn window(&self) -> u64 {
         WINDOW.saturating_sub((self.ready.len() * BLOCK + self.filled) as u64)
     }
 
-    /// The next bytes of the stream, and whether the peer should hear that there is room again.
+    /// The next bytes of the stream, and whether to report to the peer that there is room again.
     pub(crate) fn pop(&mut self, pool: &mut Pool) -> Option<(Buffer, bool)> {
         let before = self.window();
         let piece = match self.ready.pop_front() {
@@ -159,7 +160,7 @@ impl Incoming {
         Some((piece, before < WINDOW / 2 && self.window() >= WINDOW / 2))
     }
 
-    /// What is there of the block that is being filled.
+    /// The valid bytes of the block that is being filled.
     fn pop_filled(&mut self, pool: &mut Pool) -> Option<Buffer> {
         let filled = core::mem::take(&mut self.filled);
         match &self.filling {
@@ -172,12 +173,12 @@ impl Incoming {
         }
     }
 
-    /// Whether any packet has come.
+    /// Whether any packet was received.
     pub(crate) const fn has_any(&self) -> bool {
         self.largest > 0
     }
 
-    /// What the peer is told of all this at `now`.
+    /// The acknowledgement for all of this at `now`.
     pub(crate) fn ack(&self, now: Instant) -> Ack {
         Ack {
             largest: self.largest,

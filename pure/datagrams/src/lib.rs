@@ -1,4 +1,4 @@
-//! A stream of bytes each way, over datagrams that get lost, doubled, cut short and out of order.
+//! A byte stream each way, over datagrams that get lost, duplicated, truncated and out of order.
 //!
 //! An [`Endpoint`] has the connections over one socket or interface; a [`Connection`] is one end of
 //! one of them. `docs/datagrams.md` has the format, the timers and the answer to each fault.
@@ -6,9 +6,9 @@
 //!
 //! # The run loop
 //!
-//! The world passes on what arrives by [`Endpoint::handle_datagram`], calls
-//! [`Endpoint::handle_timeout`] when the time of [`Endpoint::poll_timeout`] has come, and after
-//! each of these sends what [`Endpoint::poll_transmit`] gives.
+//! The world passes received datagrams to [`Endpoint::handle_datagram`], calls
+//! [`Endpoint::handle_timeout`] at the time of [`Endpoint::poll_timeout`], and after each of these
+//! sends the datagrams of [`Endpoint::poll_transmit`].
 //!
 //! ```
 //! use engine::{Buffer, Entropy, Instant, Rng};
@@ -40,11 +40,11 @@
 //! assert_eq!(far.receive().as_deref(), Some(&b"hello"[..]));
 //! ```
 //!
-//! # What a peer may do
-//! Send any bytes at any time. Whoever does not know a connection's name, of which 48 bits or
-//! more are random, and its peer's address cannot touch it. Who can read the network can: nothing
-//! is encrypted. Whoever has not shown that it has its address costs no memory beyond a few places,
-//! and is sent no more bytes than it has sent.
+//! # Trust
+//! Any host may send any bytes at any time. It cannot affect a connection without knowing its name,
+//! of which 48 bits or more are random, and its peer's address. A host that can read the network
+//! has both: the protocol does not encrypt. A host without proof of its address costs no memory
+//! beyond a few places, and gets no more bytes than it has sent.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -2,8 +2,8 @@
 
 /// Bytes that every path carries: the two ends have met with datagrams of this length.
 pub(crate) const LEAST: usize = crate::MEETING_BYTES;
-/// Lengths that are tried, in rising order: what is left of 1,500 and 9,000 bytes behind the
-/// headers of IPv6 and of IPv4, of bare frames, and what UDP allows at most.
+/// Lengths to try, in rising order: the rest of 1,500 and 9,000 bytes behind the headers of IPv6
+/// and of IPv4, of bare frames, and the maximum of UDP.
 const CANDIDATES: [usize; 8] = [1452, 1472, 1500, 4000, 8952, 8972, 9000, 65_507];
 /// How often a length is tried before it counts as too long.
 const TRIES: u32 = 3;
@@ -13,7 +13,7 @@ const TRIES: u32 = 3;
 pub(crate) struct PathMtu {
     /// The longest that has passed.
     current: usize,
-    /// No datagram may be longer, as the world says.
+    /// The world's limit on the length of a datagram.
     most: usize,
     /// The length under trial, and how often it got lost.
     trial: Option<(usize, u32)>,
@@ -45,7 +45,7 @@ impl PathMtu {
         (!core::mem::replace(&mut self.is_under_way, true)).then_some(length)
     }
 
-    /// A probe of `length` bytes came.
+    /// Notes the arrival of a probe of `length` bytes.
     pub(crate) fn on_came(&mut self, length: usize) {
         if self.trial.is_some_and(|(trial, _)| trial == length) {
             (self.current, self.is_under_way) = (length, false);
@@ -63,8 +63,8 @@ impl PathMtu {
         }
     }
 
-    /// Nothing has passed for long: perhaps the path has become narrower. The search begins anew,
-    /// below what used to pass.
+    /// Restarts the search below the previous length, after a long time without any
+    /// acknowledgement: the path may have become narrower.
     pub(crate) fn on_outage(&mut self) {
         (self.current, self.is_under_way) = (LEAST, false);
         self.trial = self.above(LEAST);

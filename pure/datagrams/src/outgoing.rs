@@ -15,16 +15,16 @@ pub(crate) struct Outgoing {
     base: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// The end of what there is to send.
+    /// The end of the data to send.
     end: u64,
-    /// The peer takes no byte from this one on.
+    /// The peer accepts no byte from this one on.
     allowed: u64,
     /// Parts that were sent and got lost, in the order in which they are sent again.
     lost: VecDeque<Range<u64>>,
 }
 
 impl Outgoing {
-    /// Nothing yet; the peer takes `window` bytes.
+    /// An empty stream; the peer accepts `window` bytes.
     pub(crate) fn new(window: u32) -> Self {
         Self { allowed: u64::from(window), ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Outgoing {
         self.end - self.next
     }
 
-    /// Whether there is a part to be sent, now or again.
+    /// Whether there is a part to send, for the first time or again.
     pub(crate) fn has_work(&self) -> bool {
         !self.lost.is_empty() || self.next < self.end.min(self.allowed)
     }
@@ -58,7 +58,7 @@ impl Outgoing {
         self.lost.front().map_or(fresh, |part| part.end - part.start).min(most)
     }
 
-    /// The next part to send, of at most `most` bytes: first what got lost.
+    /// The next part to send, of at most `most` bytes: lost parts first.
     pub(crate) fn pop(&mut self, most: u64) -> Option<Range<u64>> {
         while let Some(part) = self.lost.front_mut() {
             part.start = part.start.max(self.base);
@@ -91,8 +91,8 @@ impl Outgoing {
         }
     }
 
-    /// The peer has every byte before `whole`, and takes `window` more. Returns `false` if it was
-    /// never sent so much.
+    /// Notes that the peer has every byte before `whole`, and accepts `window` more. Returns
+    /// `false` if these bytes were never sent.
     pub(crate) fn acknowledge(&mut self, whole: u64, window: u32) -> bool {
         if whole > self.next {
             return false;

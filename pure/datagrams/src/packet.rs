@@ -19,8 +19,8 @@ pub(crate) const HEAD: usize = 68;
 /// Bytes of the two datagrams by which ends meet. They are as long as a path must carry, and the
 /// answer is no longer than the question.
 pub const MEETING_BYTES: usize = 1200;
-/// How many packets before the latest one an acknowledgement tells of.
-pub(crate) const TOLD: u64 = 128;
+/// Number of packets before the latest one that an acknowledgement covers.
+pub(crate) const COVERED: u64 = 128;
 
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
@@ -30,8 +30,8 @@ const PROBE: u8 = 5;
 const END: u8 = 6;
 const UNKNOWN: u8 = 7;
 const CHALLENGE: u8 = 8;
-/// The kinds of packets, of which only the two ends of a connection have use; the others are about
-/// connections that are made or forgotten.
+/// The kinds of packets that are for the two ends of an established connection; the others open or
+/// end connections.
 pub const PACKET_KINDS: RangeInclusive<u8> = DATA..=PROBE;
 
 /// One end's name for a connection. 48 bits or more are random: only the two ends know them.
@@ -39,8 +39,7 @@ pub const PACKET_KINDS: RangeInclusive<u8> = DATA..=PROBE;
 pub(crate) struct Name(pub(crate) u64);
 
 impl Name {
-    /// The bits that tell of which end the name is: a far end's port behind a bit that is set, or a
-    /// bit that is not.
+    /// The bits that identify the end: a far end's port behind a set bit, or a clear bit.
     const DIALLED: u64 = 1 << 63;
     const PORT_AT: u32 = 48;
 
@@ -67,34 +66,34 @@ impl Name {
 /// The largest port at which an [`Endpoint`](crate::Endpoint) may be dialled.
 pub const PORT_MAX: u16 = 0x7fff;
 
-/// What the receiver's name begins with in packets for whoever was dialled at `port`. A program in
-/// the kernel can tell them from others by it.
+/// The first bytes of the receiver's name in packets for the end that was dialled at `port`, by
+/// which a program in the kernel can select them.
 pub const fn names_of(port: u16) -> [u8; 2] {
     let [a, b, ..] = Name::begins(port).to_be_bytes();
     [a, b]
 }
 
-/// What an end tells of what it has received.
+/// An end's report of the received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// The largest number of a packet that came; 0 if none did.
+    /// The largest number of a received packet; 0 if there is none.
     pub(crate) largest: u64,
-    /// Bit `i`: the packet `i + 1` before the largest came too.
+    /// Bit `i`: the packet `i + 1` before the largest was received too.
     pub(crate) before: u128,
-    /// Every byte of the stream before this one came.
+    /// Every byte of the stream before this one was received.
     pub(crate) whole: u64,
     /// How many bytes of the stream from there on may be sent.
     pub(crate) window: u32,
-    /// How long ago the largest packet came, in nanoseconds.
+    /// Time since the arrival of the largest packet, in nanoseconds.
     pub(crate) delay: u32,
 }
 
 impl Ack {
-    /// Whether packet `number` came, as far as the acknowledgement tells.
+    /// Whether packet `number` was received, by this acknowledgement.
     pub(crate) const fn has(&self, number: u64) -> bool {
         match self.largest.checked_sub(number) {
             Some(0) => number > 0,
-            Some(back) => back <= TOLD && self.before >> (back - 1) & 1 == 1,
+            Some(back) => back <= COVERED && self.before >> (back - 1) & 1 == 1,
             None => false,
         }
     }
@@ -104,28 +103,28 @@ impl Ack {
     }
 }
 
-/// What a packet of an established connection is for.
+/// The purpose of a packet of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// It has bytes of the stream.
     Data,
     /// It acknowledges, and is not acknowledged itself.
     Ack,
-    /// It wants an acknowledgement, and has no bytes; it may be padded.
+    /// It requires an acknowledgement, and has no bytes; it may be padded.
     Probe,
 }
 
 /// A datagram that was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datagram<'a> {
-    /// The dialling end's first, with its name for the connection, the port that it dials, and the
-    /// value of the challenge that it has received; 0 if it has received none.
+    /// The dialling end's first datagram, with its name for the connection, the port that it dials,
+    /// and the value of the challenge that it has received; 0 if it has received none.
     Hello { from: Name, port: u16, echo: u64 },
     /// The answer, with the name of the end that was dialled.
     Welcome { to: Name, from: Name },
     /// A packet of an established connection.
     Packet { to: Name, purpose: Purpose, number: u64, ack: Ack, offset: u64, bytes: &'a [u8] },
-    /// The sender has ended the connection, and nothing is left to be sent.
+    /// The sender has ended the connection, and has no more data to send.
     End { to: Name },
     /// The sender knows no connection of the name that is repeated here.
     Unknown { name: Name },
@@ -133,16 +132,16 @@ pub(crate) enum Datagram<'a> {
     Challenge { to: Name, value: u64 },
 }
 
-/// A datagram is none of this protocol.
+/// Why a datagram is not of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// It has this many bytes, fewer than its kind needs or than it says.
+    /// It has this many bytes, fewer than its kind needs or than its length field.
     Short(usize),
     /// It has another version.
     Version(u8),
     /// Its kind is unknown.
     Kind(u8),
-    /// It says that it is this long, which its kind is not.
+    /// Its length field has this value, which is invalid for its kind.
     Length(u16),
 }
 
@@ -159,22 +158,22 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Whether a datagram asks for a new connection.
+/// Whether a datagram requests a new connection.
 pub fn is_hello(datagram: &[u8]) -> bool {
     matches!(Datagram::parse(datagram), Ok(Datagram::Hello { .. }))
 }
 
 impl<'a> Datagram<'a> {
     /// Parses a datagram. Only a probe, and a datagram shorter than the shortest frame, may have
-    /// bytes behind the length that it tells.
+    /// bytes behind the length in its head.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed::Short(bytes.len());
         let [version, kind, high, low, name @ ..] = bytes else { return Err(short) };
         if *version != VERSION {
             return Err(Malformed::Version(*version));
         }
-        let told = u16::from_be_bytes([*high, *low]);
-        let length = usize::from(told);
+        let field = u16::from_be_bytes([*high, *low]);
+        let length = usize::from(field);
         if name.len() < 8 || bytes.len() < length {
             return Err(short);
         }
@@ -189,7 +188,7 @@ impl<'a> Datagram<'a> {
             kind => return Err(Malformed::Kind(kind)),
         };
         if !wanted {
-            return Err(Malformed::Length(told));
+            return Err(Malformed::Length(field));
         }
         Ok(match *kind {
             HELLO => {
@@ -210,7 +209,7 @@ impl<'a> Datagram<'a> {
                 let [window, delay] = [52, 56].map(|at| (word(bytes, at) >> 32) as u32);
                 let ack = Ack { largest: word(bytes, 20), before, whole: word(bytes, 44), window, delay };
                 let (number, offset) = (word(bytes, START), word(bytes, 60));
-                // What is behind the head of a probe only makes it longer.
+                // The bytes behind the head of a probe are padding.
                 let end = if purpose == Purpose::Probe { HEAD } else { length };
                 Self::Packet { to, purpose, number, ack, offset, bytes: &bytes[HEAD..end] }
             }
@@ -266,8 +265,8 @@ fn start(room: &mut alloc::vec::Vec<u8>, kind: u8, length: usize, name: Name) {
     room.extend(name.0.to_be_bytes());
 }
 
-/// Whether a probe has nothing but zeroes behind its head, and names no place in the stream. A
-/// packet with data that was changed into a probe on the way must not be acknowledged.
+/// Whether a probe has only zeros behind its head, and names no offset in the stream. A packet with
+/// data that was changed into a probe on the way must not be acknowledged.
 fn is_padding(probe: &[u8]) -> bool {
     word(probe, 60) == 0 && probe[HEAD..].iter().all(|byte| *byte == 0)
 }
@@ -279,7 +278,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(word)
 }
 
-/// Corrects the length that a datagram tells, after bytes of the stream were put behind its head.
+/// Corrects the length field of a datagram after bytes of the stream were put behind its head.
 #[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65535 bytes")]
 pub(crate) fn lengthen(datagram: &mut [u8]) {
     let length = (datagram.len() as u16).to_be_bytes();

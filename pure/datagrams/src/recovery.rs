@@ -1,4 +1,4 @@
-//! Which packets came, which got lost, and when to ask (RFC 9002, sections 5 and 6).
+//! Loss recovery: received and lost packets, and probes (RFC 9002, sections 5 and 6).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,23 +8,23 @@ use engine::{Instant, Nanos};
 
 use crate::packet::Ack;
 
-/// A packet counts as lost when one sent this many later has come (`kPacketThreshold`).
+/// A packet counts as lost when one sent this many later was received (`kPacketThreshold`).
 const PACKETS: u64 = 3;
-/// The least time that timers can tell. RFC 9002 recommends 1 ms; a round trip here may take a
-/// hundredth of that.
+/// The granularity of timers. RFC 9002 recommends 1 ms; a round trip here may take a hundredth of
+/// that.
 const GRANULARITY: Nanos = Nanos::from_micros(500);
-/// The round trip that is taken for true before one was measured.
+/// The assumed round trip before one was measured.
 const ROUND_TRIP_FIRST: Nanos = Nanos::from_millis(100);
 /// The longest time for which an end may keep an acknowledgement back.
 pub(crate) const ACK_DELAY: Nanos = Nanos::from_millis(1);
 /// The longest pause between probes.
 const PROBE_MAX: Nanos = Nanos::from_secs(1);
-/// After this many probes in a row without an answer, the path is taken for changed. Where a round
-/// trip takes no time, they span 100 ms: an end that a busy machine has stopped for a few
-/// milliseconds is no other path.
+/// After this many probes in a row without an answer, the path is assumed to have changed. If a
+/// round trip takes no time, they span 100 ms: a busy machine that stops an end for a few
+/// milliseconds is not a changed path.
 pub(crate) const PROBES_OUTAGE: u32 = 6;
 
-/// A packet that wants an acknowledgement.
+/// A packet that requires an acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) number: u64,
@@ -37,20 +37,20 @@ pub(crate) struct Sent {
     pub(crate) is_probe: bool,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Came,
     Lost,
 }
 
-/// The packets under way, and the round trips that they took.
+/// The packets in flight, and the round trips measured.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     under_way: VecDeque<Sent>,
     /// Room for those that are missing while packets are judged.
     missing: Vec<Sent>,
-    /// Bytes of the packets under way.
+    /// Number of bytes of the packets in flight.
     bytes: u64,
     smoothed: Option<Nanos>,
     variation: Nanos,
@@ -87,12 +87,12 @@ impl Recovery {
         }
     }
 
-    /// Bytes under way.
+    /// Number of bytes in flight.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether anything is under way.
+    /// Whether there are packets in flight.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.under_way.is_empty()
     }
@@ -122,14 +122,14 @@ impl Recovery {
         }
     }
 
-    /// The peer has acknowledged: hands every packet whose fate is now known to `tell`. Returns
-    /// `false` if the peer acknowledges what was not sent.
+    /// Handles an acknowledgement of the peer: passes every packet whose fate is now known to
+    /// `each`. Returns `false` if the peer acknowledges packets that were not sent.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         ack: &Ack,
         sent: u64,
-        tell: impl FnMut(&Sent, Fate),
+        each: impl FnMut(&Sent, Fate),
     ) -> bool {
         if ack.largest > sent {
             return false;
@@ -140,13 +140,14 @@ impl Recovery {
             self.measure(length, ack.delay());
         }
         self.largest = self.largest.max(ack.largest);
-        self.judge(now, Some(ack), tell);
+        self.judge(now, Some(ack), each);
         true
     }
 
-    /// Judges the packets under way by what is acknowledged, and by the time. Those behind the
-    /// largest one that came stay as they are, and are not looked at: there may be thousands.
-    fn judge(&mut self, now: Instant, ack: Option<&Ack>, mut tell: impl FnMut(&Sent, Fate)) {
+    /// Decides the fate of the packets in flight by the acknowledgement, and by the time. Packets
+    /// behind the largest received one stay unchanged, and are not examined: there may be
+    /// thousands.
+    fn judge(&mut self, now: Instant, ack: Option<&Ack>, mut each: impl FnMut(&Sent, Fate)) {
         let patience = (self.round_trip().max(self.latest) * 9 / 8).max(GRANULARITY);
         let (mut gone, mut came) = (0, false);
         self.loss_at = None;
@@ -169,7 +170,7 @@ impl Recovery {
             }
             came |= has;
             gone += packet.bytes;
-            tell(&packet, if has { Fate::Came } else { Fate::Lost });
+            each(&packet, if has { Fate::Came } else { Fate::Lost });
         }
         while let Some(packet) = self.missing.pop() {
             self.under_way.push_front(packet);
@@ -199,10 +200,10 @@ impl Recovery {
         }
     }
 
-    /// Hands packets that count as lost by now to `tell`, or says that a probe must be sent.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, tell: impl FnMut(&Sent, Fate)) -> bool {
+    /// Passes packets that count as lost by now to `each`, or reports that a probe must be sent.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, each: impl FnMut(&Sent, Fate)) -> bool {
         if self.loss_at.is_some_and(|at| at <= now) {
-            self.judge(now, None, tell);
+            self.judge(now, None, each);
             return false;
         }
         if self.poll_timeout().is_none_or(|at| at > now) {
@@ -213,9 +214,9 @@ impl Recovery {
         true
     }
 
-    /// Takes every packet under way for lost: nothing has passed for long.
-    pub(crate) fn lose_all(&mut self, mut tell: impl FnMut(&Sent)) {
-        self.under_way.drain(..).for_each(|packet| tell(&packet));
+    /// Declares every packet in flight lost, after a long time without any acknowledgement.
+    pub(crate) fn lose_all(&mut self, mut each: impl FnMut(&Sent)) {
+        self.under_way.drain(..).for_each(|packet| each(&packet));
         (self.bytes, self.loss_at) = (0, None);
     }
 }

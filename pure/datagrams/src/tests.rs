@@ -8,7 +8,7 @@ use engine::{Buffer, Entropy, Instant, Nanos, Rng};
 
 use super::*;
 
-/// What the network does to datagrams: each is one in so many.
+/// Faults of the network: each affects one datagram in this many.
 #[derive(Clone, Copy)]
 struct Network {
     lost: u64,
@@ -41,7 +41,7 @@ struct World {
     rng: Rng,
     network: Network,
     ends: [Endpoint<usize>; 2],
-    /// Datagrams under way, by their arrival: whither, and the bytes.
+    /// Datagrams in transit, by their arrival: destination and bytes.
     under_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     passed: u64,
 }
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Lets both ends send what they want to.
+    /// Lets both ends send.
     fn transmit(&mut self) {
         for from in 0..2 {
             let mut bytes = Vec::new();
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Goes on to the next thing that happens; returns whether anything will.
+    /// Advances to the next event; returns whether there is one.
     fn step(&mut self) -> bool {
         self.transmit();
         let arrival = self.under_way.keys().next().map(|(at, _)| *at);
@@ -133,7 +133,7 @@ impl World {
         self.ends[end].get(id).unwrap().receive().map(|bytes| bytes.to_vec()).unwrap_or_default()
     }
 
-    /// Sends `bytes` each way and checks that they come, once and in order.
+    /// Sends `bytes` each way and checks that they arrive, once and in order.
     fn exchange(&mut self, ids: [Id; 2], bytes: usize) {
         let mut sent = [0_usize; 2];
         let mut taken = [0_usize; 2];
@@ -374,7 +374,7 @@ fn work_for_an_acknowledgement_does_not_grow_with_what_is_under_way() {
             let Some(largest) = number.checked_sub(window).filter(|one| *one > 0 && one % every == 0) else {
                 continue;
             };
-            // One packet in a hundred is missing until the next comes.
+            // One packet in a hundred is missing until the next one arrives.
             let before = if largest % 100 == 0 { u128::MAX - 1 } else { u128::MAX };
             let ack = Ack { largest, before, ..Ack::default() };
             assert!(recovery.on_ack(Instant::ZERO, &ack, number, |_, fate| {
@@ -383,7 +383,7 @@ fn work_for_an_acknowledgement_does_not_grow_with_what_is_under_way() {
             }));
         }
         let most = 100_000 + 2_000;
-        assert!(came > 80_000 && recovery.looks <= most, "{} looks, {came} packets came", recovery.looks);
+        assert!(came > 80_000 && recovery.looks <= most, "{} looks, {came} packets arrived", recovery.looks);
     }
 }
 
@@ -415,7 +415,7 @@ fn ends_that_share_an_address_leave_each_other_alone() {
     let mut world = World::new(14, GOOD);
     let mut other = Endpoint::new(Entropy::Seeded(Rng::from_seed(1)), 9000, Some(1));
     let mut room = Vec::new();
-    // What is sent to the far end at port 0 comes to that at port 1, too.
+    // Datagrams for the far end at port 0 also arrive at the one at port 1.
     let id = world.ends[0].connect(world.now, 1, 0);
     world.ends[0].get(id).unwrap().send(Buffer::copy_from_slice(b"for port 0"));
     for _ in 0..100 {
@@ -450,7 +450,7 @@ fn forged_and_old_datagrams_do_nothing() {
     world.pass(to, kept.clone());
     while world.step() {}
     assert_eq!(world.receive(1, ids[1]), b"once");
-    // The same datagram again, from its sender and from somebody else.
+    // The same datagram again, from its sender and from another address.
     for (from, again) in [(0, 1), (5, 0)] {
         let before = world.ends[1].get(ids[1]).unwrap().counters().again;
         world.ends[1].handle_datagram(world.now, from, &kept);
@@ -475,7 +475,7 @@ fn floods_of_questions_use_little_and_keep_nobody_out() {
         world.ends[1].handle_datagram(world.now, 0, &question);
     }
     world.under_way.clear();
-    assert!(!world.ends[1].has_peer(0), "whoever has asked is a stranger");
+    assert!(!world.ends[1].has_peer(0), "a host that has only sent a request does not count");
     let ids = world.meet();
     assert!(world.ends[0].has_peer(1) && world.ends[1].has_peer(0));
     world.exchange(ids, 10_000);
@@ -594,16 +594,16 @@ fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
         let mut padded = [&bytes[..], &[0; 60]].concat();
         assert_eq!(Datagram::parse(&padded) == Ok(datagram), may_be_padded, "{datagram:?}");
         if let Datagram::Packet { purpose: Purpose::Probe, .. } = datagram {
-            // A probe tells how long it is. One that was cut short, or has data, is none.
+            // A probe has a length field. A truncated one, or one with data, is invalid.
             packet::lengthen(&mut padded);
-            let told = u16::try_from(padded.len()).unwrap();
-            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(told)), "it names a place");
+            let field = u16::try_from(padded.len()).unwrap();
+            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(field)), "it names an offset");
             padded[60..68].fill(0);
             assert!(matches!(Datagram::parse(&padded), Ok(Datagram::Packet { bytes: [], .. })));
             let cut = padded.len() - 1;
             assert_eq!(Datagram::parse(&padded[..cut]), Err(Malformed::Short(cut)));
             padded[cut] = 1;
-            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(told)), "it has data");
+            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(field)), "it has data");
         }
         for (at, value, error) in
             [(0, 2, Malformed::Version(2)), (1, 9, Malformed::Kind(9)), (1, 0, Malformed::Kind(0))]

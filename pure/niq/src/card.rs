@@ -1,4 +1,4 @@
-//! The card: what it takes from the window, and what it puts there.
+//! The card: reads packets from the window, and writes packets into it.
 
 use core::fmt;
 use core::sync::atomic::{Ordering, fence};
@@ -11,9 +11,9 @@ use crate::layout::{QUEUES, SLOTS, asleep_at, awaited_at, credit_at, line_at, sl
 use crate::line::{HEAD_MAX, INLINE_MAX, LINE, Line, PACKET_MAX, PACKET_MIN, Slot};
 use crate::registers::{self as at, low, queue};
 
-/// The card tells of the slots that it has taken once they are this part of all. Each telling costs
+/// The card reports the slots that it has taken once they are this part of all. Each report costs
 /// the host a cache miss.
-const TELL_PART: u64 = 4;
+const REPORT_PART: u64 = 4;
 /// Shortest receive buffer in bytes, and the unit of their length.
 const BUFFER_UNIT: u64 = 64;
 
@@ -23,11 +23,11 @@ const BUFFER_UNIT: u64 = 64;
 pub enum Fault {
     /// The host has stored a packet over one that the card had not taken: it had no credit.
     Overrun = 1,
-    /// A slot has a header that none has, or a length that no packet has.
+    /// A slot has an invalid header, or an invalid packet length.
     Malformed = 2,
     /// Host memory that a slot, a buffer or the credit address names can't be reached.
     Memory = 3,
-    /// The host has taken fewer lines than before, or more than there were.
+    /// The host reports fewer taken lines than before, or more than there were.
     Taken = 4,
     /// The window can't be reached.
     Window = 5,
@@ -39,18 +39,18 @@ impl fmt::Display for Fault {
             Self::Overrun => "the host has sent more than it had credits for",
             Self::Malformed => "a slot is malformed",
             Self::Memory => "host memory that was named can't be reached",
-            Self::Taken => "the host has taken fewer lines than before, or more than there were",
+            Self::Taken => "the host reports fewer taken lines than before, or more than there were",
             Self::Window => "the window can't be reached",
         })
     }
 }
 
-/// What became of a packet of the wire.
+/// The fate of a packet of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It is in a line of this queue.
     Delivered(usize),
-    /// No filter takes it.
+    /// No filter accepts it.
     Unwanted,
     /// It is too short or too long for a packet.
     Misshapen,
@@ -65,14 +65,14 @@ enum State {
     Faulted(Fault),
 }
 
-/// How far a running queue has come since it was started.
+/// Progress of a running queue since it was started.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     /// Slots taken.
     taken: u64,
-    /// Slots that the host was told of.
-    told: u64,
-    /// Slots up to the last one on the wire that asked for a completion.
+    /// Slots that the card has reported to the host.
+    reported: u64,
+    /// Slots up to the last one on the wire that requested a completion.
     completed: u64,
     /// Receive lines written.
     given: u64,
@@ -82,7 +82,7 @@ struct Progress {
     filled: u64,
     /// Buffers that the host has returned.
     emptied: u64,
-    /// A line was written since the host was last asked whether it waits for one.
+    /// A line was written since the last check whether the host waits for one.
     has_given: bool,
     /// The number of lines that the host was last interrupted for.
     interrupted: u64,
@@ -107,10 +107,11 @@ impl Progress {
         self.has_given = true;
     }
 
-    /// Whether the host waits for a line that is there now, and was not interrupted for it yet.
+    /// Whether the host waits for a line that is available, and was not interrupted for it yet.
     fn is_awaited(&mut self, index: usize, window: &impl Memory) -> Result<bool, Fault> {
-        // The host stores what it waits for and then looks for lines; the card has stored a line
-        // and now looks what the host waits for. Without the fence each could miss the other.
+        // The host stores the line that it waits for and then looks for lines. The card has stored
+        // a line and now looks which line the host waits for. Without the fence, each could miss
+        // the other.
         fence(Ordering::SeqCst);
         let mut word = [0; 8];
         window.read(awaited_at(index), &mut word).map_err(|_| Fault::Window)?;
@@ -147,7 +148,7 @@ impl Queue {
         registers: [0; queue::COUNT],
         progress: Progress {
             taken: 0,
-            told: 0,
+            reported: 0,
             completed: 0,
             given: 0,
             returned: 0,
@@ -185,8 +186,8 @@ impl Queue {
     }
 }
 
-/// A card. Its window is memory that the card and its host share; host memory is what the host has
-/// given it to read and write.
+/// A card. Its window is memory that the card and its host share; host memory is the memory that
+/// the host allows it to read and write.
 #[derive(Debug)]
 pub struct Card {
     address: Address,
@@ -202,7 +203,8 @@ pub struct Card {
 }
 
 impl Card {
-    /// A card after power-up, whose link is down. `address` is its own, in the order of the wire.
+    /// A card after power-up, whose link is down. `address` is its MAC address, in the order of the
+    /// wire.
     pub fn new(address: [u8; 6]) -> Self {
         Self {
             address,
@@ -217,7 +219,7 @@ impl Card {
         }
     }
 
-    /// What the card has counted since its last reset.
+    /// The card's counts since its last reset.
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -235,7 +237,7 @@ impl Card {
         self.queues.iter().any(Queue::is_running)
     }
 
-    /// Tells the card that its link is up or down.
+    /// Sets the card's link up or down.
     pub fn set_link(&mut self, is_up: bool) {
         if self.is_link_up != is_up {
             self.is_link_up = is_up;
@@ -249,7 +251,7 @@ impl Card {
         *self = Self { is_link_up, link_changes, is_asleep, ..Self::new(address) };
     }
 
-    /// Reads registers into `bytes`; what is no register reads as zero.
+    /// Reads registers into `bytes`; other offsets read as zero.
     pub fn register_read(&self, offset: u64, bytes: &mut [u8]) {
         for (index, byte) in (0..).zip(bytes) {
             let offset = offset.saturating_add(index);
@@ -289,7 +291,7 @@ impl Card {
         }
     }
 
-    /// Writes registers. What is not made of whole double words, or no register, is ignored.
+    /// Writes registers. Incomplete double words and unknown registers are ignored.
     pub fn register_write(&mut self, window: &mut impl Memory, offset: u64, bytes: &[u8]) {
         let Ok(offset) = u32::try_from(offset) else { return };
         let (words, rest) = bytes.as_chunks::<4>();
@@ -343,9 +345,10 @@ impl Card {
         }
     }
 
-    /// Says to the hosts of all queues that this card is about to sleep, or sleeps no more. Whoever
-    /// falls asleep must look for slots once more before it waits: a host that stored one before it
-    /// could see this wakes nobody. A card that never sleeps, as in hardware, never says so.
+    /// Informs the hosts of all queues that this card is about to sleep, or sleeps no more. A card
+    /// that falls asleep must look for slots once more before it waits: a host that stored one
+    /// before this call does not wake it. A card that never sleeps, as in hardware, never calls
+    /// this.
     pub fn sleep(&mut self, window: &mut impl Memory, asleep: bool) {
         if core::mem::replace(&mut self.is_asleep, asleep) == asleep {
             return;
@@ -358,7 +361,7 @@ impl Card {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether this card has said that it sleeps.
+    /// Whether this card has announced that it sleeps.
     pub const fn is_asleep(&self) -> bool {
         self.is_asleep
     }
@@ -370,7 +373,7 @@ impl Card {
     }
 
     /// The next queue whose host waits for an interrupt that is due now. The interrupt's vector has
-    /// the queue's number. Ask after packets were received.
+    /// the queue's number. Call this after packets were received.
     pub fn poll_interrupt(&mut self, window: &impl Memory) -> Option<usize> {
         for index in 0..QUEUES {
             if !core::mem::take(&mut self.queues[index].progress.has_given) {
@@ -386,7 +389,7 @@ impl Card {
     }
 
     fn fail(&mut self, index: usize, fault: Fault) {
-        // What fails after a queue was stopped did not stop it.
+        // A fault after a queue was stopped is not the cause of the stop.
         if self.queues[index].is_running() {
             self.queues[index].state = State::Faulted(fault);
             self.counts.faults += 1;
@@ -394,7 +397,7 @@ impl Card {
     }
 
     /// Takes the next packet that a host has stored, for the wire; returns its length. While the
-    /// link is down, all packets that are stored are taken and dropped.
+    /// link is down, all stored packets are taken and dropped.
     ///
     /// # Panics
     /// When `packet` is shorter than [`PACKET_MAX`].
@@ -458,17 +461,17 @@ impl Card {
         if completion {
             progress.completed = progress.taken;
         }
-        if completion || progress.taken - progress.told >= SLOTS / TELL_PART {
-            // The packet is whole: it leaves, or is counted, although its host can't be told.
-            if let Err(fault) = self.tell(index, window, memory) {
+        if completion || progress.taken - progress.reported >= SLOTS / REPORT_PART {
+            // The packet is complete: it is sent or counted, although the report to its host fails.
+            if let Err(fault) = self.report(index, window, memory) {
                 self.fail(index, fault);
             }
         }
         Ok(Some(length))
     }
 
-    /// Tells the host how many slots are free again.
-    fn tell(
+    /// Reports to the host how many slots are free again.
+    fn report(
         &mut self,
         index: usize,
         window: &mut impl Memory,
@@ -483,7 +486,7 @@ impl Card {
             let address = queue.address(queue::CREDIT_ADDRESS);
             memory.write(address, &credit).map_err(|_| Fault::Memory)?;
         }
-        queue.progress.told = queue.progress.taken;
+        queue.progress.reported = queue.progress.taken;
         Ok(())
     }
 
@@ -549,7 +552,7 @@ impl Card {
                 return Ok(false);
             }
             let start = queue.address(queue::BUFFERS_ADDRESS);
-            // Beyond the last address there is nothing: to go on at 0 would hit other memory.
+            // There is no memory beyond the last address: a wrap to 0 would hit other memory.
             let offset = queue.progress.filled % count * length_max;
             let address = start.checked_add(offset).ok_or(Fault::Memory)?;
             memory.write(address, rest).map_err(|_| Fault::Memory)?;
@@ -561,7 +564,7 @@ impl Card {
     }
 }
 
-/// Hears how many receive lines the host has taken.
+/// Reads how many receive lines the host has taken.
 fn hear(progress: &mut Progress, index: usize, window: &impl Memory) -> Result<(), Fault> {
     let mut word = [0; 8];
     window.read(taken_at(index), &mut word).map_err(|_| Fault::Window)?;

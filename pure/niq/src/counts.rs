@@ -1,4 +1,4 @@
-//! What a card counts.
+//! The counters of a card.
 
 use core::ops::AddAssign;
 

@@ -1,4 +1,4 @@
-//! Which packets of the wire go to which queue.
+//! The assignment of packets of the wire to queues.
 
 use crate::layout::QUEUES;
 use crate::registers::FILTERS;
@@ -43,7 +43,7 @@ impl Filters {
         self.0.get(index / 2).map_or(0, |one| if index.is_multiple_of(2) { one.low } else { one.high })
     }
 
-    /// The queue of the first filter that takes packets to `address`.
+    /// The queue of the first filter that accepts packets to `address`.
     pub(crate) fn queue(&self, address: Address) -> Option<usize> {
         self.0.iter().find_map(|filter| filter.queue().filter(|_| filter.address() == address))
     }

@@ -1,4 +1,4 @@
-//! Fuzz targets: each takes any bytes and must not panic.
+//! Fuzz targets: each accepts any bytes and must not panic.
 
 use engine::fuzz::Source;
 use pcie::memory::{Memory, Ram};
@@ -11,11 +11,11 @@ use crate::{Card, registers};
 /// A packet to everybody.
 const PACKET: [u8; 100] = [0xff; 100];
 
-/// Lets a host write what it likes to registers and lines while packets come from the wire. Each
-/// step takes a byte: what happens.
+/// Lets a host write anything to registers and lines while packets arrive from the wire. Each step
+/// takes a byte that chooses the event.
 ///
 /// # Panics
-/// When the card sends a packet of a length that none has.
+/// When the card sends a packet of an invalid length.
 pub fn card(bytes: &[u8]) {
     let mut source = Source::new(bytes);
     let mut card = Card::new([2, 0, 0, 0, 0, 1]);
@@ -65,10 +65,10 @@ pub fn card(bytes: &[u8]) {
     assert_eq!(u32::from_le_bytes(identity), registers::ID_VALUE, "the card is still there");
 }
 
-/// Lets a card write what it likes into its window while a host uses it.
+/// Lets a card write anything into its window while a host uses it.
 ///
 /// # Panics
-/// When the host takes a packet of a length that none has.
+/// When the host receives a packet of an invalid length.
 pub fn host(bytes: &[u8]) {
     let mut source = Source::new(bytes);
     let credits = if source.byte() & 1 == 0 { Credits::Read } else { Credits::Pushed };
@@ -95,7 +95,7 @@ pub fn host(bytes: &[u8]) {
     }
 }
 
-/// Writes a line whose last 4 bytes, the header, come first from the source.
+/// Writes a line whose header, its last 4 bytes, comes first in the source.
 fn write_line(memory: &mut Ram, address: u64, source: &mut Source<'_>) {
     let mut line = [0; 64];
     line[60..].copy_from_slice(&source.word().to_le_bytes());
@@ -104,6 +104,6 @@ fn write_line(memory: &mut Ram, address: u64, source: &mut Source<'_>) {
         line[..8].copy_from_slice(&source.long().to_le_bytes());
         line[8..12].copy_from_slice(&source.word().to_le_bytes());
     }
-    // What lies outside is not written.
+    // Writes outside have no effect.
     let _ = memory.write(address, &line);
 }

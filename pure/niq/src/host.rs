@@ -1,4 +1,4 @@
-//! The host: stores packets into the card's window, and polls the lines of those that come.
+//! The host: stores packets into the card's window, and polls the lines of received ones.
 
 use core::fmt;
 use core::sync::atomic::{Ordering, fence};
@@ -9,8 +9,8 @@ use crate::layout::{QUEUES, SLOTS, asleep_at, awaited_at, credit_at, line_at, sl
 use crate::line::{HEAD_MAX, INLINE_MAX, LINE, Line, PACKET_MAX, PACKET_MIN, Slot};
 use crate::registers::{self as at, low, queue};
 
-/// Number of packets by DMA that may be under way in either direction. As many slots make the card
-/// tell what it has taken, so that a host without a free buffer hears of one.
+/// Maximum number of packets in transit by DMA in either direction. The same number of slots makes
+/// the card report, so that a host without a free buffer learns of one.
 const BUFFERS: usize = 64;
 /// Length of a buffer in bytes.
 const BUFFER: u32 = 9216;
@@ -28,10 +28,10 @@ const fn buffer_at(start: u64, number: usize) -> u64 {
     start + number as u64 * BUFFER as u64
 }
 
-/// The host tells of the lines that it has taken once they are this part of all.
-const TELL_PART: u64 = 4;
+/// The host reports the lines that it has taken once they are this part of all.
+const REPORT_PART: u64 = 4;
 
-/// Where a host hears of its credits.
+/// The memory in which a host reads its credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Credits {
     /// It reads them in the card's window.
@@ -48,7 +48,7 @@ pub struct HostConfig {
     pub queue: usize,
     /// Address of the host's memory, [`HOST_MEMORY_BYTES`] long, as the card sees it.
     pub memory: u64,
-    /// Where the host hears of its credits.
+    /// The memory in which the host reads its credits.
     pub credits: Credits,
     /// How many first bytes of a packet by DMA are to be apart from the rest, in the line; at
     /// most 44.
@@ -68,24 +68,24 @@ impl Default for HostConfig {
 /// Why a packet was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// There is no credit, or no buffer: the card has not taken what was sent before. Try again.
+    /// There is no credit, or no buffer: the card has not taken earlier packets. Try again.
     Full,
-    /// A packet has [`PACKET_MIN`] to [`PACKET_MAX`] bytes, and this one has so many.
+    /// The packet has this length in bytes, outside [`PACKET_MIN`] to [`PACKET_MAX`].
     Length(usize),
     /// The card is at fault.
     Fault(HostFault),
 }
 
-/// What the card has done that none does; the queue must be started anew.
+/// A violation of the protocol by the card; the queue must be started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostFault {
-    /// Receive line `.0` says what none says.
+    /// Receive line `.0` is invalid.
     Line(u64),
     /// A line names a place that is not the next buffer.
     Buffer(u64),
-    /// The card has taken so many slots: fewer than before, or more than were sent.
+    /// The card reports this number of taken slots: fewer than before, or more than were sent.
     Taken(u64),
-    /// The window or the host's memory is gone.
+    /// The window or the host's memory is no longer mapped.
     Memory(Unmapped),
 }
 
@@ -104,9 +104,11 @@ impl From<HostFault> for SendError {
 impl fmt::Display for HostFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line(number) => write!(f, "its receive line {number} says what none says"),
+            Self::Line(number) => write!(f, "its receive line {number} is invalid"),
             Self::Buffer(address) => write!(f, "it names {address:#x}, which is not the next buffer"),
-            Self::Taken(count) => write!(f, "it has taken {count} slots, which can't be"),
+            Self::Taken(count) => {
+                write!(f, "it reports {count} taken slots, fewer than before or more than were sent")
+            }
             Self::Memory(error) => write!(f, "its memory is gone: {error}"),
         }
     }
@@ -117,7 +119,7 @@ impl core::error::Error for HostFault {}
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full => f.write_str("the card has not taken what was sent before"),
+            Self::Full => f.write_str("the card has not taken the earlier packets"),
             Self::Length(length) => {
                 write!(f, "a packet of {length} B; a packet has {PACKET_MIN} to {PACKET_MAX} B")
             }
@@ -137,14 +139,14 @@ pub enum Path {
     Dma,
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Its length in bytes.
     pub length: usize,
-    /// How it came from the card.
+    /// Its path from the card.
     pub path: Path,
-    /// How many of its first bytes came apart from the rest.
+    /// Number of its first bytes that arrived apart from the rest.
     pub head: usize,
 }
 
@@ -153,7 +155,7 @@ pub struct Received {
 pub struct Host {
     config: HostConfig,
     sent: u64,
-    /// Slots that the card has taken, as far as this host has heard.
+    /// Slots that the card has taken, by its latest report.
     taken: u64,
     completed: u64,
     /// The slot that last used each buffer for sending, plus 1; 0 if none has.
@@ -161,10 +163,10 @@ pub struct Host {
     /// The buffer for the next packet that is sent by DMA.
     next_out: usize,
     received: u64,
-    /// The buffer of the next packet that comes by DMA.
+    /// The buffer of the next packet that arrives by DMA.
     next_in: usize,
-    told: u64,
-    /// A slot was stored since the card was last asked whether it sleeps.
+    reported: u64,
+    /// A slot was stored since the last check whether the card sleeps.
     has_stored: bool,
 }
 
@@ -172,7 +174,7 @@ impl Host {
     /// A host whose queue is not started; see [`Host::start`].
     ///
     /// # Panics
-    /// When `config` names a queue or a length that there is not.
+    /// When `config` has an invalid queue or length.
     pub fn new(config: HostConfig) -> Self {
         assert!(config.queue < QUEUES, "a card has {QUEUES} queues");
         assert!(config.inline_max <= INLINE_MAX && usize::from(config.head) <= HEAD_MAX, "it fits a line");
@@ -185,20 +187,20 @@ impl Host {
             next_out: 0,
             received: 0,
             next_in: 0,
-            told: 0,
+            reported: 0,
             has_stored: false,
         }
     }
 
-    /// The registers to write, in order, with their values: they start the queue anew, whatever was
-    /// sent and received before. A queue with [`Credits::Pushed`] that still runs must be stopped
-    /// first, by a 0 in its control register: the card could push credits for earlier packets into
-    /// the line that is cleared here.
+    /// The registers to write, in order, with their values: they start the queue anew, regardless
+    /// of earlier packets. A queue with [`Credits::Pushed`] that still runs must be stopped first,
+    /// by a 0 in its control register: the card could push credits for earlier packets into the
+    /// line that is cleared here.
     ///
     /// # Errors
-    /// When the host's memory is gone.
+    /// When the host's memory is no longer mapped.
     pub fn start(&mut self, memory: &mut impl Memory) -> Result<[(u32, u32); 6], HostFault> {
-        // Counts and credits of a queue that ran before are none of this one's.
+        // Counts and credits of an earlier run do not apply to this one.
         *self = Self::new(self.config);
         memory.write(self.config.memory, &[0; LINE])?;
         let base = self.register(0);
@@ -217,17 +219,17 @@ impl Host {
         ])
     }
 
-    /// Sends packets of up to so many bytes in a line from now on, at most [`INLINE_MAX`], and
+    /// Sends packets of up to this many bytes in a line from now on, at most [`INLINE_MAX`], and
     /// others by DMA.
     pub fn set_inline_max(&mut self, bytes: usize) {
         self.config.inline_max = bytes.min(INLINE_MAX);
     }
 
     /// Sends a packet; returns the number of packets sent with it. With `completion`,
-    /// [`Host::poll_completed`] tells when the card has taken it for the wire.
+    /// [`Host::poll_completed`] reports when the card has taken it for the wire.
     ///
     /// # Errors
-    /// When there is no room, the packet has a length that none has, or the card is at fault.
+    /// When there is no room, the packet has an invalid length, or the card is at fault.
     pub fn send(
         &mut self,
         window: &mut impl Memory,
@@ -267,7 +269,7 @@ impl Host {
         has_credit && (is_inline || self.users[self.next_out] <= self.taken)
     }
 
-    /// Hears what the card has taken and sent.
+    /// Reads how many slots the card has taken and sent.
     fn hear(&mut self, window: &impl Memory, memory: &impl Memory) -> Result<(), HostFault> {
         let mut credit = [0; 16];
         match self.config.credits {
@@ -293,24 +295,24 @@ impl Host {
     /// the last call, and the card sleeps.
     ///
     /// # Errors
-    /// When the window is gone.
+    /// When the window is no longer mapped.
     pub fn poll_wake(&mut self, window: &impl Memory) -> Result<Option<(u32, u32)>, HostFault> {
         if !core::mem::take(&mut self.has_stored) {
             return Ok(None);
         }
-        // The card says that it sleeps and then looks for slots; this host has stored a slot and
-        // now looks whether the card sleeps. Without the fence each could miss the other.
+        // The card announces that it sleeps and then looks for slots. This host has stored a slot
+        // and now looks whether the card sleeps. Without the fence, each could miss the other.
         fence(Ordering::SeqCst);
         let mut asleep = [0; 8];
         window.read(asleep_at(self.config.queue), &mut asleep)?;
         Ok((asleep != [0; 8]).then_some((self.register(queue::WAKE), 1)))
     }
 
-    /// Asks the card for an interrupt with the next packet that comes, once. Look for a packet once
-    /// more before waiting: one that came before the card could see this interrupts nobody.
+    /// Requests one interrupt with the next packet. Look for a packet once more before waiting: a
+    /// packet that arrived before the card could see this request causes no interrupt.
     ///
     /// # Errors
-    /// When the window is gone.
+    /// When the window is no longer mapped.
     pub fn await_interrupt(&self, window: &mut impl Memory) -> Result<(), HostFault> {
         window.write(awaited_at(self.config.queue), &(self.received + 1).to_le_bytes())?;
         fence(Ordering::SeqCst);
@@ -322,8 +324,8 @@ impl Host {
         at::QUEUE + at::QUEUE_STRIDE * u32::try_from(self.config.queue).unwrap_or(0) + offset
     }
 
-    /// The number of packets up to the last one that asked for a completion and was taken for
-    /// the wire.
+    /// The number of packets up to the last one that requested a completion and was taken for the
+    /// wire.
     ///
     /// # Errors
     /// When the card is at fault.
@@ -332,12 +334,12 @@ impl Host {
         Ok(self.completed)
     }
 
-    /// How many packets the card has taken, as far as this host has heard.
+    /// The number of packets that the card has taken, by its latest report.
     pub const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Takes the next packet that has come, into the beginning of `packet`.
+    /// Takes the next received packet, into the beginning of `packet`.
     ///
     /// # Errors
     /// When the card is at fault.
@@ -374,9 +376,9 @@ impl Host {
         };
         self.received += 1;
         // As many packets by DMA as there are buffers would make the card wait as well.
-        if self.received - self.told >= (SLOTS / TELL_PART).min(BUFFERS as u64 / 2) {
+        if self.received - self.reported >= (SLOTS / REPORT_PART).min(BUFFERS as u64 / 2) {
             window.write(taken_at(self.config.queue), &self.received.to_le_bytes())?;
-            self.told = self.received;
+            self.reported = self.received;
         }
         Ok(Some(received))
     }

@@ -11,9 +11,9 @@ pub const SLOTS: u64 = 256;
 const QUEUE_BYTES: u64 = 0x1_0000;
 /// Offset of the receive lines in a queue's part.
 const RECEIVE: u64 = 0x4000;
-/// Offset of the line in which the card tells of transmit slots.
+/// Offset of the line in which the card reports transmit slots.
 const CREDIT: u64 = 0x8000;
-/// Offset of the line in which the host tells of receive lines. It is a page away from the card's:
+/// Offset of the line in which the host reports receive lines. It is a page away from the card's:
 /// each line has one writer, and processors prefetch neighbours.
 const TAKEN: u64 = 0x9000;
 /// Length of the window in bytes.
@@ -34,8 +34,8 @@ pub(crate) const fn line_at(queue: usize, number: u64) -> u64 {
     base(queue) + RECEIVE + number % SLOTS * LINE as u64
 }
 
-/// Offset of the card's credit line: how many slots it has taken, and how many of them, counted up
-/// to the last that asked, are on the wire; 8 bytes each.
+/// Offset of the card's credit line: the number of slots that it has taken, and the number of these
+/// on the wire, up to the last that requested a completion; 8 bytes each.
 pub(crate) const fn credit_at(queue: usize) -> u64 {
     base(queue) + CREDIT
 }
@@ -45,13 +45,13 @@ pub(crate) const fn asleep_at(queue: usize) -> u64 {
     credit_at(queue) + 16
 }
 
-/// Offset of the host's line: how many receive lines it has taken, 8 bytes.
+/// Offset of the host's line: the number of receive lines that it has taken, 8 bytes.
 pub(crate) const fn taken_at(queue: usize) -> u64 {
     base(queue) + TAKEN
 }
 
-/// Offset of the word, 8 bytes of the host's line, that says how many receive lines the host waits
-/// for an interrupt with.
+/// Offset of the word, 8 bytes of the host's line, with the number of receive lines for which the
+/// host awaits an interrupt.
 pub(crate) const fn awaited_at(queue: usize) -> u64 {
     taken_at(queue) + 8
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Card`] has registers, and a window of lines that the host maps. The [`Host`] sends a small
 //! packet by storing one line of 64 bytes into the window. It receives by polling the line in which
-//! the next packet will be. Longer packets are in host memory; a line then says where.
+//! the next packet will be. Longer packets are in host memory; a line then refers to them.
 //! `docs/niq.md` has the registers and the layout, complete enough for a card in hardware.
 //!
 //! ```
@@ -19,7 +19,7 @@
 //! let packet = [&everyone[..], &address[..], &[0x88, 0xb5], b"hello"].concat();
 //! host.send(&mut window, &mut memory, &packet, false).unwrap();
 //!
-//! // What the card has to send comes back from the wire here.
+//! // The wire returns the card's packets.
 //! let mut bytes = [0; PACKET_MAX];
 //! let length = card.poll_transmit(&mut window, &mut memory, &mut bytes).unwrap();
 //! card.receive(&mut window, &mut memory, &bytes[..length]);
@@ -27,14 +27,14 @@
 //! assert_eq!(bytes[..received.length], packet);
 //! ```
 //!
-//! # What shared memory must do
-//! Where the two sides run at once, the window's [`pcie::memory::Memory`] writes the words of a
-//! line from the first to the last, and reads them from the last to the first. A line whose last
-//! word is right is then whole, and of two counts in a line the first is never behind the second.
+//! # Requirements on the shared memory
+//! Where the two sides run at the same time, the window's [`pcie::memory::Memory`] writes the words
+//! of a line from first to last, and reads them from last to first. A line whose last word is valid
+//! is then complete, and of two counts in a line the first is never behind the second.
 //!
-//! # What the other side may do
-//! A host may write anything to any register and any line, and name any memory. The card answers a
-//! nonsensical line by stopping that queue with a [`Fault`], which a register shows until the host
+//! # Trust
+//! A host may write anything to any register and any line, and name any memory. The card answers an
+//! invalid line by stopping that queue with a [`Fault`], which a register shows until the host
 //! starts the queue anew. A card may write anything into its window: [`Host::receive`] then returns
 //! a [`HostFault`].
 

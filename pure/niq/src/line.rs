@@ -1,11 +1,11 @@
-//! What a line of 64 bytes says: a packet, or where one is.
+//! The content of a line of 64 bytes: a packet, or a reference to one.
 //!
 //! The header of 4 bytes is at the end. A processor that stores a line word by word thus stores the
-//! header last, and a line whose header is right is whole.
+//! header last, and a line with a valid header is complete.
 
 use crate::layout::SLOTS;
 
-/// Bytes of a line: what a write-combining buffer sends at once.
+/// Length of a line in bytes: the unit that a write-combining buffer sends.
 pub(crate) const LINE: usize = 64;
 /// The largest packet in bytes that travels in a line.
 pub const INLINE_MAX: usize = 60;
@@ -16,9 +16,9 @@ pub const PACKET_MAX: usize = 9216;
 
 /// In the place of a length: the packet is in host memory.
 const BY_REFERENCE: u8 = 0xff;
-/// Flag of a transmit slot: tell when the packet is on the wire.
+/// Flag of a transmit slot: report when the packet is on the wire.
 const COMPLETION: u8 = 1;
-/// Laps are counted from 1 to this, so that a zeroed line is none.
+/// Laps are counted from 1 to this number, so that a zeroed line is invalid.
 const LAPS: u64 = 0xffff;
 /// Offset of the first packet bytes in a line whose packet is in host memory.
 const HEAD: usize = 16;
@@ -29,7 +29,7 @@ const fn lap(number: u64) -> u16 {
     (number / SLOTS % LAPS) as u16 + 1
 }
 
-/// What the header of line `number` in a ring says of whose turn it is.
+/// The lap in the header of line `number` in a ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// The line is still that of the lap before.
@@ -83,12 +83,12 @@ const fn inline_length(length: u8) -> Option<usize> {
     if length >= PACKET_MIN && length <= INLINE_MAX { Some(length) } else { None }
 }
 
-/// The number of bytes of a packet in host memory, if a packet may have so many.
+/// The number of bytes of a packet in host memory, if it is a valid packet length.
 pub(crate) fn packet_length(length: u32) -> Option<usize> {
     usize::try_from(length).ok().filter(|length| (PACKET_MIN..=PACKET_MAX).contains(length))
 }
 
-/// What a transmit slot says.
+/// The content of a transmit slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Empty,
@@ -144,7 +144,7 @@ impl Slot {
     }
 }
 
-/// What a receive line says.
+/// The content of a receive line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Empty,
@@ -191,7 +191,7 @@ impl Line {
     }
 
     /// The line of a packet of `length` bytes that begins with `head`, at most [`HEAD_MAX`] bytes,
-    /// and goes on at `address`.
+    /// and continues at `address`.
     pub(crate) fn reference(address: u64, length: u32, head: &[u8], number: u64) -> [u8; LINE] {
         let mut line = with_place(address, length);
         line[HEAD..HEAD + head.len()].copy_from_slice(head);

@@ -2,13 +2,13 @@
 
 /// Reads as [`ID_VALUE`].
 pub const ID: u32 = 0x000;
-/// What [`ID`] reads as: "NIQ1".
+/// The value of [`ID`]: "NIQ1".
 pub const ID_VALUE: u32 = u32::from_le_bytes(*b"NIQ1");
 /// Number of queues (bits 7:0), number of slots of a queue (bits 31:16).
 pub const CAPABILITIES: u32 = 0x004;
-/// What the host wants of the card: [`PROMISCUOUS`], [`RESET`].
+/// The host's settings of the card: [`PROMISCUOUS`], [`RESET`].
 pub const CONTROL: u32 = 0x008;
-/// [`CONTROL`] bit: packets that no filter takes go to queue 0.
+/// [`CONTROL`] bit: packets that no filter accepts go to queue 0.
 pub const PROMISCUOUS: u32 = 1 << 0;
 /// [`CONTROL`] bit, which reads as 0: everything is as after power-up, but for the link.
 pub const RESET: u32 = 1 << 31;
@@ -37,7 +37,7 @@ pub const QUEUE_STRIDE: u32 = 0x40;
 
 /// Registers of a queue, as offsets from its first.
 pub mod queue {
-    /// What the host wants of the queue. A write with [`ENABLE`] starts the queue anew: its lines
+    /// The host's settings of the queue. A write with [`ENABLE`] starts the queue anew: its lines
     /// are cleared and all its counts are 0. A write without stops it.
     pub const CONTROL: u32 = 0x00;
     /// [`CONTROL`] bit: the queue runs.
@@ -49,9 +49,9 @@ pub mod queue {
     pub const HEAD_SHIFT: u32 = 8;
     /// State (bits 7:0: 0 stopped, 1 running, 2 stopped by a fault), and which fault (bits 15:8).
     pub const STATUS: u32 = 0x04;
-    /// How many slots the card has taken, modulo 2^32.
+    /// Number of slots that the card has taken, modulo 2^32.
     pub const TAKEN: u32 = 0x08;
-    /// Reads as 0. A write of any value wakes a card that says in its credit line that it sleeps.
+    /// Reads as 0. A write of any value wakes a card whose credit line announces that it sleeps.
     pub const WAKE: u32 = 0x0c;
     /// Host address of the credit line, 8 bytes.
     pub const CREDIT_ADDRESS: u32 = 0x10;

@@ -21,7 +21,7 @@ const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 /// The hosts' memory is not at address 0, so that an address that was forgotten shows.
 const MEMORY: u64 = 0x10_0000;
 
-/// A card with its host, and what is between them.
+/// A card with its host, and the memory between them.
 struct Machine {
     card: Card,
     host: Host,
@@ -97,7 +97,7 @@ fn packet(to: [u8; 6], length: usize, seed: u8) -> Vec<u8> {
     to.into_iter().chain(rest).take(length).collect()
 }
 
-/// What a random run has seen.
+/// Counts of a random run.
 #[derive(Default)]
 struct Seen {
     delivered: usize,
@@ -105,8 +105,8 @@ struct Seen {
     refused: usize,
 }
 
-/// Two machines send to each other at random. Every packet comes whole and in order, unless a card
-/// has said that there was no room; a host that keeps to its credits never causes a fault.
+/// Two machines send to each other at random. Every packet arrives complete and in order, unless a
+/// card has reported that there was no room; a host that respects its credits never causes a fault.
 fn run(seed: u64) -> Seen {
     let mut rng = Rng::from_seed(seed);
     let configs = [(); 2].map(|()| HostConfig {
@@ -195,7 +195,7 @@ fn packets_come_whole_and_in_order_over_many_seeds() {
         total.full += seen.full;
         total.refused += seen.refused;
     }
-    // The runs reach what they are made for.
+    // The runs cover the intended cases.
     assert!(total.delivered > 50_000, "{}", total.delivered);
     assert!(total.full > 10_000 && total.refused > 300, "{} full, {} refused", total.full, total.refused);
 }
@@ -242,7 +242,7 @@ fn each_fault_of_a_host_stops_its_queue_alone_and_is_shown() {
         machine.store(number, header, start);
         let packet = packet(ADDRESSES[1], 60, 3);
         other.send(&mut machine.window, &mut machine.memory, &packet, false).unwrap();
-        assert_eq!(machine.transmit(), Some(packet), "{fault:?}: the other queue goes on");
+        assert_eq!(machine.transmit(), Some(packet), "{fault:?}: the other queue continues");
         assert_eq!(machine.transmit(), None);
         assert_eq!(machine.card.fault(0), Some(fault), "{header:?}");
         assert_eq!(machine.read(at::QUEUE + queue::STATUS), 2 | (fault as u32) << 8);
@@ -278,7 +278,7 @@ fn a_queue_keeps_the_fault_that_stopped_it_and_counts_it_once() {
     assert_eq!(machine.arrive(&PACKET), Arrival::Delivered(0));
     machine.store(0, [14, 0, 9, 0], &[]);
     assert_eq!(machine.transmit(), None);
-    // The window goes before the card looks whether the host waits for the line.
+    // The window is unmapped before the card looks whether the host waits for the line.
     assert_eq!(machine.card.poll_interrupt(&Ram::new(0, 0)), None);
     assert_eq!(machine.card.fault(0), Some(Fault::Malformed));
     assert_eq!(machine.card.counts().faults, 1);
@@ -291,7 +291,7 @@ fn a_host_that_takes_what_never_came_is_stopped() {
     for _ in 0..SLOTS {
         assert_eq!(machine.arrive(&small), Arrival::Delivered(0));
     }
-    assert_eq!(machine.arrive(&small), Arrival::NoRoom, "the host has taken none");
+    assert_eq!(machine.arrive(&small), Arrival::NoRoom, "the host has taken no line");
     machine.window.write(taken_at(0), &(SLOTS + 1).to_le_bytes()).unwrap();
     assert_eq!(machine.arrive(&small), Arrival::NoRoom);
     assert_eq!(machine.card.fault(0), Some(Fault::Taken));
@@ -356,8 +356,8 @@ fn each_fault_of_a_card_is_told_to_its_host() {
         machine.send(&[0; 20]).unwrap();
         let credit = [taken.to_le_bytes(), completed.to_le_bytes()].concat();
         machine.window.write(credit_at(0), &credit).unwrap();
-        let told = machine.host.poll_completed(&machine.window, &machine.memory);
-        assert!(matches!(told, Err(HostFault::Taken(_))), "{taken} {completed}: {told:?}");
+        let reported = machine.host.poll_completed(&machine.window, &machine.memory);
+        assert!(matches!(reported, Err(HostFault::Taken(_))), "{taken} {completed}: {reported:?}");
     }
 }
 
@@ -401,7 +401,7 @@ fn a_host_that_was_used_starts_its_queue_anew() {
             assert_eq!(machine.transmit().as_ref(), Some(&sent), "round {round}: {length} B leave");
             assert_eq!(machine.arrive(&sent), Arrival::Delivered(0));
             let (_, came) = machine.receive().unwrap().expect("it is there");
-            assert!(came == sent, "round {round}: {length} B come");
+            assert!(came == sent, "round {round}: {length} B arrive");
         }
         for (register, value) in machine.host.start(&mut machine.memory).unwrap() {
             machine.write(register, value);
@@ -448,7 +448,7 @@ fn a_filter_that_names_no_queue_of_the_card_takes_no_packet() {
     filter(&mut machine, 1, ADDRESSES[0], none);
     assert_eq!(machine.arrive(&packet(stranger, 60, 0)), Arrival::Unwanted);
     assert_eq!(machine.arrive(&packet(ADDRESSES[0], 60, 0)), Arrival::Delivered(0));
-    // The next filter is asked.
+    // The next filter applies.
     filter(&mut machine, 2, stranger, 0);
     assert_eq!(machine.arrive(&packet(stranger, 60, 0)), Arrival::Delivered(0));
     assert_eq!(machine.card.counts().faults, 0);
@@ -463,7 +463,7 @@ fn a_link_that_is_down_loses_packets_and_no_credits() {
         assert_eq!(machine.transmit(), None);
     }
     assert_eq!(machine.card.counts().link_down, 1_000);
-    // None of several waits until the link is up again.
+    // None of several packets waits until the link is up again.
     for _ in 0..10 {
         machine.send(&[1; 60]).unwrap();
     }
@@ -475,17 +475,17 @@ fn a_link_that_is_down_loses_packets_and_no_credits() {
     assert_eq!(machine.transmit(), Some([2; 60].to_vec()));
 }
 
-/// How far an end has gone on its way to sleep.
+/// The progress of an end on its way to sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Awake,
-    /// It has said that it sleeps and must look once more.
+    /// It has announced that it sleeps and must look once more.
     Drowsy,
     Asleep,
 }
 
-/// Both ends of a card and its host fall asleep whenever they find nothing, one step at a time, and
-/// wake only when they are woken. Whoever would miss a wake-up stays asleep for ever.
+/// Both ends of a card and its host fall asleep whenever they find no work, one step at a time, and
+/// wake only when they are woken. An end that misses a wake-up stays asleep for ever.
 fn sleepers(seed: u64) -> (usize, usize) {
     const PACKETS: usize = 200;
     let mut rng = Rng::from_seed(seed);
@@ -502,9 +502,9 @@ fn sleepers(seed: u64) -> (usize, usize) {
     let mut bytes = [0; PACKET_MAX];
     while came < PACKETS {
         let idle = [card, host].map(|rest| rest == Rest::Asleep);
-        assert!(sent < PACKETS || idle != [true; 2], "seed {seed}: both sleep, and {came} of {sent} came");
+        assert!(sent < PACKETS || idle != [true; 2], "seed {seed}: both sleep, and {came} of {sent} arrived");
         match rng.below(3) {
-            // What leaves the card by one host's slots comes back to the other host's lines.
+            // Packets from one host's slots return to the other host's lines.
             0 if sent < PACKETS && sent - came < 100 => {
                 machine.host.send(&mut machine.window, &mut machine.memory, &PACKET, false).unwrap();
                 sent += 1;
@@ -559,8 +559,8 @@ fn whoever_sleeps_is_woken_by_what_comes() {
 fn an_interrupt_comes_once_and_only_where_it_was_asked_for() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
     machine.arrive(&PACKET);
-    assert_eq!(machine.card.poll_interrupt(&machine.window), None, "nobody has asked");
-    // The host asks without having seen the packet that is there: it looks once more itself.
+    assert_eq!(machine.card.poll_interrupt(&machine.window), None, "no interrupt was requested");
+    // The host requests it without having seen the available packet: it looks once more itself.
     machine.host.await_interrupt(&mut machine.window).unwrap();
     assert_eq!(machine.card.poll_interrupt(&machine.window), None);
     assert!(machine.receive().unwrap().is_some());
@@ -569,7 +569,7 @@ fn an_interrupt_comes_once_and_only_where_it_was_asked_for() {
         machine.arrive(&PACKET);
         assert_eq!(machine.card.poll_interrupt(&machine.window), expected);
     }
-    // A card that is started anew while it sleeps still says so.
+    // A card that is restarted while it sleeps still announces it.
     machine.card.sleep(&mut machine.window, true);
     machine.start(HostConfig::default());
     machine.send(&PACKET).unwrap();

@@ -1,4 +1,4 @@
-//! Keys as people keep them: `PREFIX:hh:BASE64:`, where the Base64 holds a key and its CRC-32.
+//! The text form of keys: `PREFIX:hh:BASE64:`, where the Base64 holds a key and its CRC-32.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ const CHECK_LENGTH: usize = 4;
 /// Longest text of a key in bytes: 64 bytes with their CRC-32.
 pub const KEY_TEXT_MAX: usize = 128;
 
-/// What a key in text form is for.
+/// The purpose of a key in text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// A secret of DH-HMAC-CHAP: `DHHC-1:hh:`.
@@ -26,7 +26,7 @@ pub enum KeyForm {
 }
 
 impl KeyForm {
-    /// What the text begins with.
+    /// The prefix of the text.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Secret => "DHHC-1:",
@@ -71,13 +71,13 @@ impl fmt::Display for KeyForm {
 /// Why a text holds no key. The text itself is never part of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyTextError {
-    /// What the text was expected to be.
+    /// The expected form of the text.
     pub form: KeyForm,
-    /// What is wrong with the text.
+    /// The fault in the text.
     pub fault: KeyFault,
 }
 
-/// What is wrong with a text that should hold a key.
+/// A fault in the text form of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFault {
     /// The text is longer than [`KEY_TEXT_MAX`]. Holds its length in bytes.
@@ -88,7 +88,7 @@ pub enum KeyFault {
     Shape,
     /// The two digits name no known hash function. Holds the value.
     Hash(u8),
-    /// What follows is not Base64. Holds the place of the first wrong character after the prefix.
+    /// The rest is not Base64. Holds the position of the first wrong character after the prefix.
     Base64(usize),
     /// The key has a length that is not allowed. Holds the length in bytes.
     KeyLength(usize),
@@ -102,7 +102,7 @@ impl fmt::Display for KeyTextError {
         let prefix = form.prefix();
         match fault {
             KeyFault::Long(length) => {
-                write!(f, "a {form} has {KEY_TEXT_MAX} characters at most, and {length} are there")
+                write!(f, "a {form} has at most {KEY_TEXT_MAX} characters, found {length}")
             }
             KeyFault::Prefix | KeyFault::Shape => write!(
                 f,
@@ -136,7 +136,7 @@ impl fmt::Display for KeyTextError {
 
 impl core::error::Error for KeyTextError {}
 
-/// A key in its text form, taken apart.
+/// The parts of a key's text form.
 pub(crate) struct KeyText {
     /// The hash function that the two digits name; `None` for 00.
     pub(crate) hash: Option<Hash>,
@@ -182,7 +182,7 @@ fn parse(form: KeyForm, text: &str) -> Result<KeyText, KeyFault> {
     Ok(KeyText { hash, key: Zeroizing::new(key.to_vec()) })
 }
 
-/// The text of `key`, whose two digits name `hash`.
+/// The text of `key`, whose two digits stand for `hash`.
 pub(crate) fn emit(form: KeyForm, hash: Option<Hash>, key: &[u8]) -> Zeroizing<String> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(key.len() + CHECK_LENGTH));
     bytes.extend_from_slice(key);

@@ -1,9 +1,9 @@
 //! NVMe over Fabrics (NVM Express Base Specification 2.0): the parts that are the same on every
 //! fabric.
 //!
-//! [`wire`] has the bytes. [`target`] is the controller's side, up to the command core. [`host`] is
-//! the host's side. [`authentication`] has both ends of DH-HMAC-CHAP. [`tls`] has the keys of TLS,
-//! and [`interchange`] the text in which people keep secrets and keys.
+//! [`wire`] has the formats. [`target`] is the controller's side, up to the command core. [`host`]
+//! is the host's side. [`authentication`] has both ends of DH-HMAC-CHAP. [`tls`] has the keys of
+//! TLS, and [`interchange`] the text form of secrets and keys.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Fuzz target for what lookahead learns.
+//! Fuzz target for the state that lookahead learns.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,8 @@ use crate::walk::{Next, Walk};
 
 const LISTS_MAX: usize = 100;
 
-/// Feeds a function's registers, its queues and their lists with what a host and a controller could
-/// send. The only expectation is that it ends.
+/// Feeds a function's registers, its queues and their lists with any data of a host and a
+/// controller. The only expectation is that it ends.
 pub fn learn(bytes: &[u8]) {
     let mut function = Function::new(Bdf::new(1, 0, 0));
     let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));

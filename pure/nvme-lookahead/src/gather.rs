@@ -1,4 +1,4 @@
-//! Reads what goes ahead of a doorbell: first entries, then lists, then data.
+//! Reads the memory that goes ahead of a doorbell: first entries, then lists, then data.
 
 use alloc::vec::Vec;
 
@@ -14,17 +14,17 @@ use crate::reads::{Purpose, Read};
 use crate::transfer::Transfer;
 use crate::walk::{Next, Walk};
 
-/// How long a doorbell waits for what goes ahead of it, since the doorbell itself or the latest
-/// read that ended.
+/// How long a doorbell waits for the memory ahead of it, since the doorbell itself or the end of
+/// the latest read.
 pub(crate) const HOLD: Nanos = Nanos::from_millis(1);
 /// How long a doorbell waits in all: a host needs 2 ms to 4 ms for 4 MiB.
 const HOLD_MAX: Nanos = Nanos::from_millis(10);
-/// How long a doorbell of admin commands waits. Nothing further can be sent ahead unless these
-/// commands are seen.
+/// How long a doorbell of admin commands waits. Lookahead must see these commands before it can
+/// send anything else ahead.
 const HOLD_ADMIN: Nanos = Nanos::from_millis(20);
-/// The most entries that go ahead of one doorbell.
+/// Maximum number of entries that go ahead of one doorbell.
 const ENTRIES_MAX: u32 = 64;
-/// The most data of one command that goes ahead, in bytes.
+/// Maximum number of data bytes of one command that go ahead.
 const COMMAND_BYTES_MAX: u64 = 1 << 20;
 const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 
@@ -37,7 +37,7 @@ pub(crate) struct Doorbell {
 }
 
 impl Lookahead {
-    /// Begins to read what goes ahead of `doorbell`. False if nothing does.
+    /// Begins to read the memory that goes ahead of `doorbell`. False if there is none.
     pub(crate) fn begin<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
@@ -214,7 +214,7 @@ impl Lookahead {
         }
     }
 
-    /// Reads the data that was found, if it goes ahead, and the next list.
+    /// Reads the data found, if it goes ahead, and the next list.
     fn follow<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
@@ -297,7 +297,7 @@ pub(crate) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
 }
 
 /// Start and end of the double words that contain `length` bytes at `address`. `None` if they reach
-/// the end of the address space, where nobody has memory.
+/// the end of the address space, where there is no memory.
 pub(crate) fn double_words(address: u64, length: u64) -> Option<(u64, u64)> {
     let end = address.checked_add(length)?.checked_next_multiple_of(4)?;
     Some((address & !3, end))

@@ -1,18 +1,18 @@
 //! Lookahead: host memory that an NVMe controller is about to read travels along with the doorbell
 //! that makes the controller read it.
 //!
-//! [`Lookahead`] stands between a PCIe switch and the links below it, as an
-//! [`Interposer`](pcie::switch::Interposer). It learns from passing packets where the queues are.
-//! When a submission doorbell passes, it reads the new entries, and the lists and data that they
-//! name. It sends this memory ahead of the doorbell over the [`FarLink`](pcie::switch::FarLink) to
-//! the device. Whoever is at that end of the link answers the device's reads from it. All other
-//! reads go to the host as usual. `docs/lookahead.md` says what is dropped when, and why nobody can
-//! notice.
+//! [`Lookahead`] is between a PCIe switch and the links below it, as an
+//! [`Interposer`](pcie::switch::Interposer). It learns the addresses of the queues from passing
+//! packets. When a submission doorbell passes, it reads the new entries, and the lists and data
+//! that they name. It sends this memory ahead of the doorbell over the
+//! [`FarLink`](pcie::switch::FarLink) to the device. The far end of the link answers the device's
+//! reads from it. All other reads go to the host as usual. `docs/lookahead.md` says when memory is
+//! dropped, and why this is invisible.
 //!
 //! # The run loop
 //! The world has the switch and the links, and calls lookahead between the two: `on_down` with each
 //! packet for a link, `on_up` with each packet from a link, `on_link` and `on_reset` when the link
-//! changes. `poll_packet` has requests for the root complex, and `on_completion` takes their
+//! changes. `poll_packet` returns requests for the root complex, and `on_completion` accepts their
 //! answers. `handle_timeout` is due at `poll_timeout`: a doorbell does not wait for long.
 //!
 //! Here a driver enables a controller and rings the doorbell of the admin queue.
@@ -23,7 +23,7 @@
 //! use pcie::switch::{Ahead, AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
 //! use pcie::wire::{Bdf, Packet, Tag};
 //!
-//! /// A link that notes what is sent over it.
+//! /// A link that records the packets sent over it.
 //! #[derive(Default)]
 //! struct Link {
 //!     packets: Vec<Packet>,
@@ -104,7 +104,7 @@
 //!     lookahead.on_up(now, 0, &answer, &mut links[0]);
 //! }
 //!
-//! // The doorbell waits for the entry that it tells of. The root complex reads it in host memory.
+//! // The doorbell waits for the new entry. The root complex reads it in host memory.
 //! let read = lookahead.poll_packet().expect("an entry is to go ahead");
 //! let entry = Buffer::copy_from_slice(&[0x06; 64]);
 //! let answer = Packet::completion_with_data(root, &read.header, 0, entry.clone());
@@ -115,12 +115,12 @@
 //! ```
 //!
 //! # Limits and trust
-//! What a host or a device sends makes nothing panic. What lookahead does not understand it leaves
-//! alone: the controller then reads from the host, which costs a round trip and nothing else. It
-//! reads what the device may read, in the name of the switch's upstream port, and no other memory.
-//! It never sends more than the [window](pcie::switch::FarLink::ahead_window) of a link.
-//! Everything that is remembered has a limit: functions, queues, namespaces, reads under way,
-//! commands whose memory has gone ahead, packets that wait. Beyond it, less goes ahead.
+//! No bytes of a host or a device cause a panic. Lookahead ignores packets that it does not
+//! understand: the controller then reads from the host, which costs only a round trip. It reads
+//! only memory that the device may read, in the name of the switch's upstream port. It never sends
+//! more than the [window](pcie::switch::FarLink::ahead_window) of a link. All its state has limits:
+//! functions, queues, namespaces, outstanding reads, commands whose memory has gone ahead, waiting
+//! packets. Beyond them, less goes ahead.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The host's side of lookahead: what passes, what is read, what is sent ahead.
+//! The host's side of lookahead: packets that pass, memory that is read, memory that is sent ahead.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use crate::reads::{Purpose, ReadCookie, Reads};
 /// The longest read that lookahead makes, in bytes: the most memory of an Ahead.
 pub(crate) const READ_MAX: u32 = 4096;
 
-/// What lookahead has done since the start.
+/// Counts of lookahead since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Submission doorbells that went with their entries.
@@ -32,11 +32,11 @@ pub struct Statistics {
     pub bytes: u64,
     /// Commands whose data was not sent ahead for lack of room at the other end.
     pub over_budget: u64,
-    /// How often doorbells stopped waiting for memory that was to go ahead of them.
+    /// How often doorbells stopped waiting for the memory ahead of them.
     pub given_up: u64,
     /// Reads of memory that devices sent to the host nevertheless. Each costs a round trip.
     pub reads: u64,
-    /// Bytes that devices' reads asked the host for.
+    /// Bytes that devices' reads requested from the host.
     pub bytes_read: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Statistics {
 pub struct Lookahead {
     pub(crate) ports: Vec<Port>,
     pub(crate) requester: Requester,
-    /// Reads of lookahead that are to go to the root complex.
+    /// Reads of lookahead for the root complex.
     requests: VecDeque<Packet>,
     pub(crate) reads: Reads,
     /// Where the data of the command at hand is: addresses and lengths.
@@ -53,7 +53,7 @@ pub struct Lookahead {
     /// The function that answers reads of host memory.
     pub(crate) completer: Bdf,
     /// Address that every function's first interrupt vector is written to, with further vectors
-    /// behind it. `None` if the host has not told it.
+    /// behind it. `None` if the host has not set it.
     interrupts: Option<u64>,
     pub(crate) statistics: Statistics,
 }
@@ -79,13 +79,13 @@ impl Lookahead {
         }
     }
 
-    /// What lookahead has done since the start.
+    /// Counts of lookahead since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Makes the DMA rule hold for the functions below a port: they reach only what the host has
-    /// named to them. Without it they reach what the root complex lets them reach.
+    /// Enables the DMA rule for the functions below a port: they reach only memory that the host
+    /// has named to them. Without it they reach all memory that the root complex allows.
     ///
     /// # Panics
     /// When there is no such port.
@@ -93,20 +93,21 @@ impl Lookahead {
         self.ports[port].guard = Some(Guard::default());
     }
 
-    /// What the DMA rule has refused below a port since the start; `None` where it does not hold.
+    /// Counts of the DMA rule's refusals below a port since the start; `None` where the rule is
+    /// off.
     pub fn refusals(&self, port: usize) -> Option<Refusals> {
         self.ports.get(port)?.guard.as_ref().map(Guard::refusals)
     }
 
-    /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
-    /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
-    /// behind everything.
+    /// Announces that the host has its functions write vector *n* of their MSI-X tables to `first`
+    /// + 4*n*. On a spread link, each interrupt then uses the strand of its completion queue and
+    /// need not wait for all earlier packets.
     pub const fn set_interrupts(&mut self, first: u64) {
         self.interrupts = Some(first);
     }
 
-    /// Examines a packet for a port. Returns the strand for the packet, or `None` if memory is to
-    /// go ahead of it.
+    /// Examines a packet for a port. Returns the strand for the packet, or `None` if memory must go
+    /// ahead of it.
     fn examine<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
@@ -140,7 +141,7 @@ impl Lookahead {
         Some(self.ports[port].strand_of(packet, link))
     }
 
-    /// Sends the packets that a port holds, without waiting for more memory to go ahead of them.
+    /// Sends the packets that a port holds, without waiting for more memory ahead of them.
     fn release<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, port: usize) {
         while self.ports[port].is_holding() {
             self.statistics.given_up += 1;
@@ -150,8 +151,8 @@ impl Lookahead {
         }
     }
 
-    /// Sends the packets that a port holds, up to the next doorbell with entries. All that was to
-    /// go ahead of the first packet has been sent.
+    /// Sends the packets that a port holds, up to the next doorbell with entries. All memory ahead
+    /// of the first packet was sent.
     fn go_on<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, port: usize) {
         let link = &mut around.links[port];
         // The next doorbell may be that of a queue deletion that was not seen.
@@ -168,7 +169,7 @@ impl Lookahead {
         }
     }
 
-    /// Tells on which strands newly created completion queues are.
+    /// Announces the strands of newly created completion queues.
     #[inline]
     fn lay_queues(&mut self, now: Instant, port: usize, link: &mut impl FarLink) {
         self.ports[port].forget_lost(link);
@@ -264,7 +265,8 @@ impl Interposer for Lookahead {
                 self.ports[port].hold(core::mem::replace(packet, Packet::blank()));
                 return Passage::Kept;
             }
-            // Whoever waits for an answer may be who must answer our reads.
+            // The requester that waits for this answer may be the one that must answer lookahead's
+            // reads.
             self.release(around, port);
         }
         if let Some(strand) = self.examine(around, port, packet) {
@@ -277,7 +279,7 @@ impl Interposer for Lookahead {
 
     fn on_answered(&mut self, port: usize, request: &Packet, answer: &Packet, link: &mut impl FarLink) {
         if self.ports[port].is_watched() {
-            // A read needs no action: `on_down` only notes what was asked for.
+            // A read needs no action: `on_down` only notes the request.
             let _ = self.ports[port].follower.on_down(request);
             self.ports[port].on_up(answer, &[], link);
         }

@@ -1,4 +1,5 @@
-//! What is known below one port of the switch, what waits there, and what has been sent ahead.
+//! The known state below one port of the switch, the packets that wait there, and the memory sent
+//! ahead.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -20,10 +21,11 @@ use crate::walk::Walk;
 const MESSAGE: u32 = 4;
 /// The most packets that wait behind a doorbell. A further packet ends the waiting.
 const HELD_MAX: usize = 256;
-/// The most commands whose memory may be at the other end.
+/// Maximum number of commands whose memory may be at the other end.
 const COMMANDS_MAX: usize = 1024;
 /// When this many bytes have gone ahead of a doorbell, it rings for the commands that are complete.
-/// This is half a segment: over a slow link, the device would otherwise be idle while it is sent.
+/// This is half a segment: over a slow link, the device would otherwise be idle during the
+/// transmission.
 const RING_BYTES: usize = 16 << 10;
 
 /// A command whose memory has been sent ahead.
@@ -47,11 +49,11 @@ pub(crate) struct Command {
     pub(crate) back: bool,
     /// Number of entries from the previous tail to the command's entry, this entry included.
     pub(crate) distance: u32,
-    /// Reads of the command's lists and data under way.
+    /// Outstanding reads of the command's lists and data.
     pub(crate) reads: usize,
 }
 
-/// What goes ahead of the held doorbell.
+/// The memory that goes ahead of the held doorbell.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     pub(crate) function: Bdf,
@@ -59,18 +61,18 @@ pub(crate) struct Gathering {
     /// When the doorbell stops waiting unless a read ends before, never later than `last`.
     pub(crate) deadline: Instant,
     pub(crate) last: Instant,
-    /// Reads under way, and how many of these are of entries.
+    /// Outstanding reads, and how many of these are of entries.
     pub(crate) reads: usize,
     pub(crate) entries: usize,
     /// The strand of the doorbell and of everything that goes ahead of it.
     pub(crate) strand: Strand,
     /// The submission queue as it was before the doorbell.
     pub(crate) before: SubmissionQueue,
-    /// Entries that early doorbells have told the device of, and bytes sent ahead since the latest
-    /// of these.
+    /// Entries announced to the device by early doorbells, and bytes sent ahead since the latest of
+    /// these.
     pub(crate) rung: u32,
     pub(crate) bytes: usize,
-    /// How many commands, counted from the first, have gone ahead completely.
+    /// Number of commands, from the first, that have gone ahead completely.
     pub(crate) whole: usize,
 }
 
@@ -90,7 +92,7 @@ pub(crate) struct Port {
     key: u32,
     /// The strand of the held doorbell.
     pub(crate) held_strand: Strand,
-    /// Whether completion queues exist that the device's end was not told of.
+    /// Whether completion queues exist that the device's end does not know.
     pub(crate) queues_changed: bool,
 }
 
@@ -112,7 +114,7 @@ impl Port {
     pub(crate) fn take_held(&mut self) -> Option<Packet> {
         self.held.pop_front()
     }
-    /// Until when packets are held; `None` if there are none.
+    /// Until when packets are held; `None` if none are held.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.gathering.as_ref().map(|gathering| gathering.deadline)
     }
@@ -120,7 +122,7 @@ impl Port {
     pub(crate) const fn is_watched(&self) -> bool {
         self.window > 0 || self.guard.is_some()
     }
-    /// Handles a link that has come up or gone down: nothing is known of what is below.
+    /// Handles a link that has come up or gone down: the state below it is unknown.
     pub(crate) fn on_link(&mut self, window: u32) {
         let mut guard = self.guard.take();
         if let Some(guard) = &mut guard {
@@ -175,7 +177,7 @@ impl Port {
         (self.gathering, self.sent_bytes) = (None, 0);
     }
 
-    /// Stops waiting for the reads under way.
+    /// Stops waiting for the outstanding reads.
     pub(crate) fn give_up(&mut self) {
         let Some(gathering) = self.gathering.take() else { return };
         self.commands.clear();
@@ -255,8 +257,8 @@ impl Port {
         queue.map_or(Strand::MAIN, |queue| link.strand_of_queue(queue))
     }
 
-    /// Tells the device's end on which strands completions and their interrupts come. It tells of
-    /// queues that are not known there, or, on strand `again`, of all queues.
+    /// Informs the device's end of the strands of completions and their interrupts: for queues that
+    /// are unknown there, or, on strand `again`, for all queues.
     pub(crate) fn lay_queues(
         &mut self,
         now: Instant,
@@ -287,8 +289,8 @@ impl Port {
         }
     }
 
-    /// Forgets what was sent ahead for controllers that are no longer understood. Nobody would
-    /// notice when a queue of theirs is deleted with all its commands.
+    /// Forgets the memory sent ahead for controllers that are no longer understood. The deletion of
+    /// one of their queues with all its commands would go unnoticed.
     #[inline]
     pub(crate) fn forget_lost(&mut self, link: &mut impl FarLink) {
         let Self { follower, sent, sent_bytes, .. } = self;
@@ -334,8 +336,8 @@ impl Port {
         commands
     }
 
-    /// Forgets what was sent ahead for a function whose controller was reset. Returns whether there
-    /// was anything.
+    /// Forgets the memory sent ahead for a function whose controller was reset. Returns whether
+    /// there was any.
     pub(crate) fn forget_function(&mut self, id: Bdf) -> bool {
         let before = self.sent.len();
         let bytes = &mut self.sent_bytes;
@@ -352,7 +354,7 @@ impl Port {
         self.sent_bytes as u64 + bytes <= self.window as u64
     }
 
-    /// A key for the memory of a command. `None` if too many commands are under way.
+    /// A key for the memory of a command. `None` if too many commands are in progress.
     pub(crate) fn begin_command(
         &mut self,
         function: Bdf,
@@ -434,7 +436,7 @@ mod tests {
         }
         port.forget_lost(&mut link);
         assert_eq!((port.sent.len(), port.sent_bytes), (2, 128));
-        // Nobody will notice that the queue is deleted and its memory reused.
+        // The deletion of the queue and the reuse of its memory would go unnoticed.
         port.lose(one);
         port.forget_lost(&mut link);
         let left: Vec<_> = port.sent.iter().map(|one| one.function).collect();

@@ -1,13 +1,13 @@
-//! Reads of host memory that are under way.
+//! Outstanding reads of host memory.
 
 use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut, Pool};
 
-/// The most reads that may be under way, for all ports together.
+/// Maximum number of outstanding reads, for all ports together.
 pub(crate) const READS_MAX: usize = 1536;
 
-/// What a read is for.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Entries of a submission queue.
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
     Data(usize),
 }
 
-/// A read under way.
+/// An outstanding read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     pub(crate) port: usize,
@@ -53,7 +53,7 @@ impl ReadCookie {
     }
 }
 
-/// The reads of host memory that are under way.
+/// The outstanding reads of host memory.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     slots: Vec<Slot>,
@@ -61,7 +61,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// A cookie for `read`, if one more read may be under way.
+    /// A cookie for `read`, if one more read may be outstanding.
     pub(crate) fn begin(&mut self, read: Read) -> Option<ReadCookie> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -114,7 +114,7 @@ impl Reads {
         read
     }
 
-    /// Drops the reads of a port, since nobody waits for them any more.
+    /// Drops the reads of a port, which are no longer needed.
     pub(crate) fn drop_port(&mut self, port: usize) {
         for (index, slot) in (0..).zip(&mut self.slots) {
             if slot.read.as_ref().is_some_and(|read| read.port == port) {

@@ -13,11 +13,10 @@ use crate::gather::{double_words, joined};
 use crate::transfer::Transfer;
 use crate::walk::{Next, Walk};
 
-/// A link of one strand that only notes what becomes of it.
+/// A link of one strand that only records calls.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// Addresses and bytes of the memory that was sent ahead, until the packet that it goes
-    /// ahead of.
+    /// Addresses and bytes of the memory that was sent ahead, until the packet that it precedes.
     pub(crate) ahead: Vec<(u64, Buffer)>,
     pub(crate) sent: Vec<Packet>,
     pub(crate) forgotten: Vec<AheadKey>,
@@ -191,8 +190,8 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     controller.on_admin(&admin(0, 7, [1, 0], 0));
     complete(&mut controller, 6, 0);
     complete(&mut controller, 7, 0);
-    assert!(controller.ring(1, 1).is_none(), "what is no queue any more is nobody's to read");
-    // After half an entry, nobody knows what has ended.
+    assert!(controller.ring(1, 1).is_none(), "a deleted queue is not read");
+    // After half an entry, the ends are uncertain.
     controller.on_write(0x2008, &[0; 8], &mut |end| assert_eq!(end, Ended::Unclear));
     assert!(controller.ring(0, 1).is_none());
 }
@@ -330,7 +329,7 @@ proptest! {
             data_pointer: [addresses[0], second],
             ..SubmissionQueueEntry::default()
         };
-        // The word at an address is the same, whoever reads it.
+        // The word at an address is the same for every reader.
         let word_at = |at: u64| {
             let at = usize::try_from(at / 8).unwrap();
             if sgl && at % 2 == 1 { descriptors[at / 2 % 11] } else { addresses[at % 7] }
@@ -339,7 +338,7 @@ proptest! {
             (0..u64::from(length) / 8).flat_map(|index| word_at(at.wrapping_add(index * 8)).to_le_bytes()).collect()
         };
         let ([of_controller, of_lookahead], whole) = pieces(&entry, Transfer { length, to_controller }, list_at);
-        // What lookahead leaves to the device comes last.
+        // The part that lookahead leaves to the device comes last.
         let total: u64 = of_lookahead.iter().map(|(_, length)| length).sum();
         let mut left = total;
         let first = of_controller.iter().map_while(|(at, length)| {

@@ -1,7 +1,7 @@
-//! Finds where a command's data is, as far as lookahead follows its PRP entries or its SGL.
+//! Finds the addresses of a command's data, as far as lookahead follows its PRP entries or its SGL.
 //!
 //! The walk ends at anything that a controller would refuse, and leaves the refusal to the
-//! controller. It also ends where a list does not come in one read.
+//! controller. It also ends at a list that needs more than one read.
 
 use nvme::pointer::{self, DataPointer, Direction, PageSize, Segment, Step};
 use nvme::wire::SubmissionQueueEntry;
@@ -14,7 +14,7 @@ const LIST_MAX: u64 = 4096;
 /// The most lists that a command may have.
 const LISTS_MAX: u32 = 64;
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Read this list, for [`Walk::on_list`].
@@ -47,7 +47,7 @@ impl Walk {
         (walk, next)
     }
 
-    /// Continues with the bytes of the list that was asked for last.
+    /// Continues with the bytes of the list that was requested last.
     pub(crate) fn on_list(&mut self, bytes: &[u8], data: &mut impl FnMut(u64, u64)) -> Next {
         let step = self.walk.on_list(bytes, &mut keep(data));
         self.next(step)
@@ -56,7 +56,7 @@ impl Walk {
     fn next(&mut self, step: Step) -> Next {
         let Step::ReadList { address, length } = step else { return Next::Done };
         self.lists += 1;
-        // A list that crosses the end of a 4 KiB page would come in two parts, in any order.
+        // A list that crosses the end of a 4 KiB page would arrive in two parts, in any order.
         let whole = address % LIST_MAX + u64::from(length) <= LIST_MAX;
         if self.lists <= LISTS_MAX && whole { Next::List { address, length } } else { Next::Done }
     }

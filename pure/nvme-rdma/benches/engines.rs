@@ -1,6 +1,6 @@
-//! What both ends cost for one command: host and controller over endpoints of one thread, without a
-//! wire; then over iWARP, with its own engines and bytes, but without sockets. Reports medians of
-//! batches, and beside them what the copy alone of the same data costs in the same run.
+//! The cost of one command at both ends: host and controller over endpoints of one thread, without
+//! a wire; then over iWARP, with its own engines and bytes, but without sockets. Reports medians of
+//! batches, and the cost of the copy alone of the same data in the same run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -26,7 +26,7 @@ trait Carried: Endpoint {
 impl Carried for LocalEndpoint {}
 
 impl Carried for iwarp::Connection {
-    /// Moves all bytes, as a world does that receives them into a block of its pool.
+    /// Moves all bytes, like a world that receives them into a block of its pool.
     fn carry(from: &mut Self, to: &mut Self, pool: &SharedPool) {
         let count = from.outbox().len().min(64 << 10);
         if count == 0 {

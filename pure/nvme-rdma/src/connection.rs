@@ -1,4 +1,4 @@
-//! What both ends of a connection have: an endpoint, a state, and how it ends.
+//! The common part of both ends of a connection: an endpoint, a state, and the reason for its end.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,12 +24,12 @@ pub struct Parameters {
     pub host_receives: u16,
     /// Receive requests that the controller posts (CRQSIZE): no more commands may be outstanding.
     pub controller_receives: u16,
-    /// Whether this end can ask for, or do, Send with Invalidate.
+    /// Whether this end supports Send with Invalidate.
     pub remote_invalidate: bool,
 }
 
 impl fmt::Display for Parameters {
-    /// Names the queue and how many commands it takes.
+    /// Formats the queue's number and its size.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let invalidate = if self.remote_invalidate { "" } else { ", no remote invalidation" };
         write!(f, "queue {}, {} commands{invalidate}", self.queue, self.controller_receives)
@@ -75,12 +75,12 @@ impl core::error::Error for Fault {}
 pub enum Closed {
     /// The peer broke the protocol.
     PeerFault(Fault),
-    /// The controller refuses the connection, for the reason that it gives; `None` if it gives none
-    /// that this end understands.
+    /// The controller refuses the connection for this reason; `None` if it gives no reason or an
+    /// unknown one.
     Rejected(Option<Rejection>),
-    /// The connection was not made in time.
+    /// The connection was not established in time.
     InitialiseTimeout,
-    /// The endpoint tells that the connection is over.
+    /// The endpoint reports that the connection is over.
     Disconnected(Disconnected),
     /// A request of this end has failed.
     Failed(WorkError),
@@ -93,8 +93,10 @@ impl fmt::Display for Closed {
         match self {
             Self::PeerFault(fault) => write!(f, "the peer broke the protocol: {fault}"),
             Self::Rejected(Some(why)) => write!(f, "the controller refuses the connection: {why}"),
-            Self::Rejected(None) => f.write_str("the controller refuses the connection and does not say why"),
-            Self::InitialiseTimeout => f.write_str("the connection was not made in time"),
+            Self::Rejected(None) => {
+                f.write_str("the controller refuses the connection without a known reason")
+            }
+            Self::InitialiseTimeout => f.write_str("the connection was not established in time"),
             Self::Disconnected(why) => write!(f, "{why}"),
             Self::Failed(error) => write!(f, "a request has failed: {error}"),
             Self::NotTaken(error) => write!(f, "the endpoint does not take a request: {error}"),
@@ -107,22 +109,22 @@ impl core::error::Error for Closed {}
 /// How far a connection is.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The connection is not made.
+    /// The connection is not established.
     Initialising {
         deadline: Instant,
     },
     Ready,
-    /// The owner is told next; then the connection is over.
+    /// The end is reported to the owner next; then the connection is over.
     Closing(Closed),
     Over,
 }
 
-/// What an endpoint tells.
+/// An event of an endpoint.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The peer asks for the connection, with this private data.
+    /// The peer requests the connection, with this private data.
     Requested(Vec<u8>),
-    /// The connection is made, with this private data.
+    /// The connection is established, with this private data.
     Established(Vec<u8>),
     /// The send request with this identifier is done.
     Done(u64, Done),
@@ -141,7 +143,7 @@ pub(crate) struct Core<E, T> {
 }
 
 impl<E: Endpoint, T> Core<E, T> {
-    /// An end that waits until the connection is made.
+    /// An end that waits for the connection to be established.
     pub(crate) fn new(endpoint: E, sender: Sender<T>, now: Instant, timeout: Nanos) -> Self {
         Self { endpoint, state: State::Initialising { deadline: now + timeout }, sender, receives: 0 }
     }
@@ -158,12 +160,12 @@ impl<E: Endpoint, T> Core<E, T> {
         matches!(self.state, State::Closing(_) | State::Over)
     }
 
-    /// The connection is made.
+    /// Marks the connection as established.
     pub(crate) const fn begin(&mut self) {
         self.state = State::Ready;
     }
 
-    /// Ends the connection if it was not made in time.
+    /// Ends the connection if it was not established in time.
     pub(crate) fn on_time(&mut self, now: Instant) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.close(Closed::InitialiseTimeout);
@@ -213,7 +215,7 @@ impl<E: Endpoint, T> Core<E, T> {
         }
     }
 
-    /// What the endpoint tells next. `None` when it tells no more, or the connection is over.
+    /// The next event of the endpoint. `None` if there is none, or the connection is over.
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<News> {
         if self.is_over() {
@@ -248,7 +250,7 @@ impl<E: Endpoint, T> Core<E, T> {
         }
     }
 
-    /// A request has failed. The endpoint's event says more about it, if it is there already.
+    /// Handles a failed request. The endpoint's event has more details, if it is already available.
     #[cold]
     fn on_failure(&mut self, error: WorkError) {
         while let Some(event) = self.endpoint.poll_event() {
@@ -263,7 +265,7 @@ impl<E: Endpoint, T> Core<E, T> {
         self.close(Closed::Failed(error));
     }
 
-    /// Refuses the connection that the peer has asked for.
+    /// Refuses the connection that the peer has requested.
     pub(crate) fn reject(&mut self, why: Rejection) {
         self.endpoint.reject(&why.emit());
         self.end(Closed::Rejected(Some(why)));
@@ -284,7 +286,7 @@ impl<E: Endpoint, T> Core<E, T> {
         self.sender.clear();
     }
 
-    /// Ends the connection at once. The owner is not told.
+    /// Ends the connection at once, without a report to the owner.
     pub(crate) fn give_up(&mut self) {
         if !self.is_over() {
             self.endpoint.disconnect();

@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code that must never panic, whatever the bytes.
+//! Fuzz entries: ordinary code that must not panic on any input.
 
 use alloc::vec::Vec;
 
@@ -23,31 +23,39 @@ const STEP_BYTES: usize = 13;
 /// Checks private data and data pointers.
 pub fn private_data(bytes: &[u8]) {
     if let Ok(request) = Request::parse(bytes) {
-        assert_eq!(Request::parse(&request.emit()), Ok(request), "a request comes back");
+        assert_eq!(Request::parse(&request.emit()), Ok(request), "a request survives emit and parse");
     }
     if let Ok(acceptance) = Acceptance::parse(bytes) {
-        assert_eq!(Acceptance::parse(&acceptance.emit()), Ok(acceptance), "an acceptance comes back");
+        assert_eq!(
+            Acceptance::parse(&acceptance.emit()),
+            Ok(acceptance),
+            "an acceptance survives emit and parse"
+        );
     }
     if let Some(rejection) = Rejection::parse(bytes) {
-        assert_eq!(Rejection::parse(&rejection.emit()), Some(rejection), "a rejection comes back");
+        assert_eq!(
+            Rejection::parse(&rejection.emit()),
+            Some(rejection),
+            "a rejection survives emit and parse"
+        );
     }
     if let Some(bytes) = bytes.first_chunk() {
         let entry = SubmissionQueueEntry::parse(bytes);
         let pointer = DataPointer::of(&entry);
         let again = DataPointer::of(&pointer.put(entry));
-        assert_eq!(again, pointer, "a pointer comes back");
+        assert_eq!(again, pointer, "a pointer survives emit and parse");
         assert!(pointer.key_to_invalidate().is_none() || pointer.length() > 0);
     }
 }
 
-/// A peer that does what bytes say.
+/// A peer that acts as the input chooses.
 struct Peer {
     endpoint: LocalEndpoint,
     /// Whether the peer is a host, which sends commands, or a controller, which sends responses.
     is_host: bool,
     /// Memory that the other end has named, and the peer's own.
     known: Vec<Remote>,
-    /// Identifiers of commands that have come.
+    /// Identifiers of received commands.
     ids: Vec<CommandId>,
 }
 
@@ -62,7 +70,7 @@ impl Peer {
         Self { endpoint, is_host, known, ids: Vec::new() }
     }
 
-    /// Does one step: its first byte says what, the others with what.
+    /// Performs one step: its first byte chooses the action, the others the parameters.
     fn step(&mut self, step: [u8; STEP_BYTES], number: u64) {
         while let Some(completion) = self.endpoint.poll_completion() {
             if let Ok(Done::Received { data, .. }) = completion.result {
@@ -141,7 +149,7 @@ impl Peer {
     }
 }
 
-/// The steps that bytes say, with their numbers. The last is filled up.
+/// The steps in `bytes`, with their numbers. The last is padded.
 fn steps(bytes: &[u8]) -> impl Iterator<Item = (u64, [u8; STEP_BYTES])> {
     (0..).zip(bytes.chunks(STEP_BYTES)).map(|(number, chunk)| {
         let mut step = [0; STEP_BYTES];
@@ -173,7 +181,7 @@ pub fn controller(bytes: &[u8]) {
             let Some(output) = connection.poll() else { break };
             on_controller(&mut connection, output, &mut held);
         }
-        assert!(connection.held().all() < 16 << 20, "what is held is bounded");
+        assert!(connection.held().all() < 16 << 20, "the held data are bounded");
         let receives = connection.endpoint().receives_posted() + usize::from(connection.outstanding());
         assert!(receives <= 8, "no receive request beyond the queue");
     }

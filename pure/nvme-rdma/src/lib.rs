@@ -1,19 +1,19 @@
 //! NVMe over RDMA (NVM Express RDMA Transport Specification 1.0).
 //!
 //! A queue pair carries one queue. Start at [`host::Connection`], the host's end of a connection,
-//! or at [`controller::Connection`], the controller's end. Both sit on an [`rdma::Endpoint`], and
-//! cannot tell which wire or card carries it. [`wire`] has the bytes. The crate carries commands; a
-//! controller executes them with a [`Subsystem`](nvme::subsystem::Subsystem). The crate
-//! `farlane-nvme-fabrics` has Connect and the other commands of NVMe over Fabrics.
+//! or at [`controller::Connection`], the controller's end. Both use an [`rdma::Endpoint`], for any
+//! wire or card behind it. [`wire`] has the formats. The crate carries commands; a controller
+//! executes them with a [`Subsystem`](nvme::subsystem::Subsystem). The crate `farlane-nvme-fabrics`
+//! has Connect and the other commands of NVMe over Fabrics.
 //!
 //! # The run loop
 //!
 //! The world moves the endpoint's bytes, or lets a card do it: it reaches the endpoint by
 //! `endpoint_mut`. Where the endpoint is an [`Engine`](engine::Engine), the connection is one, too,
-//! and passes inputs on. Whenever the endpoint may have got news, the world takes outputs by `poll`
-//! until there are none. A controller's world moves bytes only while
+//! and passes inputs on. After each event of the endpoint, the world takes outputs by `poll` until
+//! there are none. A controller's world moves bytes only while
 //! [`wants_input`](controller::Connection::wants_input) is true. After `Output::Closed`, the world
-//! moves what the endpoint still has to say, and drops the connection.
+//! moves the endpoint's last bytes, and drops the connection.
 //!
 //! In this example a host reads a block. The world executes the command. The two endpoints are
 //! joined without a wire.
@@ -56,22 +56,23 @@
 //!
 //! # Limits and trust
 //!
-//! No message of a peer makes an end panic. A peer that breaks the protocol loses its connection,
-//! and `Output::Closed` tells the owner why. A host's memory is lent for one command and one queue
-//! pair; the loan ends before the data are handed over, or when the connection is over. A
-//! controller may write fewer bytes than a read asked for: check the length of
-//! [`Completed::data`](host::Completed::data). The crate encrypts nothing and authenticates nobody.
+//! No message of a peer makes an end panic. A peer that violates the protocol loses its connection,
+//! and `Output::Closed` reports the reason to the owner. A host's memory is lent for one command
+//! and one queue pair; the loan ends before the data are returned to the owner, or when the
+//! connection is over. A controller may write fewer bytes than a read requested: check the length
+//! of [`Completed::data`](host::Completed::data). The crate has no encryption and no
+//! authentication.
 //!
-//! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end takes one at a time
+//! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end accepts one at a time
 //!   until [`set_queue`](controller::Connection::set_queue).
 //! - A command moves at most [`TRANSFER_BYTES_MAX`] bytes.
 //!   [`pull_bytes_max`](controller::Config::pull_bytes_max) and
-//!   [`reads_max`](controller::Config::reads_max) limit the reads that are under way.
+//!   [`reads_max`](controller::Config::reads_max) limit the outstanding reads.
 //! - [`backlog_bytes_max`](controller::Config::backlog_bytes_max) limits the bytes that a host
 //!   leaves unread or is due, and [`SENDS_WAITING_MAX`] the requests that wait for a place in the
-//!   send queue. Beyond either, a controller's end takes no command. Messages that come
-//!   nevertheless are kept; there are no more than the host's queue has commands.
-//! - A connection that is not made within `initialise_timeout` is over.
+//!   send queue. Beyond either, a controller's end accepts no command. Messages that arrive
+//!   nevertheless are kept; there are at most as many as the host's queue has commands.
+//! - A connection that is not established within `initialise_timeout` is over.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -93,8 +94,8 @@ use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 pub use nvme::transport::QUEUE_SIZE_MAX;
 pub use rdma::SharedPool;
 
-/// In-capsule data in bytes that every controller's end takes, also on its Admin Queue. Hosts of
-/// this crate send none there, because other controllers take none.
+/// In-capsule data in bytes that every controller's end accepts, also on its Admin Queue. Hosts of
+/// this crate send none there, because other controllers accept none.
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 /// Maximum number of bytes that one command moves; a block of a pool holds as many.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
@@ -103,7 +104,8 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 pub const SGL_SUPPORT: u32 = 1 << 0 | 1 << 2 | 1 << 18 | 1 << 20;
 /// Maximum SGL Data Block Descriptors (MSDBD) that Identify Controller reports over RDMA.
 pub const DATA_BLOCKS_MAX: u8 = 1;
-/// Requests that wait for a place in a controller's send queue, beyond which it takes no command.
+/// Maximum number of requests that wait for a place in a controller's send queue. Beyond it, the
+/// controller accepts no command.
 pub const SENDS_WAITING_MAX: usize = 1024;
 
 /// Length of a command capsule without data, in bytes.

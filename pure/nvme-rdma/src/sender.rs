@@ -10,9 +10,9 @@ const UNSIGNALLED_MAX: usize = 16;
 
 /// The send queue of an endpoint, with a tag for each request.
 ///
-/// The completion of a request says that all requests before it are done, too. So of several
-/// requests only the last needs one. A request keeps its place in the send queue until such a
-/// completion has come, because cards free places only then.
+/// The completion of a request shows that all requests before it are done, too. So only the last of
+/// several requests needs one. A request keeps its place in the send queue until such a completion,
+/// because cards free places only then.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     /// Requests that wait for a place in the send queue.
@@ -23,15 +23,15 @@ pub(crate) struct Sender<T> {
     first: u64,
     /// Places in the send queue.
     places: usize,
-    /// A completion is asked for at least with every so manieth request.
+    /// At least one of this many requests asks for a completion.
     signal_every: usize,
     /// Requests since the last that has a completion.
     unsignalled: usize,
 }
 
 impl<T> Sender<T> {
-    /// The sender of a send queue with `places` places, in which `spare` of them may be taken by
-    /// requests that are done but not known to be.
+    /// The sender of a send queue with `places` places. Requests that are done but not known to be
+    /// done may occupy `spare` of them.
     pub(crate) fn new(places: u16, spare: u16) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -53,8 +53,8 @@ impl<T> Sender<T> {
         self.waiting.len()
     }
 
-    /// Posts a request, or lets it wait for a place. A completion comes for certain if `signal` is
-    /// set.
+    /// Posts a request, or queues it for a place. With `signal`, the request always has a
+    /// completion.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -104,8 +104,8 @@ impl<T> Sender<T> {
         id.checked_sub(self.first).is_some_and(|index| index < self.posted.len() as u64)
     }
 
-    /// The oldest of the requests that the completion of `id` says to be done, and whether it is
-    /// that one. `None` when there are no more.
+    /// The oldest of the requests that the completion of `id` covers, and whether it is that one.
+    /// `None` when there are no more.
     #[inline]
     pub(crate) fn take_done(&mut self, id: u64) -> Option<(T, bool)> {
         if id < self.first {

@@ -1,4 +1,4 @@
-//! Data of a command that come in one block or in parts.
+//! Data of a command that arrive in one block or in parts.
 
 use core::ops::Range;
 
@@ -6,18 +6,18 @@ use engine::{Buffer, BufferMut};
 
 use crate::SharedPool;
 
-/// Data that the other end sends for a command, and how far they have come.
+/// Data that the other end sends for a command, and the progress of the transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     /// Length of the transfer in bytes; 0 when there is none.
     pub(crate) length: u32,
-    /// Bytes that have come.
+    /// Number of bytes that have arrived.
     pub(crate) arrived: u32,
     /// A data digest did not match.
     pub(crate) broken: bool,
-    /// All of the data, if they came in one block.
+    /// All of the data, if they arrived in one block.
     whole: Buffer,
-    /// Where the data are assembled otherwise; `None` while none have come.
+    /// The memory in which the data are assembled otherwise; `None` until the first of them arrive.
     place: Option<BufferMut>,
 }
 
@@ -26,13 +26,13 @@ impl Assembly {
         Self { length, ..Self::default() }
     }
 
-    /// All of the data came in `block`, which may be longer.
+    /// Takes all of the data from `block`, which may be longer.
     #[inline]
     pub(crate) fn take_whole(&mut self, block: &Buffer) {
         self.whole = block.slice(0..self.length as usize);
     }
 
-    /// Makes room for data that come in parts.
+    /// Provides memory for data that arrive in parts.
     pub(crate) fn make_room(&mut self, pool: &SharedPool) {
         if self.place.is_none() {
             self.place = Some(pool.borrow_mut().take(self.length as usize));
@@ -44,19 +44,19 @@ impl Assembly {
         self.place.as_mut()?.get_mut(range)
     }
 
-    /// The data in `range`, which have come in parts.
+    /// The data in `range`, which have arrived in parts.
     pub(crate) fn part(&self, range: Range<usize>) -> Option<&[u8]> {
         self.place.as_ref()?.get(range)
     }
 
-    /// The data of a PDU have come.
+    /// Notes the arrival of the data of a PDU.
     #[inline]
     pub(crate) fn on_arrived(&mut self, count: u32, intact: bool) {
         self.arrived += count;
         self.broken |= !intact;
     }
 
-    /// The data that have come.
+    /// The data that have arrived.
     #[inline]
     pub(crate) fn finish(self, pool: &SharedPool) -> Buffer {
         let Some(place) = self.place else { return self.whole };

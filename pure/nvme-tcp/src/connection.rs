@@ -1,5 +1,5 @@
-//! What both ends of a connection have: a state, received PDUs, bytes to send, and the answer to a
-//! fault.
+//! The common part of both ends of a connection: a state, received PDUs, bytes to send, and the
+//! answer to a fault.
 
 use core::fmt;
 use core::ops::Range;
@@ -14,7 +14,7 @@ use crate::wire::{
     TerminateRequest,
 };
 
-/// What the world tells an end of a connection.
+/// An input of an end of a connection.
 #[derive(Debug)]
 pub enum Input {
     /// Bytes from the other end, in order. The block is held as long as data in it are in use.
@@ -64,11 +64,11 @@ pub(crate) fn check_alignment(alignment: u8) {
     assert!(legal, "an alignment of 4 to 128 bytes, in double words");
 }
 
-/// Where the data of a PDU belong that come in parts, and the other types of an end.
+/// The place of a PDU's data that arrive in parts, and the other types of an end.
 pub(crate) trait Target {
     /// Why a connection is over.
     type Why: Copy;
-    /// What the end tells its owner.
+    /// An output of the end for its owner.
     type Output;
     /// The commands of the end.
     type Slots;
@@ -84,15 +84,15 @@ struct Arrival<T> {
     span: Span,
 }
 
-/// How far a connection is. `Why` says why a connection is over.
+/// The progress of a connection. `Why` is the reason for its end.
 #[derive(Clone, Copy, Debug)]
 enum State<Why> {
-    /// The ICReq or ICResp of the other end has not come.
+    /// The ICReq or ICResp of the other end has not arrived.
     Initialising {
         deadline: Instant,
     },
     Ready,
-    /// The owner is told next; then the connection is over.
+    /// The end is reported to the owner next; then the connection is over.
     Closing(Why),
     Over,
 }
@@ -197,7 +197,7 @@ impl<T: Target> Core<T> {
     }
 
     /// Takes data of a PDU whose header was processed. Returns their place and the digest behind
-    /// them once all have come.
+    /// them once all have arrived.
     pub(crate) fn receive_data(&mut self, slots: &mut T::Slots) -> Option<(T, Range<usize>, Digest)> {
         let mut arrival = self.arrival.take()?;
         let place = arrival.target.place(slots, arrival.span.rest());
@@ -232,7 +232,7 @@ impl<T: Target> Core<T> {
         self.sender.send_pieces(&mut self.outbox, kind, flags, data, header);
     }
 
-    /// Ends the connection for the reason `why`, which the other end is told as `fault` of a PDU,
+    /// Ends the connection for the reason `why`. Reports it to the other end as `fault` of a PDU,
     /// with the first `shown` bytes of the PDU.
     pub(crate) fn fail(&mut self, fault: Fault, shown: usize, why: T::Why) {
         if self.is_over() {
@@ -244,13 +244,13 @@ impl<T: Target> Core<T> {
         self.close(why);
     }
 
-    /// Ends the connection for the reason `why`. The other end is told nothing.
+    /// Ends the connection for the reason `why`, without a report to the other end.
     pub(crate) fn close(&mut self, why: T::Why) {
         self.forget(State::Closing(why));
     }
 
-    /// Ends the connection at once. Neither the owner nor the other end is told, and what the
-    /// outbox holds is dropped.
+    /// Ends the connection at once, without a report to the owner or the other end, and drops the
+    /// contents of the outbox.
     pub(crate) fn give_up(&mut self) {
         self.forget(State::Over);
         self.outbox = Outbox::default();
@@ -276,17 +276,18 @@ pub(crate) trait End {
     fn takes(&self, _kind: PduKind) -> bool {
         true
     }
-    /// Processes a PDU, everything of which before its data has come.
+    /// Processes a PDU whose part before the data has arrived completely.
     fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step<OutputOf<Self>>, Fault>;
     /// Takes data of a PDU whose header was processed.
     fn receive_data(&mut self) -> Step<OutputOf<Self>>;
-    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
+    /// Answers a malformed PDU, of whose header `shown` bytes have arrived, and ends the
+    /// connection.
     fn fail(&mut self, fault: Fault, shown: usize);
     /// Answers a broken common header, and ends the connection.
     fn fail_header(&mut self, fault: Fault) {
         self.fail(fault, CommonHeader::LENGTH);
     }
-    /// Tells the owner that the connection is over.
+    /// The output that reports the end of the connection to the owner.
     fn closed(why: WhyOf<Self>) -> OutputOf<Self>;
 
     #[inline]
@@ -301,7 +302,7 @@ pub(crate) trait End {
         self.core().take_closed().map(Self::closed)
     }
 
-    /// Processes what comes next.
+    /// Processes the next received bytes.
     #[inline]
     fn receive(&mut self) -> Step<OutputOf<Self>> {
         if self.core().has_arrival() {

@@ -24,7 +24,7 @@ pub enum DataPointer {
         /// Length of the data in bytes; 0 for a command without data.
         length: u32,
     },
-    /// The descriptor is not valid on this transport. Holds the status code that says why.
+    /// The descriptor is not valid on this transport. Holds the status code with the reason.
     Invalid(StatusCode),
 }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn descriptors_are_those_of_the_specification() {
         let entry = SubmissionQueueEntry::default();
-        // What Linux sends: no data; data in the capsule; data behind an R2T.
+        // Linux's descriptors: no data; data in the capsule; data behind an R2T.
         let none = DataPointer::Transport { length: 0 }.put(entry).emit();
         assert_eq!(none[24..40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x5a]);
         assert_eq!(none[1], 0x40);

@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code that must never panic, whatever the bytes.
+//! Fuzz entries: ordinary code that must not panic on any input.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ pub fn pdu(bytes: &[u8]) {
 }
 
 /// Decodes the settings of a run. The first byte gives the digests and the length of the pieces;
-/// the rest is what the peer sends.
+/// the rest is the peer's stream.
 fn settings(bytes: &[u8]) -> (bool, bool, usize, &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     (first & 1 != 0, first & 2 != 0, usize::from(first >> 2) + 1, rest)
@@ -60,7 +60,7 @@ pub fn controller(bytes: &[u8]) {
             let Some(output) = connection.poll_output() else { break };
             on_controller(&mut connection, output, &mut held);
         }
-        assert!(connection.outbox().len() < 2 << 20, "what is to be sent is bounded");
+        assert!(connection.outbox().len() < 2 << 20, "the outbox is bounded");
     }
 }
 

@@ -67,7 +67,7 @@ impl Inbound {
         *self = Self::default();
     }
 
-    /// Goes on to the next block if this block is used up. Returns false if there is no further
+    /// Advances to the next block if this block is used up. Returns false if there is no further
     /// byte.
     fn advance(&mut self) -> bool {
         if self.left() > 0 {
@@ -78,8 +78,8 @@ impl Inbound {
         !self.block.is_empty()
     }
 
-    /// The next `length` bytes, if they have come. The caller must then call [`Self::consume`] with
-    /// the same length, or ask for more bytes.
+    /// The next `length` bytes, if they have arrived. The caller must then call [`Self::consume`]
+    /// with the same length, or ask for more bytes.
     #[inline]
     pub(crate) fn head(&mut self, length: usize) -> Option<&[u8]> {
         if self.carried == 0 {
@@ -115,7 +115,7 @@ impl Inbound {
         if self.carried == 0 {
             self.at += length;
         } else {
-            assert!(self.carried == length, "what was put together is consumed as one");
+            assert!(self.carried == length, "assembled bytes are consumed together");
             self.carried = 0;
         }
         if self.left() == 0 {
@@ -137,7 +137,7 @@ impl Inbound {
         Some(bytes)
     }
 
-    /// Moves received bytes into `place`, as many as fit. Returns how many were moved.
+    /// Moves as many received bytes into `place` as fit. Returns their number.
     pub(crate) fn fill(&mut self, place: &mut [u8]) -> usize {
         let mut done = 0;
         while done < place.len() && self.advance() {
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However the stream is cut and read, every byte comes once and in order.
+        /// Every byte arrives once and in order, for any division of the stream and any reads.
         #[test]
         fn the_stream_is_whole(cuts in prop::collection::vec(1_usize..60, 1..40),
                                reads in prop::collection::vec((0..3_u8, 1_usize..100), 1..200)) {
@@ -180,7 +180,7 @@ mod tests {
                         seen.extend(head);
                         inbound.consume(length);
                     } else {
-                        // What was put together so far is read with the next call.
+                        // The bytes assembled so far are read with the next call.
                         let carried = inbound.carried;
                         seen.extend_from_slice(&inbound.carry[..carried]);
                         inbound.carried = 0;

@@ -1,21 +1,21 @@
 //! NVMe/TCP (NVM Express TCP Transport Specification 1.0).
 //!
 //! A TCP connection carries one queue. Start at [`host::Connection`], the host's end of a
-//! connection, or at [`controller::Connection`], the controller's end. [`wire`] has the bytes. The
-//! crate carries commands; a controller executes them with a
+//! connection, or at [`controller::Connection`], the controller's end. [`wire`] has the formats.
+//! The crate carries commands; a controller executes them with a
 //! [`Subsystem`](nvme::subsystem::Subsystem). The crate `farlane-nvme-fabrics` has Connect and the
 //! other commands of NVMe over Fabrics.
 //!
 //! # The run loop
 //!
-//! An end is an [`Engine`](engine::Engine). The world passes on what arrives as
-//! `Input::Received`. It calls `handle_timeout` when the deadline of `poll_timeout` has come. It
-//! takes outputs until `poll_output` has none. It sends what `outbox` holds, and reports by `sent`
-//! how many bytes have gone. Then it sleeps until bytes arrive, the socket can send, or the next
-//! deadline comes. A controller's world receives only while
+//! An end is an [`Engine`](engine::Engine). The world passes received bytes as `Input::Received`.
+//! It calls `handle_timeout` at the deadline of `poll_timeout`. It takes outputs until
+//! `poll_output` returns `None`. It sends the contents of `outbox`, and reports the number of sent
+//! bytes by `sent`. Then it sleeps until bytes arrive, the socket can send, or the next deadline
+//! passes. A controller's world receives only while
 //! [`wants_input`](controller::Connection::wants_input) is true, and takes outputs after
-//! [`sent`](controller::Connection::sent), too. After `Output::Closed`, the world sends what the
-//! outbox still holds and closes the socket.
+//! [`sent`](controller::Connection::sent), too. After `Output::Closed`, the world sends the rest of
+//! the outbox and closes the socket.
 //!
 //! In this example a host reads a block. The world is the wire, and it executes the command.
 //!
@@ -70,21 +70,21 @@
 //!
 //! # Limits and trust
 //!
-//! No byte that a peer sends makes an end panic. A peer that breaks the protocol gets a Terminate
-//! Connection Request, and `Output::Closed` tells the owner why. A header digest that does not
-//! match ends the connection; a data digest fails only its command. A host has digests only if its
-//! [`Config`](host::Config) asks for them. The crate encrypts nothing and authenticates nobody. A
-//! controller may send fewer bytes than a read asked for: check the length of
+//! No byte of a peer makes an end panic. A peer that violates the protocol gets a Terminate
+//! Connection Request, and `Output::Closed` reports the reason to the owner. A wrong header digest
+//! ends the connection; a wrong data digest fails only its command. A host has digests only if its
+//! [`Config`](host::Config) requests them. The crate has no encryption and no authentication. A
+//! controller may send fewer bytes than a read requested: check the length of
 //! [`Completed::data`](host::Completed::data).
 //!
-//! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end takes one at a time
+//! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end accepts one at a time
 //!   until [`set_queue`](controller::Connection::set_queue).
 //! - A command moves at most [`TRANSFER_BYTES_MAX`] bytes, with at most [`R2TS_PER_COMMAND_MAX`]
 //!   R2Ts at a time. [`pull_bytes_max`](controller::Config::pull_bytes_max) limits the bytes that a
-//!   controller's end asks for over all commands.
+//!   controller's end requests over all commands.
 //! - [`backlog_bytes_max`](controller::Config::backlog_bytes_max) limits the bytes that a host
-//!   leaves unread or is due. Beyond it, a controller's end takes no command, and `wants_input` is
-//!   false while received bytes wait. Bytes that are passed on nevertheless are kept.
+//!   leaves unread or is due. Beyond it, a controller's end accepts no command, and `wants_input`
+//!   is false while received bytes wait. Bytes that are passed nevertheless are kept.
 //! - A peer that does not begin the connection within `initialise_timeout` loses it.
 
 #![cfg_attr(not(test), no_std)]
@@ -118,7 +118,7 @@ pub use nvme::transport::QUEUE_SIZE_MAX;
 /// A pool of blocks that several connections share.
 pub type SharedPool = Rc<RefCell<Pool>>;
 
-/// In-capsule data in bytes that every controller takes on its Admin Queue.
+/// In-capsule data in bytes that every controller accepts on its Admin Queue.
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 /// Maximum number of R2Ts of one command outstanding at a time, for either end.
 pub const R2TS_PER_COMMAND_MAX: usize = 4;

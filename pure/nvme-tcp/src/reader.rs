@@ -1,4 +1,4 @@
-//! Receives PDUs at either end: first the header, then the data, which may come in parts.
+//! Receives PDUs at either end: first the header, then the data, which may arrive in parts.
 
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) enum Step<Output> {
     Idle,
 }
 
-/// The place of a PDU's data in a larger block, and how much of the data has come.
+/// The place of a PDU's data in a larger block, and the progress of the transfer.
 #[derive(Debug)]
 pub(crate) struct Span {
     start: usize,
@@ -36,15 +36,15 @@ impl Span {
         self.start..self.end
     }
 
-    /// The place of the bytes that are still to come.
+    /// The place of the remaining bytes.
     pub(crate) const fn rest(&self) -> Range<usize> {
         self.at..self.end
     }
 
-    /// The next `count` bytes have come.
+    /// Notes the arrival of the next `count` bytes.
     ///
     /// # Panics
-    /// When fewer than `count` bytes are still to come.
+    /// When fewer than `count` bytes remain.
     pub(crate) fn advance(&mut self, count: usize) {
         assert!(count <= self.end - self.at, "{count} B landed where {} had room", self.end - self.at);
         self.at += count;
@@ -66,9 +66,9 @@ impl Reader {
         Self { inbound: Inbound::default(), receiver, agreement: Agreement::NONE, crc32c }
     }
 
-    /// The common header of the next PDU and its layout, once the common header has come. With
+    /// The common header of the next PDU and its layout, once the common header has arrived. With
     /// `is_first`, the PDU must be one that initialises the connection; otherwise it must not. A
-    /// Terminate Connection Request may come at any time.
+    /// Terminate Connection Request is allowed at any time.
     #[inline]
     pub(crate) fn next(&mut self, is_first: bool) -> Result<Option<(CommonHeader, Framing)>, Fault> {
         let Some(bytes) = self.inbound.head(CommonHeader::LENGTH).and_then(<[u8]>::first_chunk) else {
@@ -84,7 +84,7 @@ impl Reader {
         Ok(Some((header, framing)))
     }
 
-    /// Whether everything before the data has come. Checks the header digest.
+    /// Whether everything before the data has arrived. Checks the header digest.
     #[inline]
     pub(crate) fn has_head(&mut self, framing: Framing) -> Result<bool, Fault> {
         let Some(head) = self.inbound.head(framing.head()) else { return Ok(false) };
@@ -98,18 +98,18 @@ impl Reader {
         Ok(true)
     }
 
-    /// The header of a PDU whose head has come.
+    /// The header of a PDU whose head has arrived.
     ///
     /// # Panics
-    /// When the head has not come.
+    /// When the head has not arrived.
     #[inline]
     pub(crate) fn header<const N: usize>(&mut self, framing: Framing) -> &[u8; N] {
         let bytes = self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
-        bytes.expect("a head has come whole")
+        bytes.expect("the head has arrived completely")
     }
 
-    /// Moves the bytes of `span` that have come into `place`, which must have room for all that are
-    /// to come. Returns the digest behind the data once the data and the digest are complete.
+    /// Moves the received bytes of `span` into `place`, which must have room for all remaining
+    /// ones. Returns the digest behind the data once the data and the digest are complete.
     pub(crate) fn fill(&mut self, span: &mut Span, place: Option<&mut [u8]>) -> Option<Digest> {
         if let Some(place) = place {
             span.at += self.inbound.fill(place);
@@ -126,7 +126,7 @@ impl Reader {
     }
 }
 
-/// The digest that came with data, if digests were agreed upon.
+/// The digest behind the data, if digests were negotiated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Digest(Option<u32>);
 

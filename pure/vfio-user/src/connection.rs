@@ -1,4 +1,4 @@
-//! One end of a connection: what client and server have in common.
+//! One end of a connection: the common part of client and server.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -81,7 +81,7 @@ pub(crate) trait End<D> {
     fn on_message(&mut self, now: Instant, message: Message<'_, D>);
     /// Handles a bad header. The start of the next message is unknown, so the connection must end.
     fn on_bad_header(&mut self, error: HeaderError);
-    /// Forgets the other end, which has gone or is sent away.
+    /// Forgets the other end, which has disconnected or is being disconnected.
     fn forget(&mut self);
 
     fn on_input(&mut self, now: Instant, input: Input<'_, D>) {

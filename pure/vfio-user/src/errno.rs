@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// A Linux errno. Replies carry the number as on Linux, whatever system either end runs on. A reply
-/// that reports an error may carry zero, which does not say what failed.
+/// A Linux errno. Replies carry the number of Linux on every system. A reply that reports an error
+/// may carry zero, which does not name the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(pub u32);
 
@@ -24,20 +24,20 @@ macro_rules! numbers {
 }
 
 numbers! {
-    ENOENT = 2 "There is no such region of memory.",
+    ENOENT = 2 "The region of memory does not exist.",
     EIO = 5 "The device did not answer, or answered with an error.",
-    ENXIO = 6 "There is no such device.",
+    ENXIO = 6 "The device does not exist.",
     E2BIG = 7 "A list is too long.",
     EAGAIN = 11 "Not now.",
     ENOMEM = 12 "No memory, or no room in a table.",
     EACCES = 13 "The region can't be used that way.",
     EFAULT = 14 "A bad address.",
-    EBUSY = 16 "Too much is under way.",
-    EEXIST = 17 "A region of memory is there already.",
+    EBUSY = 16 "Too many requests are in progress.",
+    EEXIST = 17 "The region of memory exists already.",
     ENODEV = 19 "The descriptor can't be mapped.",
-    EINVAL = 22 "A field's value is not one that is allowed.",
+    EINVAL = 22 "A field has an invalid value.",
     ENOSPC = 28 "The table is full.",
-    ENOSYS = 38 "There is no such command.",
+    ENOSYS = 38 "The command does not exist.",
     EMSGSIZE = 90 "A message is too long.",
     EOPNOTSUPP = 95 "An optional part of the protocol that is absent here (also ENOTSUP).",
     ENOTCONN = 107 "There is no connection, or it has ended.",

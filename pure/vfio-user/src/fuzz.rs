@@ -1,4 +1,4 @@
-//! Fuzz targets: any bytes go in, nothing panics, and no descriptor is lost.
+//! Fuzz targets: they accept any bytes, must not panic, and must not lose a descriptor.
 
 use alloc::rc::Rc;
 use alloc::vec;
@@ -43,7 +43,7 @@ pub fn message(bytes: &[u8]) {
         4 => same(DeviceInfo::parse(payload), |info| DeviceInfo::parse(&info.emit())),
         5 => {
             if let Ok(info) = RegionInfo::parse(payload) {
-                let again = RegionInfo::parse(&info.emit(u32::MAX)).expect("what was emitted parses");
+                let again = RegionInfo::parse(&info.emit(u32::MAX)).expect("an emitted structure parses");
                 assert_eq!(again.areas, info.areas);
             }
         }
@@ -94,7 +94,7 @@ impl<'a> Script<'a> {
         bytes
     }
     /// The next piece of a stream: raw bytes, or a message with a header that fits it. Also returns
-    /// how many descriptors come with the piece.
+    /// the number of descriptors with the piece.
     fn piece(&mut self) -> Option<(Vec<u8>, usize)> {
         let control = self.byte()?;
         let descriptors = usize::from(control >> 6);
@@ -115,7 +115,7 @@ impl<'a> Script<'a> {
 /// Feeds a stream with descriptors to a server whose world answers every other request.
 ///
 /// # Panics
-/// When the server panics, emits what it should have checked, or loses a descriptor.
+/// When the server panics, emits an unchecked value, or loses a descriptor.
 pub fn server(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut config = server::Config::default();

@@ -2,18 +2,18 @@
 
 use alloc::vec::Vec;
 
-/// What to do with interrupts.
+/// An action on interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterruptAction {
     /// Mask the interrupts.
     Mask,
     /// Unmask the interrupts.
     Unmask,
-    /// Trigger the interrupts. With descriptors, set what to signal from now on.
+    /// Trigger the interrupts. With descriptors, set the events to signal from now on.
     Trigger,
 }
 
-/// The data that comes with an operation on interrupts.
+/// The data of an operation on interrupts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InterruptData<D> {
     /// No data: the operation concerns each vector of the range.

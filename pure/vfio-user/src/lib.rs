@@ -2,20 +2,20 @@
 //! descriptors.
 //!
 //! Start at [`Server`] (the function's side), at [`Client`] (the user's side) or at [`wire`] (the
-//! bytes). Both sides are [engines](engine::Engine), which own no socket. They are generic over
-//! `D`, a descriptor of the world: `OwnedFd` at a UNIX socket, any type in a test. Whoever holds a
-//! descriptor owns it, and dropping it closes it. The engines speak versions 0.0 and 0.1 of the
-//! protocol.
+//! formats). Both sides are [engines](engine::Engine), which own no socket. They are generic over
+//! `D`, a descriptor of the world: `OwnedFd` at a UNIX socket, any type in a test. A descriptor
+//! belongs to its holder, and dropping it closes it. The engines support versions 0.0 and 0.1 of
+//! the protocol.
 //!
 //! # The run loop
-//! The world passes on what arrives: first [`Input::Connected`], then [`Input::Received`] with the
-//! bytes and descriptors of each read of the socket, and [`Input::Disconnected`] at the end. Then
-//! the world calls [`fire`](engine::fire), which handles the deadlines that have come, and takes
-//! every output. A `Transmit` is one message, and its descriptors go with its first byte. An output
-//! with a [`Token`] is a request of the other end. The world answers requests in any order. For
-//! example, [`Server::read_done`] answers [`RegionRead`](server::Output::RegionRead). That answer
-//! must not wait for a [`Server::dma_read`] or [`Server::dma_write`]: some clients serve neither
-//! while they wait for a region. Finally, the world sleeps until bytes come, or until the time that
+//! The world passes its inputs: first [`Input::Connected`], then [`Input::Received`] with the bytes
+//! and descriptors of each read of the socket, and [`Input::Disconnected`] at the end. Then the
+//! world calls [`fire`](engine::fire), which handles the due deadlines, and takes every output. A
+//! `Transmit` is one message, and its descriptors go with its first byte. An output with a
+//! [`Token`] is a request of the other end. The world answers requests in any order. For example,
+//! [`Server::read_done`] answers [`RegionRead`](server::Output::RegionRead). That answer must not
+//! wait for a [`Server::dma_read`] or [`Server::dma_write`]: some clients serve neither while they
+//! wait for a region. Finally, the world sleeps until bytes arrive, or until the time that
 //! [`next_wake`](engine::next_wake) returns.
 //!
 //! Here a client reads a register of a function. The two ends are joined in memory.
@@ -72,13 +72,13 @@
 //! ```
 //!
 //! # Limits and trust
-//! A peer may send any bytes: no message makes an engine panic. A bad header or a bad version ends
-//! the connection with a `Close` that tells why. Other bad requests are refused with an [`Errno`],
-//! and a bad answer fails its request. The server passes on only accesses within a region, and
-//! checks its own accesses against the memory that the client has shared. The client does not check
-//! addresses: its world must check those of [`DmaRead`](client::Output::DmaRead) and
-//! [`DmaWrite`](client::Output::DmaWrite). When a client goes, the server's outputs take back the
-//! client's memory and interrupts.
+//! A peer may send any bytes: no message makes an engine panic. An invalid header or version ends
+//! the connection with a `Close` that has the reason. Other invalid requests are refused with an
+//! [`Errno`], and an invalid answer fails its request. The server passes on only accesses within a
+//! region, and checks its own accesses against the memory that the client has shared. The client
+//! does not check addresses: its world must check those of [`DmaRead`](client::Output::DmaRead) and
+//! [`DmaWrite`](client::Output::DmaWrite). When a client disconnects, the server's outputs take
+//! back the client's memory and interrupts.
 //!
 //! A message has at most [`DATA_MAX`] bytes of data, [`DESCRIPTORS_MAX`] descriptors and
 //! [`WRITES_MAX`] writes, and [`MESSAGE_MAX`] bytes in all. At most [`REQUESTS_MAX`] requests wait

@@ -15,8 +15,8 @@ pub const AREAS_MAX: usize = 64;
 pub const REQUESTS_MAX: usize = 1024;
 /// The most writes in one message.
 pub const WRITES_MAX: usize = 1024;
-/// The most messages about a client's memory that are under way at a time.
+/// Maximum number of outstanding messages about a client's memory.
 pub const DMA_WINDOW: usize = 32;
-/// The most accesses to a client's memory that may wait or be under way at a time. A further access
-/// fails with `EBUSY`.
+/// Maximum number of waiting and outstanding accesses to a client's memory. A further access fails
+/// with `EBUSY`.
 pub const DMA_MAX: usize = 4096;

@@ -1,16 +1,16 @@
-//! Cuts a stream into messages, with the descriptors that came with each.
+//! Splits a stream into messages, with the descriptors received with each.
 
 use alloc::vec::Vec;
 
 use crate::limits::DESCRIPTORS_MAX;
 use crate::wire::{HEADER_LENGTH, Header, HeaderError};
 
-/// The descriptors that came with a message.
+/// The descriptors received with a message.
 #[derive(Debug)]
 pub(crate) struct Attached<D> {
     /// The descriptors in order; none if there were too many.
     pub(crate) list: Vec<D>,
-    /// Whether more than [`DESCRIPTORS_MAX`] came and were dropped.
+    /// Whether more than [`DESCRIPTORS_MAX`] arrived and were dropped.
     pub(crate) too_many: bool,
 }
 
@@ -69,8 +69,8 @@ impl<'a, D> Piece<'a, D> {
 }
 
 impl<D> Stream<D> {
-    /// The next whole message of the earlier bytes and `piece`. `None` if there is none, and then
-    /// `piece` is used up.
+    /// The next complete message of the earlier bytes and `piece`. `None` if there is none, and
+    /// then `piece` is used up.
     pub(crate) fn next<'s, 'p: 's>(
         &'s mut self,
         piece: &mut Piece<'p, D>,
@@ -123,7 +123,7 @@ impl<D> Stream<D> {
         piece.bytes = rest;
     }
 
-    /// Keeps the rest of `piece` until more comes.
+    /// Keeps the rest of `piece` until more bytes arrive.
     fn keep(&mut self, piece: &mut Piece<'_, D>) {
         self.partial.extend_from_slice(piece.bytes);
         piece.bytes = &[];

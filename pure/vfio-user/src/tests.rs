@@ -1,5 +1,5 @@
-//! Both ends in memory: the stream is cut anywhere, answers come in any order, both ends ask at
-//! once, and descriptors are counted.
+//! Both ends in memory: the stream is divided anywhere, answers are in any order, both ends send
+//! requests at once, and descriptors are counted.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -23,7 +23,7 @@ const VECTORS: u32 = 40;
 struct Pipe(VecDeque<(Vec<u8>, Vec<Counted>)>);
 
 impl Pipe {
-    /// Reads like Linux: across several sends, but not beyond one that came with descriptors.
+    /// Reads like Linux: across several sends, but not beyond one with descriptors.
     fn read(&mut self, length: usize) -> Option<(Vec<u8>, Vec<Counted>)> {
         let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
         while bytes.len() < length && descriptors.is_empty() {
@@ -185,7 +185,7 @@ impl Pair {
         self.drain();
     }
 
-    /// Breaks the connection, after which nothing of it is left at either end.
+    /// Breaks the connection. Afterwards neither end keeps any of it.
     fn disconnect(&mut self) {
         self.to_server = Pipe::default();
         self.to_client = Pipe::default();
@@ -220,7 +220,7 @@ impl Pair {
                 self.owed_by_server.push(Owed::Map(token, address));
             }
             Out::Unmap { token, address, .. } => {
-                self.mapped.remove(&address).expect("what is unmapped was mapped");
+                self.mapped.remove(&address).expect("unmapped memory was mapped");
                 self.owed_by_server.extend(token.map(Owed::Unmap));
             }
             Out::RegionRead { token, region, offset, length } => {
@@ -279,7 +279,7 @@ impl Pair {
             Out::Negotiated(_) => {}
             Out::Answered { request, result } => {
                 self.answered += 1;
-                let read = self.asked.remove(&request).expect("an answer to something asked");
+                let read = self.asked.remove(&request).expect("an answer to a request");
                 if let (Some((offset, length)), Ok(Answer::Data(data))) = (read, &result) {
                     assert_eq!(**data, bytes_at(offset, length as usize));
                 }
@@ -448,7 +448,7 @@ impl Pair {
             self.run(Operation::ServerAnswers(0));
             self.run(Operation::ClientAnswers(0));
         }
-        panic!("it does not come to rest");
+        panic!("the ends do not become idle");
     }
 }
 
@@ -477,8 +477,8 @@ fn both_ends_ask_at_once_and_neither_waits_for_the_other() {
     pair.settle();
     pair.run(Operation::Map { page: 1, pages: 4, shared: false });
     pair.settle();
-    // Each end asks as much as it may before anything crosses. Answers to one end cross requests by
-    // the other.
+    // Each end sends all allowed requests before any of them arrives. Answers to one end cross
+    // requests by the other.
     for number in 0..200 {
         pair.run(Operation::DmaRead { address: PAGE, length: 10_000 });
         pair.run(Operation::Read { offset: number, length: 4 });

@@ -30,7 +30,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// Takes over what the other end says in `theirs`, as far as this end supports it.
+    /// Adopts the capabilities of the other end in `theirs`, as far as this end supports them.
     pub(crate) fn with(theirs: &Version) -> Result<Self, VersionError> {
         let capabilities = theirs.capabilities.unwrap_or_default();
         let data = capabilities.data.unwrap_or(DATA_MAX.into());

@@ -117,7 +117,7 @@ ram = "32MiB"
     let open = url.replace(":closed", ":open");
     let (passed, text) =
         bench(&open, &["--dhchap-secret-file", &host, "--dhchap-controller-secret-file", &controller]);
-    assert!(!passed && text.contains("it cannot prove who it is"), "{text}");
+    assert!(!passed && text.contains("it cannot prove its identity"), "{text}");
     assert!(!text.contains("DHHC-1:0"), "no secret is shown: {text}");
 
     // A secret that others may read, and one that is no secret.

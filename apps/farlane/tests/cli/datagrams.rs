@@ -136,7 +136,7 @@ fn what_can_not_be_is_said() {
     assert!(fail(&["ping", "udp://127.0.0.1:1?key=1"]).contains("43 characters of base64"));
     assert!(fail(&["ping", "eth:eth0/ff:ff:ff:ff:ff:ff"]).contains("MAC address"));
     let said = fail(&["ping", &format!("udp://{taken}"), "--timeout", "3s"]);
-    assert!(said.contains("nobody listens there"), "{said}");
+    assert!(said.contains("nothing listens there"), "{said}");
 }
 
 #[test]

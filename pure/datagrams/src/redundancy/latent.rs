@@ -8,13 +8,13 @@ use engine::{Instant, Nanos};
 
 /// How often the paths are compared (frerSeqRcvyLatentErrorPeriod).
 pub const TEST_EVERY: Nanos = Nanos::from_secs(2);
-/// How often the comparison begins anew (frerSeqRcvyLatentResetPeriod), so that what went wrong
-/// long ago does not count for ever.
+/// How often the comparison restarts (frerSeqRcvyLatentResetPeriod), so that old faults do not
+/// count for ever.
 pub const BEGIN_EVERY: Nanos = Nanos::from_secs(30);
-/// A path may miss so many frames between two beginnings, however few have passed: some are on
-/// their way, and any may get lost.
+/// A path may miss this many frames between two restarts, however few have passed: some are in
+/// transit, and any may get lost.
 const MISSING_MAX: u64 = 2;
-/// A path may also miss one of so many frames. The standard's difference
+/// A path may also miss one of this many frames. The standard's difference
 /// (frerSeqRcvyLatentErrorDifference) is a fixed number, which would suit either an idle stream or
 /// a fast one.
 const SHARE: u64 = 4;
@@ -32,21 +32,21 @@ pub struct Change {
     pub passed: u64,
 }
 
-/// What a path has brought.
+/// The frames received over a path.
 #[derive(Clone, Debug, Default)]
 struct Path {
-    /// What it had brought at the latest test, and when the comparison began.
+    /// Its count at the latest test, and when the comparison restarted.
     came: u64,
     base: u64,
     is_failing: bool,
-    /// What the user was told last.
-    told: bool,
+    /// The state that was reported last to the user.
+    reported: bool,
     missing: u64,
     /// Tests that found it failing.
     errors: u64,
 }
 
-/// Compares what each path has brought with what has passed.
+/// Compares the frames received over each path with those that passed.
 #[derive(Clone, Debug)]
 pub(super) struct Latent {
     paths: Vec<Path>,
@@ -68,8 +68,8 @@ impl Latent {
         self.test_at.is_none_or(|at| at <= now)
     }
 
-    /// Compares the paths, of which each has brought as many frames as `brought` says, with all
-    /// that has `passed`.
+    /// Compares the paths, whose frame counts are in `brought`, with the number of frames that
+    /// `passed`.
     pub(super) fn test(&mut self, now: Instant, passed: u64, brought: impl Iterator<Item = u64>) {
         let is_first = self.test_at.replace(now + TEST_EVERY).is_none();
         if is_first {
@@ -98,12 +98,12 @@ impl Latent {
         (self.base, self.begin_at) = (passed, Some(now + BEGIN_EVERY));
     }
 
-    /// The next path that has failed or works again since it was asked for.
+    /// The next path that has failed or works again since the last call.
     pub(super) fn poll_change(&mut self) -> Option<Change> {
         let passed = self.passed;
         self.paths.iter_mut().enumerate().find_map(|(index, path)| {
-            let is_new = path.is_failing != path.told;
-            path.told = path.is_failing;
+            let is_new = path.is_failing != path.reported;
+            path.reported = path.is_failing;
             let Path { is_failing, missing, .. } = *path;
             is_new.then_some(Change { path: index, is_failing, missing, passed })
         })

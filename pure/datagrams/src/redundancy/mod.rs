@@ -1,8 +1,9 @@
 //! Frames over several paths at once, of which the first copy counts (IEEE 802.1CB, FRER).
 //!
 //! The sender numbers frames, and sends each of them over every path with the same number in an
-//! R-TAG. The receiver eliminates what a path repeats by itself, and then what another path has
-//! brought already. Switches that know 802.1CB can split and merge such streams in between.
+//! R-TAG. The receiver eliminates the repetitions of each path, and then copies of frames that
+//! another path has delivered already. Switches that support 802.1CB can split and merge such
+//! streams in between.
 
 mod latent;
 #[cfg(test)]
@@ -18,11 +19,11 @@ pub use latent::{BEGIN_EVERY, Change, TEST_EVERY};
 
 /// The EtherType of an R-TAG (IEEE 802.1CB-2017, table 7-1).
 pub const ETHER_TYPE: u16 = 0xf1c1;
-/// Bytes of an R-TAG behind its EtherType, with the EtherType of what follows: two reserved ones,
-/// the number, and that type.
+/// Length of an R-TAG behind its EtherType, including the EtherType of the next header: two
+/// reserved bytes, the number, and that type.
 pub const TAG_BYTES: usize = 6;
-/// The usual time without a new frame after which any number is taken
-/// (frerSeqRcvyResetMSec is to be at least what the slowest path takes).
+/// The usual time without a new frame after which any number is accepted (frerSeqRcvyResetMSec must
+/// be at least the delay of the slowest path).
 pub const RESET_AFTER: Nanos = Nanos::from_millis(1_000);
 /// The usual number of frames that are remembered (frerSeqRcvyHistoryLength): at 10 Gbit/s, a path
 /// may be 800 µs slower than another with frames of 1,000 bytes.
@@ -35,13 +36,13 @@ pub const HISTORY_MAX: u16 = 0x4000;
 pub struct Tag {
     /// The number of the frame in its stream.
     pub sequence: u16,
-    /// The EtherType of what follows.
+    /// The EtherType of the next header.
     pub ether_type: u16,
 }
 
 impl Tag {
-    /// Parses the first [`TAG_BYTES`] of `bytes`; returns the tag and the bytes behind it. The
-    /// reserved bytes are ignored. `None` when `bytes` are too few.
+    /// Parses the first [`TAG_BYTES`] of `bytes`; returns the tag and the bytes behind it. Ignores
+    /// the reserved bytes. `None` if `bytes` are too short.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([_, _, a, b, c, d], rest) = bytes.split_first_chunk::<TAG_BYTES>()?;
         Some((
@@ -57,7 +58,7 @@ impl Tag {
     }
 }
 
-/// What has become of frames.
+/// Counts of frames by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that were the first of their number (frerCpsSeqRcvyPassedPackets).
@@ -66,11 +67,11 @@ pub struct Counters {
     pub discarded: u64,
     /// Frames whose number was not the next one (frerCpsSeqRcvyOutOfOrderPackets).
     pub out_of_order: u64,
-    /// Frames whose number is beyond what is remembered (frerCpsSeqRcvyRoguePackets).
+    /// Frames whose number is outside the remembered range (frerCpsSeqRcvyRoguePackets).
     pub rogue: u64,
     /// Numbers that were forgotten or skipped without a frame (frerCpsSeqRcvyLostPackets).
     pub lost: u64,
-    /// How often any number was taken, because no new frame had come for long
+    /// How often any number was accepted, because no new frame had arrived for long
     /// (frerCpsSeqRcvyResets).
     pub resets: u64,
     /// Comparisons that found a path failing in silence (latent error detection).
@@ -83,12 +84,12 @@ pub struct Recovery {
     /// A bit for each of the latest numbers, at the number modulo their count.
     seen: Vec<u64>,
     history: u16,
-    /// The largest number that has passed (RecovSeqNum), unless any is taken (TakeAny).
+    /// The largest number that has passed (RecovSeqNum), unless any number is accepted (TakeAny).
     latest: Option<u16>,
     /// How many numbers behind the latest are known to belong to this stream.
     known: u16,
     reset_after: Nanos,
-    /// When any number is taken again.
+    /// When any number is accepted again.
     reset_at: Instant,
     /// Whether this is about one path, where a repeated frame also shows that the stream is
     /// alive (frerSeqRcvyIndividualRecovery).
@@ -97,8 +98,8 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Remembers about `history` numbers, a power of two from 64 to [`HISTORY_MAX`] that is not
-    /// smaller, and takes any number after `reset_after` without a new frame.
+    /// Remembers about `history` numbers, rounded up to a power of two from 64 to [`HISTORY_MAX`],
+    /// and accepts any number after `reset_after` without a new frame.
     pub fn new(history: u16, reset_after: Nanos) -> Self {
         let history = history.clamp(64, HISTORY_MAX).next_power_of_two();
         Self {
@@ -120,12 +121,12 @@ impl Recovery {
         self
     }
 
-    /// What has become of frames so far.
+    /// The counts of frames so far.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether the frame with the number `sequence`, which has come at `now`, passes.
+    /// Whether the frame with the number `sequence`, which arrived at `now`, passes.
     pub fn accept(&mut self, now: Instant, sequence: u16) -> bool {
         if self.latest.is_some() && now >= self.reset_at {
             self.latest = None;
@@ -154,8 +155,8 @@ impl Recovery {
 
     fn compare(&mut self, latest: u16, sequence: u16) -> bool {
         let delta = sequence.wrapping_sub(latest).cast_signed();
-        // A path that was away for a moment goes on where the others are. The standard would keep
-        // refusing it, although a path that repeats itself can't leap ahead.
+        // A path that was down for a moment continues where the others are. The standard would keep
+        // refusing it, although a path that repeats itself cannot leap ahead.
         if self.is_individual && delta >= self.history.cast_signed() {
             self.counters.out_of_order += 1;
             self.counters.lost += u64::from(delta.unsigned_abs()) - 1;
@@ -187,7 +188,7 @@ impl Recovery {
         is_new
     }
 
-    /// Makes room for `number`: what had its place is forgotten, and lost if it never came.
+    /// Makes room for `number`: forgets the frame in its place, which is lost if it never arrived.
     fn forget(&mut self, number: u16) {
         let (word, bit) = self.place(number);
         let is_known = self.known >= self.history - 1;
@@ -208,8 +209,8 @@ impl Recovery {
     }
 }
 
-/// One peer's frames, which come over several paths: each path's own repetitions are eliminated,
-/// then copies of what another path has brought.
+/// One peer's frames over several paths: eliminates each path's own repetitions, then copies of
+/// frames that another path has delivered.
 #[derive(Clone, Debug)]
 pub struct Merge {
     paths: Vec<Recovery>,
@@ -225,8 +226,8 @@ impl Merge {
         Self { paths: vec![recovery.clone().individual(); paths], whole: recovery, latent }
     }
 
-    /// Whether the frame with the number `sequence`, which has come at `now` over the path of this
-    /// index, passes. A path that there is not brings nothing.
+    /// Whether the frame with the number `sequence`, which arrived at `now` over the path of this
+    /// index, passes. Frames of an unknown path do not pass.
     pub fn accept(&mut self, now: Instant, path: usize, sequence: u16) -> bool {
         let passes = self.paths.get_mut(path).is_some_and(|one| one.accept(now, sequence));
         let passes = passes && self.whole.accept(now, sequence);
@@ -247,12 +248,12 @@ impl Merge {
         self.latent.paths().map(|(is_failing, _)| is_failing)
     }
 
-    /// What has become of the frames of all paths together.
+    /// The counts of the frames of all paths together.
     pub const fn counters(&self) -> Counters {
         Counters { latent_errors: self.latent.errors(), ..self.whole.counters() }
     }
 
-    /// What has become of the frames of each path.
+    /// The counts of the frames of each path.
     pub fn paths(&self) -> impl Iterator<Item = Counters> {
         let with = |(one, (_, latent_errors)): (&Recovery, _)| Counters { latent_errors, ..one.counters() };
         self.paths.iter().zip(self.latent.paths()).map(with)

@@ -1,4 +1,4 @@
-//! Copies over paths that lose, repeat and reorder, against a set of what has passed.
+//! Copies over paths that lose, repeat and reorder, compared with the set of passed frames.
 
 use alloc::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const SOON: Nanos = Nanos::from_micros(10);
 
 #[test]
 fn the_tag_is_that_of_the_standard() {
-    // 7.8 of 802.1CB-2017: two reserved bytes, the number, and what follows, here IPv4.
+    // 7.8 of 802.1CB-2017: two reserved bytes, the number, and the next header, here IPv4.
     let bytes = [0, 0, 1, 2, 8, 0, 0x45];
     let (tag, rest) = Tag::parse(&bytes).unwrap();
     assert_eq!((tag, rest), (Tag { sequence: 0x0102, ether_type: 0x0800 }, &[0x45][..]));
@@ -35,8 +35,8 @@ fn the_first_copy_passes_whichever_path_brings_it() {
     assert_eq!((counters.lost, counters.rogue, counters.out_of_order), (0, 0, 0));
 }
 
-/// Two paths that lose, repeat and reorder by themselves: everything that comes at all passes
-/// once, as long as paths differ by less than the history.
+/// Two paths that lose, repeat and reorder independently: every frame that arrives passes once, as
+/// long as paths differ by less than the history.
 #[test]
 fn nothing_passes_twice_and_nothing_that_came_is_missing() {
     for seed in 0..200 {
@@ -84,13 +84,13 @@ fn a_path_that_goes_takes_nothing_along() {
         assert!(!both || !merge.accept(now, 1, number));
     }
     assert_eq!(merge.paths().map(|path| path.passed).collect::<Vec<_>>(), [3_000, 2_000]);
-    // What the second path missed is counted there, and nowhere else. Its history is longer than
-    // its gap here, so only what has left it counts.
+    // Frames that the second path missed are counted there, and nowhere else. Its history is longer
+    // than its gap here, so only numbers that have left it count.
     assert_eq!(merge.counters().lost, 0);
 }
 
-/// A path that was away for more frames than are remembered, and less time than the timer, counts
-/// again with its next frame; then the other may go.
+/// A path that was down for more frames than are remembered, and less time than the timer, counts
+/// again with its next frame; then the other may fail.
 #[test]
 fn a_path_that_was_away_for_a_moment_counts_at_once() {
     let (mut merge, mut now) = (Merge::new(2), Instant::ZERO);
@@ -102,7 +102,7 @@ fn a_path_that_was_away_for_a_moment_counts_at_once() {
         assert_eq!(passed, 1, "{number}");
     }
     assert_eq!((merge.counters().rogue, merge.counters().lost), (0, 0));
-    // What the paths missed while they were away.
+    // The frames that the paths missed while they were down.
     assert!(merge.paths().map(|path| path.lost).eq([8_000, 7_800]));
 }
 
@@ -124,7 +124,7 @@ fn a_sender_that_begins_anew_is_taken_after_a_pause() {
         now = now + Nanos::from_millis(500);
         assert!(!stuck.accept(now, 7));
     }
-    // Another receiver takes it again and again, as 802.1CB has it without individual recovery.
+    // Another receiver accepts it again and again, as in 802.1CB without individual recovery.
     let mut naive = Recovery::new(64, RESET_AFTER);
     assert_eq!(
         (0..10)
@@ -191,7 +191,7 @@ fn a_path_that_fails_in_silence_is_told_once_and_again_when_it_works() {
         send(&mut merge, &mut now, (count, every), |path, _| path != 1);
         assert_eq!(changes(&mut merge), [(1, true)], "{every}");
         assert!(merge.failing().eq([false, true, false]) && changes(&mut merge).is_empty());
-        // It stays told through every new beginning.
+        // It stays reported through every restart.
         send(&mut merge, &mut now, (count * 20, every), |path, _| path != 1);
         assert_eq!(changes(&mut merge), []);
         let errors = merge.counters().latent_errors;

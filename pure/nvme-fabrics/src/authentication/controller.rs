@@ -19,21 +19,21 @@ use crate::wire::WireError;
 pub const AUTHENTICATION_MAX: Nanos = Nanos::from_secs(120);
 
 enum State {
-    /// No transaction is under way.
+    /// No transaction is in progress.
     Idle,
-    /// The host will ask for the challenge.
+    /// The host must request the challenge.
     Challenge(Transaction),
     /// The host was challenged.
     AwaitReply(Asking),
     /// The shared key is derived elsewhere.
     Deriving(Asking, Answer, Option<Work>),
-    /// The host has proved who it is, and will ask for the controller's proof.
+    /// The host has proved its identity, and must request the controller's proof.
     Success1(Authenticated, Option<Zeroizing<Vec<u8>>>),
     /// The host checks the controller's proof.
     AwaitSuccess2(Authenticated),
-    /// The host will ask why it was refused.
+    /// The host must request the reason for its refusal.
     Failed,
-    /// The host knows why it was refused, or has given up.
+    /// The host knows the reason for its refusal, or has given up.
     Over,
 }
 
@@ -51,7 +51,8 @@ impl State {
         }
     }
 
-    /// The message that is due from the host. Where none is, none that the host may send.
+    /// The expected kind of message from the host. Where none is expected, a kind that the host may
+    /// not send.
     const fn due(&self) -> Kind {
         match self {
             Self::Idle => Kind::Negotiate,
@@ -64,7 +65,7 @@ impl State {
     }
 }
 
-/// What the host was asked.
+/// The challenge to the host.
 struct Asking {
     transaction: Transaction,
     challenge: Vec<u8>,
@@ -72,7 +73,7 @@ struct Asking {
     keys: Option<Rc<KeyPair>>,
 }
 
-/// What the host has answered.
+/// The answer of the host.
 struct Answer {
     response: Vec<u8>,
     /// The host's own challenge.
@@ -100,9 +101,9 @@ pub struct Controller {
     state: State,
     /// Transaction Identifier (T_ID) of the latest transaction.
     transaction: u16,
-    /// What the queue's latest successful transaction has agreed on.
+    /// The result of the queue's latest successful transaction.
     authenticated: Option<Authenticated>,
-    /// What the owner has not heard yet.
+    /// The result that was not reported to the owner yet.
     news: Option<Result<Authenticated, Failure>>,
     failure: Option<Failure>,
     limit: Nanos,
@@ -125,8 +126,8 @@ impl fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// The controller's end of a queue that was connected now. Each step may take the Keep Alive
-    /// Timeout, or [`AUTHENTICATION_MAX`] if there is none.
+    /// The controller's end of a newly connected queue. Each step may take the Keep Alive Timeout,
+    /// or [`AUTHENTICATION_MAX`] if there is none.
     pub fn new(
         now: Instant,
         names: Names,
@@ -157,7 +158,7 @@ impl Controller {
         self.is_deferring = true;
     }
 
-    /// The group in which the challenge that is due needs keys, if they are to come from elsewhere.
+    /// The group in which the next challenge needs keys, if they are computed elsewhere.
     pub(crate) fn wants_keys(&self) -> Option<Group> {
         let State::Challenge(transaction) = &self.state else { return None };
         let group = transaction.group;
@@ -170,7 +171,7 @@ impl Controller {
         self.keys = Some(keys);
     }
 
-    /// The work that must be done before the authentication goes on, once.
+    /// The work that must be done before the authentication continues. Returns each piece once.
     pub(crate) const fn take_work(&mut self) -> Option<Work> {
         match &mut self.state {
             State::Deriving(_, _, work) => work.take(),
@@ -201,29 +202,29 @@ impl Controller {
         matches!(self.state, State::Deriving(..)) || self.wants_keys().is_some()
     }
 
-    /// Whether the host has proved who it is, and no later proof has failed.
+    /// Whether the host has proved its identity, and no later proof has failed.
     pub const fn is_authenticated(&self) -> bool {
         self.authenticated.is_some() && self.failure.is_none()
     }
 
-    /// Whether the authentication has failed and the host knows: the queue must be closed.
+    /// Whether the authentication has failed and the host knows it: the queue must be closed.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// When the queue must be closed if the host does not go on.
+    /// When the queue must be closed if the host does not continue.
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The time of [`Controller::poll_timeout`] has come.
+    /// Handles the deadline of [`Controller::poll_timeout`].
     pub fn on_timeout(&mut self) {
         self.deadline = None;
         self.fail(Failure::TimedOut);
         self.state = State::Over;
     }
 
-    /// What has happened since the last call: a transaction that has succeeded or failed.
+    /// The result since the last call: a transaction that has succeeded or failed.
     pub const fn take_news(&mut self) -> Option<Result<Authenticated, Failure>> {
         self.news.take()
     }
@@ -233,12 +234,12 @@ impl Controller {
         self.news = Some(Err(failure));
     }
 
-    /// The host has sent a message (Authentication Send). What is wrong with it, the host learns
-    /// from [`Controller::answer`].
+    /// Handles a message of the host (Authentication Send). The host gets the fault in it from
+    /// [`Controller::answer`].
     pub fn on_message(&mut self, now: Instant, bytes: &[u8]) {
         let state = core::mem::replace(&mut self.state, State::Over);
         if matches!(state, State::Failed | State::Over) {
-            // Nothing helps once a transaction has failed.
+            // A failed transaction cannot continue.
             self.state = state;
             return;
         }
@@ -249,14 +250,14 @@ impl Controller {
                 State::Idle
             }
             Ok(next @ State::Deriving(..)) => {
-                // The host does not answer for how long that takes.
+                // The host is not responsible for the time that this takes.
                 self.deadline = None;
                 next
             }
             Ok(next) => next,
             Err(failure) => {
                 self.fail(failure);
-                // A host that gives up asks for nothing more.
+                // A host that gives up sends no further request.
                 if matches!(failure, Failure::Refused(_)) { State::Over } else { State::Failed }
             }
         };
@@ -317,7 +318,7 @@ impl Controller {
             return Err(Failure::Contradiction("HL"));
         }
         let answer = Answer::of(reply);
-        // The host's response depends on the shared key: nothing can be checked before that.
+        // The host's response depends on the shared key, so the check must wait for it.
         match &asking.keys {
             None if !reply.public.is_empty() => Err(Failure::Contradiction("DHVLEN")),
             None => self.on_answer(&asking, &answer, None),
@@ -363,7 +364,7 @@ impl Controller {
         Ok(State::Success1(Authenticated { hash, group, both: true }, Some(response)))
     }
 
-    /// Length of what [`Controller::answer`] would return, in bytes.
+    /// Length of the result of [`Controller::answer`] in bytes.
     pub fn answer_length(&self) -> usize {
         match &self.state {
             State::Challenge(transaction) => {

@@ -74,11 +74,12 @@ impl fmt::Display for Explanation {
 /// Why an authentication has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The host's response was made with another secret than the controller has for the host.
+    /// The host's response was computed with another secret than the controller has for the host.
     HostSecret,
-    /// The controller's response was made with another secret than the host has for the controller.
+    /// The controller's response was computed with another secret than the host has for the
+    /// controller.
     ControllerSecret,
-    /// The host wants the controller to authenticate, and the controller has no secret for that.
+    /// The host requires the controller to authenticate, and the controller has no secret for that.
     NoControllerSecret,
     /// The controller demands authentication, and this host was given no secret.
     NoHostSecret,
@@ -87,14 +88,14 @@ pub enum Failure {
     NotDemanded,
     /// The controller accepted the host but sent no response to the host's challenge.
     Unproved,
-    /// The host offers no protocol that the controller knows.
+    /// The host offers no protocol that the controller supports.
     Protocol,
     /// The ends have no hash function in common.
     Hash,
     /// The ends have no group in common.
     Group,
-    /// The host or the controller wants the authentication to begin a secure channel (SC_C, ASCR),
-    /// which is not supported.
+    /// The host or the controller requires the authentication to begin a secure channel (SC_C,
+    /// ASCR), which is not supported.
     SecureChannel,
     /// The other end repeated this end's own challenge or public value, or sent a public value that
     /// belongs to no key.
@@ -103,23 +104,23 @@ pub enum Failure {
     Malformed(WireError),
     /// A field contradicts the transaction. Holds the field's name.
     Contradiction(&'static str),
-    /// A message came when another one was due.
+    /// A message of another kind than expected arrived.
     OutOfOrder {
-        /// The message that came.
+        /// The received message.
         found: Kind,
         /// The message that was due.
         expected: Kind,
     },
-    /// The host asked for a message when it had to send one.
+    /// The host requested a message when it had to send one.
     Unasked,
     /// The other end sent AUTH_Failure1 or AUTH_Failure2.
     Refused(Explanation),
-    /// The host did not go on in time.
+    /// The host did not continue in time.
     TimedOut,
 }
 
 impl Failure {
-    /// The code that tells the other end.
+    /// The code that reports the failure to the other end.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Protocol => Explanation::ProtocolNotUsable,
@@ -139,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it, where that is known.
+    /// The remedy, if it is known.
     pub const fn hint(self) -> Option<&'static str> {
         Some(match self {
             Self::HostSecret => "give both ends the same host secret, and check the host's NQN",
@@ -150,13 +151,13 @@ impl Failure {
             Self::NoHostSecret => "give the host its secret: --dhchap-secret-file FILE",
             Self::NotDemanded => {
                 "give the target a secret for this host, or this host no controller secret; \
-                 otherwise anybody may pose as the target"
+                 otherwise any machine may pose as the target"
             }
             Self::Hash => "allow a hash function that the other end has: dhchap-hashes",
             Self::Group => "allow a DH group that the other end has: dhchap-groups",
             Self::SecureChannel => "connect without --concat, or use TLS with a configured key",
             Self::Refused(Explanation::Failed) => {
-                "the two ends have different secrets, or one of them has none; the other end's log says which"
+                "the two ends have different secrets, or one of them has none; see the other end's log"
             }
             Self::Refused(Explanation::HashNotUsable | Explanation::GroupNotUsable) => {
                 "the other end's list of hash functions or DH groups has none of this end's"
@@ -175,30 +176,30 @@ impl fmt::Display for Failure {
             Self::ControllerSecret => {
                 f.write_str("the controller answered with another secret than this host has for it")
             }
-            Self::NoControllerSecret => {
-                f.write_str("the host wants the controller to authenticate, and no secret was given for that")
-            }
+            Self::NoControllerSecret => f.write_str(
+                "the host requires the controller to authenticate, and the controller has no secret for that",
+            ),
             Self::NoHostSecret => {
                 f.write_str("the controller demands authentication, and no secret was given")
             }
             Self::NotDemanded => f.write_str(
                 "a controller secret was given, and the controller demands no authentication: \
-                 it cannot prove who it is",
+                 it cannot prove its identity",
             ),
             Self::Unproved => f.write_str("the controller did not prove that it has its secret"),
             Self::Protocol => f.write_str("the host offers no DH-HMAC-CHAP"),
             Self::Hash => f.write_str("the two ends have no hash function in common"),
             Self::Group => f.write_str("the two ends have no DH group in common"),
             Self::SecureChannel => f.write_str(
-                "the other end wants authentication to begin a secure channel, which is not supported",
+                "the other end requires authentication to begin a secure channel, which is not supported",
             ),
-            Self::Reflected => f.write_str("the other end repeated what it was sent, as an impostor would"),
+            Self::Reflected => f.write_str("the other end repeated this end's message, as an impostor would"),
             Self::Malformed(error) => error.fmt(f),
             Self::Contradiction(field) => write!(f, "{field} contradicts the transaction"),
             Self::OutOfOrder { found, expected } => {
-                write!(f, "{} came, and {} was due", found.name(), expected.name())
+                write!(f, "received {}, expected {}", found.name(), expected.name())
             }
-            Self::Unasked => f.write_str("the host asked for a message when it had to send one"),
+            Self::Unasked => f.write_str("the host requested a message when it had to send one"),
             Self::Refused(explanation) => write!(f, "the other end refused: {explanation}"),
             Self::TimedOut => f.write_str("the host did not finish in time"),
         }?;

@@ -51,7 +51,7 @@ impl Group {
         Self::ALL.into_iter().find(|one| one.id() == id)
     }
 
-    /// The name by which nvme-cli, Linux and SPDK know the group.
+    /// The group's name in nvme-cli, Linux and SPDK.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -158,7 +158,7 @@ pub(super) fn power(group: Group, base: &[u8], exponent: &[u8]) -> Option<Zeroiz
     group.power(base, exponent)
 }
 
-/// An exponentiation in a group, which may be done on another thread: it takes up to tens of
+/// An exponentiation in a group, which may run on another thread: it takes up to tens of
 /// milliseconds.
 #[derive(Clone)]
 pub struct Work {
@@ -168,7 +168,7 @@ pub struct Work {
     exponent: Zeroizing<Vec<u8>>,
 }
 
-/// What comes of a [`Work`].
+/// The result of a [`Work`].
 #[derive(Clone)]
 pub struct Product(Option<Zeroizing<Vec<u8>>>);
 
@@ -193,7 +193,7 @@ impl fmt::Debug for Work {
 }
 
 impl Product {
-    /// The product of nothing, which proves nothing.
+    /// An empty product, which proves nothing.
     #[cfg(test)]
     pub(crate) const fn none() -> Self {
         Self(None)
@@ -226,16 +226,16 @@ impl KeyPair {
         Self::of(work, product)
     }
 
-    /// The work that new keys take; `None` for [`Group::Null`].
+    /// The work for new keys; `None` for [`Group::Null`].
     pub(crate) fn work(group: Group, entropy: &mut Entropy) -> Option<Work> {
         let mut private = Zeroizing::new(alloc::vec![0; group.exponent_length()]);
         entropy.fill(&mut private);
-        // The exponent is never 0 or 1, whatever the source gives.
+        // The exponent is never 0 or 1, for any output of the source.
         *private.first_mut()? |= 0x80;
         Some(Work { group, base: None, exponent: private })
     }
 
-    /// The keys that came of [`KeyPair::work`].
+    /// The keys from the result of [`KeyPair::work`].
     pub(crate) fn of(work: Work, product: Product) -> Option<Self> {
         let public = product.into_bytes()?.to_vec();
         Some(Self { group: work.group, private: work.exponent, public })
@@ -251,13 +251,13 @@ impl KeyPair {
         &self.public
     }
 
-    /// The key that both ends share, as long as the group's prime; `None` if `peer` is no public
+    /// The key that both ends share, as long as the group's prime; `None` if `peer` is not a public
     /// value of the group, or is this end's own.
     pub(super) fn shared(&self, peer: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.shared_work(peer)?.compute().into_bytes()
     }
 
-    /// The work that [`KeyPair::shared`] takes; `None` as there.
+    /// The work for [`KeyPair::shared`]; `None` in the same cases.
     pub(super) fn shared_work(&self, peer: &[u8]) -> Option<Work> {
         let own = self.group.number(&self.public);
         if !self.group.may_be_public(peer) || self.group.number(peer) == own {

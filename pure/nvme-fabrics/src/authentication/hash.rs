@@ -37,7 +37,7 @@ impl Hash {
         Self::ALL.into_iter().find(|one| one.id() == id)
     }
 
-    /// The name by which SPDK and this project know the function.
+    /// The function's name in SPDK and this project.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -75,7 +75,7 @@ impl Hash {
 }
 
 fn authenticate<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
-    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC accepts a key of any length");
     for part in parts {
         mac.update(part);
     }

@@ -12,10 +12,10 @@ use super::message::{Body, Challenge, Kind, Message, Negotiate, Reply, identifie
 use super::response::{ChallengeValue, Prover, Transaction};
 use super::{Authenticated, Credentials, Explanation, Failure, Group, Hash, Names, sequence};
 
-/// What the host does next.
+/// The next action of the host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this message (Authentication Send), then ask again.
+    /// Send this message (Authentication Send), then call [`Host::step`] again.
     Send(Vec<u8>),
     /// Receive a message (Authentication Receive) and give it to [`Host::on_message`].
     Receive,
@@ -31,12 +31,12 @@ enum State {
     Reply(Vec<u8>, Expected),
     AwaitSuccess1(Expected),
     Success2(Authenticated),
-    /// The controller is told of the failure.
+    /// The failure is reported to the controller.
     Failure2(Failure),
     Done(Result<Authenticated, Failure>),
 }
 
-/// What the controller must answer.
+/// The expected response of the controller.
 struct Expected {
     result: Authenticated,
     /// The response, if the controller was challenged.
@@ -71,7 +71,7 @@ impl Host {
         Message { kind, transaction: self.transaction, body }.emit()
     }
 
-    /// What to do next. Each call counts as done.
+    /// The next action. Each call counts the returned action as done.
     pub fn step(&mut self) -> Step {
         let state = core::mem::replace(&mut self.state, State::Done(Err(Failure::TimedOut)));
         let (step, next) = match state {
@@ -102,11 +102,11 @@ impl Host {
         let next = match state {
             State::AwaitChallenge => self.on_challenge(bytes),
             State::AwaitSuccess1(expected) => self.on_success(bytes, &expected),
-            // Nothing was asked.
+            // The host has no open challenge.
             other => Ok(other),
         };
         self.state = next.unwrap_or_else(|failure| match failure {
-            // The controller knows.
+            // The controller knows the failure.
             Failure::Refused(_) => State::Done(Err(failure)),
             _ => State::Failure2(failure),
         });
@@ -190,7 +190,7 @@ impl Host {
             return Err(Failure::Contradiction("HL"));
         }
         let Some(wanted) = &expected.response else {
-            // A response that nobody asked for proves nothing.
+            // An unrequested response proves nothing.
             return Ok(State::Done(Ok(expected.result)));
         };
         let response = response.ok_or(Failure::Unproved)?;

@@ -6,8 +6,8 @@ use super::{Explanation, Group, Hash};
 use crate::wire::WireError;
 use crate::wire::bytes::{put, u16_at, u32_at};
 
-/// Longest message in bytes, and what this host allows a controller's message to be. The longest
-/// that the specification knows is a reply with SHA-512 and ffdhe8192, which has 1,168 bytes.
+/// Length of the longest message in bytes, and this host's limit for a controller's message. The
+/// longest one of the specification is a reply with SHA-512 and ffdhe8192, which has 1,168 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
 /// Maximum number of hash identifiers, and of group identifiers, in a negotiation.
 pub const IDENTIFIERS_MAX: usize = 30;
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-/// What the host offers.
+/// The host's offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiate<'a> {
     /// Secure Channel Concatenation (SC_C); 0 for none.
@@ -107,7 +107,7 @@ pub struct Negotiate<'a> {
     pub offer: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// What the controller chose, and its challenge.
+/// The controller's choice and its challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge<'a> {
     /// Hash function identifier (HashID).
@@ -160,7 +160,7 @@ pub enum Body<'a> {
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// What kind of message it is.
+    /// The kind of the message.
     pub kind: Kind,
     /// Transaction Identifier (T_ID).
     pub transaction: u16,
@@ -168,7 +168,7 @@ pub struct Message<'a> {
     pub body: Body<'a>,
 }
 
-/// Kind and Transaction Identifier (T_ID) of a message, for messages whose rest is of no use.
+/// Kind and Transaction Identifier (T_ID) of a message, for messages whose rest is not needed.
 pub fn header(bytes: &[u8]) -> Option<(Kind, u16)> {
     let header = bytes.first_chunk::<6>()?;
     Some((Kind::of(header[0], header[1]), u16_at(header, 4)))
@@ -195,11 +195,11 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Decodes the message that `bytes` begin with. Returns its length too: what a controller
-    /// answers may be followed by padding. Reserved fields are ignored.
+    /// Decodes the message at the start of `bytes`. Returns its length too: padding may follow a
+    /// controller's answer. Reserved fields are ignored.
     ///
     /// # Errors
-    /// When the message is shorter than its fields say, or a field has a reserved value.
+    /// When the message is shorter than its fields claim, or a field has a reserved value.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, usize), WireError> {
         let short =
             WireError::Length { structure: "a message", expected: FAILURE_LENGTH, found: bytes.len() };
@@ -235,7 +235,7 @@ impl<'a> Message<'a> {
     /// Encodes the message.
     ///
     /// # Panics
-    /// When a list or a value is longer than its length field can say; this crate makes none.
+    /// When a list or a value exceeds the limit of its length field; this crate creates none.
     pub fn emit(&self) -> Vec<u8> {
         let length = |value: &[u8]| u8::try_from(value.len()).expect("hashes and lists are short");
         let mut bytes = alloc::vec![0; FIXED_LENGTH];
@@ -344,7 +344,7 @@ fn challenge<'a>(fields: &mut Fields<'a>) -> Result<Challenge<'a>, WireError> {
 fn reply<'a>(fields: &mut Fields<'a>) -> Result<Reply<'a>, WireError> {
     let fixed = fields.take(FIXED_LENGTH)?;
     let response = fields.take(usize::from(fixed[6]))?;
-    // The place of the challenge is there even if the challenge is not valid.
+    // The bytes of the challenge are present even if the challenge is not valid.
     let challenge = fields.take(usize::from(fixed[6]))?;
     let challenge = match fixed[8] {
         0 => None,

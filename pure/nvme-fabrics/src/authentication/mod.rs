@@ -1,6 +1,6 @@
 //! NVMe in-band authentication: DH-HMAC-CHAP (NVM Express Base Specification 2.0, "NVMe In-band
-//! Authentication"). Host and controller prove to each other that they know a secret, and never
-//! send it.
+//! Authentication"). Host and controller prove to each other that they know a secret, without
+//! sending it.
 //!
 //! [`Host`] and [`Controller`] are the two ends of one queue's authentication. Each is a state
 //! machine without I/O: messages go in and come out, randomness comes from
@@ -32,10 +32,10 @@
 //! # }
 //! ```
 //!
-//! **What peers may do.** Each message is checked against the state and the transaction before it
-//! is used, and has at most [`MESSAGE_BYTES_MAX`] bytes. Proofs are compared in constant time.
-//! Whatever goes wrong ends the transaction; the controller then closes the queue, so that each
-//! guess costs a new connection.
+//! **Trust.** Each message is checked against the state and the transaction before it is used, and
+//! has at most [`MESSAGE_BYTES_MAX`] bytes. Proofs are compared in constant time. Any fault ends
+//! the transaction; the controller then closes the queue, so that each guess costs a new
+//! connection.
 
 mod controller;
 mod failure;
@@ -63,19 +63,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What one end has in order to authenticate: the secrets, and what it accepts. Both ends have the
-/// same two secrets.
+/// The credentials of one end: the secrets, and its requirements. Both ends have the same two
+/// secrets.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The secret by which the host proves who it is.
+    /// The secret by which the host proves its identity.
     pub host: Secret,
-    /// The secret by which the controller proves who it is. A host that has it demands the proof.
+    /// The secret by which the controller proves its identity. A host that has it demands the
+    /// proof.
     pub controller: Option<Secret>,
     /// The hash functions that are accepted, the preferred one first.
     pub hashes: Vec<Hash>,
     /// The groups that are accepted, the preferred one first.
     pub groups: Vec<Group>,
-    /// Where the secrets come from, such as the name of a file, for messages to a person.
+    /// The source of the secrets, such as the name of a file, for messages.
     pub origin: String,
 }
 
@@ -93,7 +94,8 @@ impl Credentials {
 }
 
 impl PartialEq for Credentials {
-    /// Whether the same hosts authenticate in the same way, wherever the secrets come from.
+    /// Whether the same hosts authenticate in the same way, regardless of the source of the
+    /// secrets.
     fn eq(&self, other: &Self) -> bool {
         (&self.host, &self.controller, &self.hashes, &self.groups)
             == (&other.host, &other.controller, &other.hashes, &other.groups)
@@ -102,14 +104,14 @@ impl PartialEq for Credentials {
 
 impl Eq for Credentials {}
 
-/// What the ends of a queue have agreed on.
+/// The result of a queue's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authenticated {
     /// The hash function of the responses.
     pub hash: Hash,
     /// The group of the exchange of keys.
     pub group: Group,
-    /// Whether the controller has proved who it is, too.
+    /// Whether the controller has proved its identity, too.
     pub both: bool,
 }
 

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::{Group, Hash, Secret};
 use crate::wire::Nqn;
 
-/// Who uses what.
+/// The names of both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// NQN of the host.
@@ -16,7 +16,7 @@ pub struct Names {
     pub subsystem: Nqn,
 }
 
-/// What both ends know of a transaction once the controller has challenged the host.
+/// The state of a transaction at both ends once the controller has challenged the host.
 #[derive(Clone, Debug)]
 pub(super) struct Transaction {
     /// Transaction Identifier (T_ID).

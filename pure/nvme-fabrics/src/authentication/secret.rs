@@ -13,7 +13,7 @@ use super::Hash;
 use crate::interchange::{self, KeyForm, KeyText, KeyTextError};
 use crate::wire::Nqn;
 
-/// What follows the NQN in the transformation of a key.
+/// The text behind the NQN in the transformation of a key.
 const PURPOSE: &[u8] = b"NVMe-over-Fabrics";
 
 /// A secret of DH-HMAC-CHAP: a key of 32, 48 or 64 bytes, and the hash function that binds the key
@@ -39,7 +39,7 @@ impl Secret {
         interchange::emit(KeyForm::Secret, self.transformation, &self.key)
     }
 
-    /// The hash function that binds the key to a name; `None` where the key is used as it is.
+    /// The hash function that binds the key to a name; `None` if the key is used unchanged.
     pub const fn transformation(&self) -> Option<Hash> {
         self.transformation
     }

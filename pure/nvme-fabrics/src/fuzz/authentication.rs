@@ -6,8 +6,8 @@ use crate::authentication::message::Message;
 use crate::authentication::{Controller, Credentials, Group, Hash, Host, Names, Secret, Step};
 use crate::wire::Nqn;
 
-/// Parses a secret and a message, and gives messages cut from `bytes` to both ends. Whatever parses
-/// must parse to the same value after it is emitted. Nobody may be authenticated.
+/// Parses a secret and a message, and passes messages cut from `bytes` to both ends. Every parsed
+/// value must parse to the same value after it is emitted. The input must not authenticate.
 pub fn authentication(bytes: &[u8]) {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(secret) = text.parse::<Secret>()
@@ -38,7 +38,7 @@ pub fn authentication(bytes: &[u8]) {
         }
         let _ = host.step();
         host.on_message(message);
-        assert!(!controller.is_authenticated(), "without the secret, nobody is authenticated");
+        assert!(!controller.is_authenticated(), "authentication fails without the secret");
         if let Step::Done(Ok(agreed)) = host.step() {
             assert!(!agreed.both, "without its secret, no controller is authenticated");
         }

@@ -12,8 +12,8 @@ pub use authentication::authentication;
 pub use host::host;
 pub use tls::tls;
 
-/// Parses fabrics commands, the data of Connect, and the Discovery log. Whatever parses must parse
-/// to the same value after it is emitted.
+/// Parses fabrics commands, the data of Connect, and the Discovery log. Every parsed value must
+/// parse to the same value after it is emitted.
 pub fn structures(bytes: &[u8]) {
     if let Some((entry, data)) = bytes.split_first_chunk::<64>() {
         if let Ok(command) = FabricsCommand::parse(&SubmissionQueueEntry::parse(entry)) {

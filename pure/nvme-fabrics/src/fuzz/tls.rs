@@ -3,8 +3,8 @@
 use crate::tls::{Derivation, Identity, IdentityVersion, TlsKey, offered_identities};
 
 /// Parses a key, an identity and a ClientHello. Identities lie within the message. A key must parse
-/// to the same value after it is emitted, and an identity that parses must come out again for its
-/// host and subsystem.
+/// to the same value after it is emitted, and an identity that parses must be emitted unchanged for
+/// its host and subsystem.
 pub fn tls(bytes: &[u8]) {
     assert!(offered_identities(bytes).map(<[u8]>::len).sum::<usize>() <= bytes.len());
     let text = core::str::from_utf8(bytes);

@@ -15,7 +15,7 @@ const RESTARTS_MAX: u32 = 10;
 /// MDTS can name is two pages of 4 KiB.
 const RECORDS_AT_ONCE: u64 = 8;
 
-/// What the reader asks for next.
+/// The reader's next request.
 #[derive(Debug)]
 pub enum Step {
     /// Carry out this admin command, and give the bytes that it reads to [`Reader::next`].

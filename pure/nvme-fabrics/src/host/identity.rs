@@ -1,4 +1,4 @@
-//! What a controller over fabrics reports about itself.
+//! The identity of a controller over fabrics.
 
 use alloc::vec::Vec;
 
@@ -11,17 +11,17 @@ use crate::authentication::Authenticated;
 use super::TRANSFER_BYTES_MAX;
 use crate::wire::ControllerId;
 
-/// What a controller reported about itself when it was brought up.
+/// The identity of a controller, read when it was brought up.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// What a controller reports over any transport.
+    /// The part of the identity that is common to all transports.
     pub reported: nvme::host::Identity,
     /// Controller ID (CNTLID).
     pub controller_id: ControllerId,
     /// ANA state of each namespace on this path; empty where the controller has no ANA.
     pub ana: Vec<(NamespaceId, AnaState)>,
-    /// What host and controller have agreed on for the Admin Queue; `None` if they need not
-    /// authenticate.
+    /// The result of the Admin Queue's authentication; `None` if the controller does not require
+    /// it.
     pub authenticated: Option<Authenticated>,
     /// Commands that each I/O queue holds.
     pub queue_size: u16,

@@ -11,5 +11,5 @@ pub use association::{Association, Authentication, Config, Failure, Loss, Output
 pub use identity::{Identity, ImpactedController};
 pub use multipath::Multipath;
 
-/// Maximum number of bytes that one command of this host moves, whatever a controller allows.
+/// Maximum number of bytes that one command of this host moves, regardless of a controller's limit.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

@@ -10,8 +10,8 @@ struct Entry<T> {
     item: Option<T>,
 }
 
-/// A limited number of items, each with a deadline. A token names an item until the item is taken
-/// out or renewed; the token then finds nothing. The highest bit of a token is 0.
+/// A limited number of items, each with a deadline. A token names an item until the item is removed
+/// or renewed; the token then matches nothing. The highest bit of a token is 0.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     entries: Vec<Entry<T>>,
@@ -33,7 +33,7 @@ impl<T> Table<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// Puts an item in. Returns its index; `None` if there is no room.
+    /// Inserts an item. Returns its index; `None` if there is no room.
     pub(super) fn issue(&mut self, item: T) -> Option<u32> {
         let index = self.free.pop()?;
         self.entries[index as usize].item = Some(item);
@@ -75,7 +75,7 @@ impl<T> Table<T> {
         entry.item.as_mut()
     }
 
-    /// Takes the item at `index` out.
+    /// Removes the item at `index` and returns it.
     pub(super) fn retire(&mut self, index: u32) -> Option<T> {
         self.deadlines.disarm(index);
         let entry = self.entries.get_mut(index as usize)?;

@@ -22,12 +22,12 @@ impl AssociationKey {
 }
 
 /// A connection's claim to a queue of an association. Several connections may claim the same queue;
-/// the queue belongs to the one that has proved last that its host is the association's.
+/// the queue belongs to the one whose host was the last to prove its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The queue.
     pub queue: QueueId,
-    /// Tells apart the claims to the same queue.
+    /// Distinguishes the claims to the same queue.
     pub(super) number: u32,
 }
 
@@ -35,11 +35,11 @@ pub struct Claim {
 #[derive(Debug)]
 pub(super) struct Claimant {
     pub(super) claim: Claim,
-    /// Where the connection comes from.
+    /// The origin of the connection.
     pub(super) origin: Origin,
     /// Whether hosts were admitted from there before.
     pub(super) is_known: bool,
-    /// The authentication that the host owes; `None` if it owes none.
+    /// The authentication that the host must complete; `None` if it need not.
     pub(super) authentication: Option<Box<Controller>>,
     /// Whether the queue is this claim's and may be used.
     pub(super) is_admitted: bool,
@@ -86,17 +86,17 @@ pub struct Association {
     /// I/O queues that may be connected.
     pub(super) io_queues: u16,
     pub(super) properties: Properties,
-    /// What the subsystem demanded of the host when it connected.
+    /// The subsystem's terms for the host when it connected.
     pub(super) terms: HostTerms,
     /// The claims to the queues, one for each connection.
     pub(super) claimants: Vec<Claimant>,
     /// The number of the next claim.
     pub(super) next_claim: u32,
-    /// Whether the host has proved who it is, or need not. Only then the controller is its own.
+    /// Whether the host has proved its identity, or need not. Only then does it own the controller.
     pub(super) is_proven: bool,
     /// Keep Alive Timeout, if there is one.
     pub(super) keep_alive: Option<Nanos>,
-    /// When the host was last heard.
+    /// Time of the host's latest command.
     pub(super) heard: Instant,
     /// Since when the controller has been not enabled or shut down.
     pub(super) disabled: Option<Instant>,
@@ -142,8 +142,8 @@ impl Association {
     pub const fn keep_alive(&self) -> Option<Nanos> {
         self.keep_alive
     }
-    /// Whether the host has proved who it is, or need not. Until then the association has no
-    /// controller: its identifier is only promised.
+    /// Whether the host has proved its identity, or need not. Until then the association has no
+    /// controller: its identifier is only reserved.
     pub const fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -162,21 +162,21 @@ impl Association {
     pub(super) fn claimant(&mut self, claim: Claim) -> Option<&mut Claimant> {
         self.claimants.iter_mut().find(|one| one.claim == claim)
     }
-    /// Gives a queue to a claim. Whichever claim had the queue loses it.
+    /// Gives a queue to a claim. The previous claim loses it.
     pub(super) fn admit(&mut self, claim: Claim) {
         self.queues.insert(claim.queue);
         for one in self.claimants.iter_mut().filter(|one| one.claim.queue == claim.queue) {
             one.is_admitted = one.claim == claim;
         }
     }
-    /// Takes a queue away from a claim, if the queue is the claim's.
+    /// Takes a queue away from a claim, if the claim has it.
     pub(super) fn dismiss(&mut self, claim: Claim) {
         if let Some(one) = self.claimant(claim).filter(|one| one.is_admitted) {
             one.is_admitted = false;
             self.queues.remove(claim.queue);
         }
     }
-    /// Where the host's secret comes from, if the host must authenticate.
+    /// The source of the host's secret, if the host must authenticate.
     pub fn secret_origin(&self) -> Option<&str> {
         self.terms.credentials.as_ref().map(|credentials| credentials.origin.as_str())
     }

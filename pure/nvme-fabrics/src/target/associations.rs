@@ -1,7 +1,8 @@
-//! All associations of a target: by key, by controller, and by when each may be due.
+//! All associations of a target: by key, by controller, and by the earliest time at which each may
+//! be due.
 //!
-//! A target may have thousands of hosts. Nothing here takes longer with their number than a search
-//! in a tree does, but walks over all of them.
+//! A target may have thousands of hosts. With their number, every operation here grows only like a
+//! search in a tree, apart from walks over all of them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -32,7 +33,7 @@ pub(super) struct Associations {
     controllers: BTreeMap<(Option<SubsystemKey>, u16), AssociationKey>,
     /// How many associations have each controller or were promised it.
     promised: BTreeMap<(Option<SubsystemKey>, u16), u32>,
-    /// Number of associations whose hosts have not proved who they are.
+    /// Number of associations whose hosts have not proved their identity.
     unproven: usize,
     /// The earliest times at which associations may be due.
     checks: BTreeSet<(Instant, AssociationKey)>,
@@ -76,8 +77,8 @@ impl Associations {
         if is_proven { proven < ASSOCIATIONS_MAX } else { self.unproven < UNPROVEN_ASSOCIATIONS_MAX }
     }
 
-    /// The host of an association has proved who it is: the controller that it was promised becomes
-    /// its own. Returns false if another host has the controller by now, or there are too many.
+    /// Gives the reserved controller to an association whose host has proved its identity. Returns
+    /// false if another host has the controller by now, or there are too many.
     pub(super) fn prove(&mut self, key: AssociationKey) -> bool {
         let has_room = self.has_room(true);
         let Some(place) = self.places.get_mut(key.index()).and_then(Option::as_mut) else { return false };
@@ -95,7 +96,7 @@ impl Associations {
         true
     }
 
-    /// Number of associations whose hosts have not proved who they are.
+    /// Number of associations whose hosts have not proved their identity.
     pub(super) const fn unproven(&self) -> usize {
         self.unproven
     }
@@ -144,7 +145,7 @@ impl Associations {
         places.filter_map(|(key, one)| Some((key, &mut one.as_mut()?.association)))
     }
 
-    /// The association that has a controller, whose host has proved who it is.
+    /// The association that has a controller and whose host has proved its identity.
     pub(super) fn of_controller(
         &self,
         subsystem: Option<SubsystemKey>,
@@ -153,14 +154,15 @@ impl Associations {
         self.controllers.get(&(subsystem, id.0)).copied()
     }
 
-    /// Whether no host has the controller, and none was promised it.
+    /// Whether no host has the controller, and it is not reserved for one.
     pub(super) fn is_free(&self, subsystem: SubsystemKey, id: ControllerId) -> bool {
         !self.promised.contains_key(&(Some(subsystem), id.0))
     }
 
-    /// The first controller identifier from `from` on that no proven host has, wrapping around. One
-    /// that was promised to an unproven host comes last: the first to prove who it is gets it.
-    /// Starting at `from` keeps a recently used identifier from being reused soon.
+    /// The first controller identifier from `from` on that no proven host has, wrapping around. An
+    /// identifier that is reserved for an unproven host comes last: the first host to prove its
+    /// identity gets it. Starting at `from` keeps a recently used identifier from being reused
+    /// soon.
     pub(super) fn free_controller(
         &self,
         subsystem: Option<SubsystemKey>,
@@ -195,7 +197,7 @@ impl Associations {
         self.checks.range(..=(now, AssociationKey(u32::MAX))).map(|(_, key)| *key).collect()
     }
 
-    /// The same, whose times are forgotten.
+    /// The same, for associations whose times are removed.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<AssociationKey> {
         let due = self.due(now);
         for key in &due {
@@ -266,7 +268,7 @@ mod tests {
         }
     }
 
-    /// What a walk over all associations would find.
+    /// The expected result of a walk over all associations.
     #[derive(Default)]
     struct Model(Vec<(AssociationKey, u32, u16, Option<Instant>)>);
 
@@ -363,7 +365,7 @@ mod tests {
             all.insert(association(0, id)).unwrap();
         }
         assert!(all.insert(association(1, 1)).is_none());
-        assert!(!all.prove(AssociationKey(0)), "there are as many as there may be");
+        assert!(!all.prove(AssociationKey(0)), "the maximum number of associations exists");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Progress {
     /// Whether the owner must close the connection once the pending answer is sent. With the Admin
     /// Queue, the association ends.
     pub is_over: bool,
-    /// Whether that is for want of room: the host may try again.
+    /// Whether it ends for lack of room: the host may try again.
     pub is_crowded: bool,
     /// Whether the next Authentication Receive waits for [`Target::on_worked`].
     pub is_waiting: bool,
@@ -95,11 +95,11 @@ impl Target {
         if admits { Ok(()) } else { Err(FabricsStatus::AuthenticationRequired.into()) }
     }
 
-    /// Carries out an Authentication Send with its data, whose length
+    /// Executes an Authentication Send with its data, whose length
     /// [`Target::authentication_length`] has approved.
     ///
     /// # Errors
-    /// Invalid Command Opcode where the host has no secret here.
+    /// Invalid Command Opcode if the host has no secret here.
     ///
     /// # Panics
     /// When there is no such association.
@@ -117,8 +117,8 @@ impl Target {
         Ok(Progress { is_over, is_crowded: progress.is_crowded || !has_room, ..progress })
     }
 
-    /// Orders the work that an authentication needs next, if any is to be done outside. Returns
-    /// false if there is no room for it.
+    /// Queues the work that an authentication needs next, if the world is to do it. Returns false
+    /// if there is no room for it.
     fn order_work(&mut self, now: Instant, key: AssociationKey, claim: Claim) -> bool {
         let Self { associations, works, entropy, .. } = self;
         let Some(association) = associations.get_mut(key) else { return true };
@@ -156,12 +156,12 @@ impl Target {
         }
     }
 
-    /// Carries out an Authentication Receive. Returns the data, padded with zeros to the Allocation
+    /// Executes an Authentication Receive. Returns the data, padded with zeros to the Allocation
     /// Length but to no more than [`MESSAGE_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// Invalid Field where the command is not of an NVMe in-band authentication, or the Allocation
-    /// Length is too short. Invalid Command Opcode where the host has no secret here.
+    /// Invalid Field if the command is not of an NVMe in-band authentication, or the Allocation
+    /// Length is too short. Invalid Command Opcode if the host has no secret here.
     ///
     /// # Panics
     /// When there is no such association.
@@ -239,26 +239,26 @@ impl Target {
         overdue
     }
 
-    /// Has the exponentiations of authentications done outside: [`Target::poll_work`] gives them
-    /// out, and [`Target::on_worked`] takes what comes of them. Those for hosts that have proved
-    /// nothing take at most `share` of a processor's time, in thousandths. Without this call, they
-    /// are done at once.
+    /// Leaves the exponentiations of authentications to the world: [`Target::poll_work`] returns
+    /// them, and [`Target::on_worked`] accepts their results. Those for unproven hosts take at most
+    /// `share` of a processor's time, in thousandths. Without this call, the target does them at
+    /// once.
     pub const fn work_outside(&mut self, share: u32) {
         self.works.go_outside(share);
     }
 
-    /// The next piece of work to be done outside, if one may begin now. There is one at a time.
+    /// The next piece of work for the world, if one may begin now. At most one is in progress.
     pub fn poll_work(&mut self, now: Instant) -> Option<(WorkId, Work)> {
         self.works.poll(now)
     }
 
-    /// When the next piece of work may begin, if one waits and none is under way.
+    /// When the next piece of work may begin, if one waits and none is in progress.
     pub fn next_work(&self) -> Option<Instant> {
         self.works.poll_timeout()
     }
 
-    /// A piece of work is done; it took `spent` of a processor's time. Returns the claims whose
-    /// authentication goes on.
+    /// Accepts the result of a piece of work, which took `spent` of a processor's time. Returns the
+    /// claims whose authentication continues.
     pub fn on_worked(
         &mut self,
         now: Instant,

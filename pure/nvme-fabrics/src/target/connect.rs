@@ -32,7 +32,7 @@ pub struct Connected {
     pub queue: QueueId,
     /// The connection's claim to the queue.
     pub claim: Claim,
-    /// Whether the queue may be used at once: the host has proved who it is, or need not.
+    /// Whether the queue may be used at once: the host has proved its identity, or need not.
     pub is_admitted: bool,
     /// Size of the queue in entries, 2..=[`QUEUE_ENTRIES_MAX`].
     pub entries: u16,
@@ -42,16 +42,16 @@ pub struct Connected {
     pub response: ConnectResponse,
 }
 
-/// How a host came to the target.
+/// How a host connected to the target.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The port through which the host came.
+    /// The port that the host connected to.
     pub port: PortId,
-    /// The address that the host connected to, where it is known.
+    /// The address that the host connected to, if it is known.
     pub local: Option<&'a TransportAddress>,
-    /// What the host has proved by TLS; `None` without TLS.
+    /// The identity that the host has proved by TLS; `None` without TLS.
     pub proved: Option<&'a Identity>,
-    /// Where the host's connection comes from.
+    /// The origin of the host's connection.
     pub origin: Origin,
     /// Whether hosts were admitted from there before.
     pub is_known: bool,
@@ -62,8 +62,8 @@ pub struct Arrival<'a> {
 pub enum Outcome {
     /// The queue is connected.
     Connected(Connected),
-    /// The subsystem belongs to another reactor. The connection must go there, with everything that
-    /// the host and the target have said.
+    /// The subsystem belongs to another reactor. The connection must move there, with all messages
+    /// of host and target so far.
     Elsewhere(SubsystemKey),
 }
 
@@ -98,11 +98,11 @@ pub enum Why {
     NotEncrypted(Nqn),
     /// The discovery service is switched off.
     DiscoveryClosed,
-    /// The discovery service is for hosts that prove who they are, and this one has no key.
+    /// The discovery service is for hosts with a key, and this one has none.
     DiscoveryKeyed(Nqn),
     /// The host has proved by TLS that it is another host, or that it means another subsystem.
     OtherIdentity {
-        /// What the host has proved.
+        /// The identity that the host has proved.
         proved: Box<Identity>,
         /// The host that its Connect names.
         host: Nqn,
@@ -121,7 +121,7 @@ impl fmt::Display for Why {
             }
             Self::UnknownSubsystem(name) => write!(f, "there is no subsystem {name} at this port"),
             Self::HostNotAllowed => f.write_str("the subsystem does not let this host in"),
-            Self::Controller(id) => write!(f, "there is no controller {id:#06x} for it"),
+            Self::Controller(id) => write!(f, "controller {id:#06x} is not available to it"),
             Self::OtherHost => f.write_str("the controller is another host's"),
             Self::Busy => f.write_str("no controller is free"),
             Self::Queue(queue) => write!(f, "there is no queue {queue}"),
@@ -189,16 +189,15 @@ impl Refusal {
     fn parameter(parameter: Parameter, why: Why) -> Self {
         Self { status: FabricsStatus::InvalidParameters.into(), dw0: parameter.dw0(), why }
     }
-    /// Refuses an I/O queue of an association that has ended, which the host may not know yet. Do
-    /// Not Retry stays clear: with it, Linux would give the controller up for good instead of
-    /// connecting anew.
+    /// Refuses an I/O queue of an association that has ended without the host's knowledge. Do Not
+    /// Retry stays clear: with it, Linux would give the controller up for good and not reconnect.
     fn gone(controller: ControllerId) -> Self {
         let refusal = Self::parameter(Parameter::CONTROLLER, Why::Controller(controller.0));
         Self { status: refusal.status.with_do_not_retry(false), ..refusal }
     }
 }
 
-/// What a host gets that connects an Admin Queue.
+/// The result of connecting an Admin Queue.
 struct Granted {
     served: Served,
     terms: HostTerms,
@@ -206,7 +205,7 @@ struct Granted {
 }
 
 impl Target {
-    /// Carries out a Connect command with its data, from a host that came as `arrival` says.
+    /// Executes a Connect command with its data, from a host that connected as in `arrival`.
     ///
     /// # Errors
     /// The refusal to answer with.
@@ -277,7 +276,7 @@ impl Target {
         self.associate(now, Granted { served, terms, controller }, arrival, command, data)
     }
 
-    /// What the discovery service demands of a host.
+    /// The discovery service's terms for a host.
     fn terms_of_discovery(&self, arrival: Arrival<'_>, host: &Nqn) -> Result<HostTerms, Refusal> {
         match self.directory.discovery {
             DiscoveryAccess::Open => Ok(HostTerms::default()),
@@ -326,7 +325,7 @@ impl Target {
             return Err(Refusal::new(StatusCode::KeepAliveTimeoutInvalid, Why::KeepAlive(timeout)));
         }
         let Granted { served, terms, controller } = granted;
-        // Whoever discovers without a key stays a stranger.
+        // A host that discovers without a key stays unproven.
         let is_stranger = matches!(served, Served::Discovery(_)) && arrival.proved.is_none();
         let association = Association {
             is_proven: !is_stranger && terms.credentials.is_none(),
@@ -355,9 +354,9 @@ impl Target {
         Ok(Outcome::Connected(connected((key, claim), subsystem, command, controller, demand)))
     }
 
-    /// Connects an I/O queue, or lets a host that must authenticate begin with that: the queue
-    /// stays its holder's until then. A host that has proved who it is takes the queue from a
-    /// connection that had it before, which may be lost without the target's knowledge.
+    /// Connects an I/O queue, or lets a host that must authenticate begin with that: until then,
+    /// the queue stays with its holder. A host that has proved its identity takes the queue from an
+    /// earlier connection, which may be lost without the target's knowledge.
     fn connect_io_queue(
         &mut self,
         now: Instant,
@@ -382,7 +381,7 @@ impl Target {
         }
         let proves = association.terms.credentials.is_some() || arrival.proved.is_some();
         if association.has_queue(queue) && !proves {
-            // Whoever has the queue may be about to lose it.
+            // The holder of the queue may be about to lose it.
             let status = Status::from(StatusCode::CommandSequenceError).with_do_not_retry(false);
             return Err(Refusal::new(status, Why::QueueTwice(queue)));
         }
@@ -396,10 +395,10 @@ impl Target {
     }
 }
 
-/// Checks that a Connect names the host and the subsystem for which the connection's TLS key is.
+/// Checks that a Connect names the host and the subsystem of the connection's TLS key.
 ///
 /// # Errors
-/// Connect Invalid Host where it does not.
+/// Connect Invalid Host if it does not.
 fn check_identity(proved: Option<&Identity>, data: &ConnectData) -> Result<(), Refusal> {
     let Some(proved) = proved else { return Ok(()) };
     if proved.host == data.host && proved.subsystem == data.subsystem {

@@ -1,4 +1,4 @@
-//! What a target offers: its subsystems, ports and referrals, and the hosts that it allows.
+//! The offer of a target: its subsystems, ports and referrals, and the hosts that it allows.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -24,7 +24,7 @@ pub const TLS_KEYS_MAX: usize = 256;
 /// Admin Max SQ Size (ASQSZ) in the discovery log, in entries.
 const ADMIN_QUEUE_ENTRIES: u16 = 128;
 
-/// Names a subsystem for as long as it is offered, whatever else changes.
+/// Names a subsystem for as long as it is offered, regardless of other changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubsystemKey(pub u32);
 
@@ -53,8 +53,8 @@ impl Hosts {
 pub enum ControllerModel {
     /// The target makes a controller for each host that connects, with an identifier in this range.
     Dynamic(RangeInclusive<u16>),
-    /// The controllers with these identifiers exist always, each for one host at a time. Hosts ask
-    /// for one by its identifier, or for any that is free.
+    /// The controllers with these identifiers always exist, each for one host at a time. Hosts
+    /// request one by its identifier, or any free one.
     Static(RangeInclusive<u16>),
 }
 
@@ -65,19 +65,19 @@ impl Default for ControllerModel {
     }
 }
 
-/// What a subsystem demands of a host, and what it lets the host do.
+/// The terms of a subsystem for a host: its requirements and permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTerms {
-    /// What the target has in order to authenticate the host; `None` if it need not authenticate.
+    /// The target's credentials for authenticating the host; `None` if it need not authenticate.
     pub credentials: Option<Credentials>,
     /// The host's key for TLS; `None` if it need not encrypt.
     pub tls: Option<TlsCredentials>,
-    /// What the host may do.
+    /// The permissions of the host.
     pub permit: Permit,
 }
 
 impl HostTerms {
-    /// Whether a host that was admitted on `other` terms has proved what these demand.
+    /// Whether a host that was admitted on `other` terms has met the requirements of these.
     pub(super) fn demand_the_same(&self, other: &Self) -> bool {
         (&self.credentials, &self.tls) == (&other.credentials, &other.tls)
     }
@@ -106,19 +106,19 @@ pub struct Subsystem {
     pub name: Nqn,
     /// Hosts that may connect to the subsystem and see it in the discovery log.
     pub hosts: Hosts,
-    /// What the subsystem demands of single hosts, and lets them do. A host that is not here is
-    /// known by its name alone, and may do everything.
+    /// The subsystem's terms for single hosts. A host that is not listed needs only its name, and
+    /// has all permissions.
     pub terms: Vec<(Nqn, HostTerms)>,
     /// Which controllers the subsystem has.
     pub model: ControllerModel,
     /// Ports through which the subsystem is reached.
     pub ports: Vec<PortId>,
-    /// Whether commands are carried out here rather than by another reactor.
+    /// Whether commands are executed here rather than by another reactor.
     pub is_here: bool,
 }
 
 impl Subsystem {
-    /// What the subsystem demands of `host`, if anything.
+    /// The subsystem's terms for `host`, if there are any.
     pub fn terms_of(&self, host: &Nqn) -> Option<&HostTerms> {
         self.terms.iter().find(|(name, _)| name == host).map(|(_, terms)| terms)
     }
@@ -134,7 +134,7 @@ impl Subsystem {
     }
 }
 
-/// Whether every host of a subsystem that lets in `hosts` on `terms` must prove who it is.
+/// Whether every host of a subsystem that allows `hosts` on `terms` must prove its identity.
 pub fn is_closed(hosts: &Hosts, terms: &[(Nqn, HostTerms)]) -> bool {
     let Hosts::Listed(hosts) = hosts else { return false };
     let proves = |terms: &HostTerms| terms.credentials.is_some() || terms.tls.is_some();
@@ -146,10 +146,10 @@ pub fn is_closed(hosts: &Hosts, terms: &[(Nqn, HostTerms)]) -> bool {
 pub struct Port {
     /// Port ID (PORTID).
     pub id: PortId,
-    /// The address that hosts are told.
+    /// The address that hosts learn.
     pub address: TransportAddress,
-    /// Whether the port listens on every address. Hosts are then told the address that they came
-    /// to.
+    /// Whether the port listens on every address. Each host then learns the address that it
+    /// connected to.
     pub is_any: bool,
 }
 
@@ -159,7 +159,7 @@ impl Port {
         self.address.transport == TransportType::Tcp
     }
 
-    /// The address of this port for a host that has come to `local`.
+    /// The address of this port for a host that connected to `local`.
     fn address_for(&self, local: Option<&TransportAddress>) -> TransportAddress {
         match local {
             Some(local) if self.is_any => TransportAddress {
@@ -181,19 +181,20 @@ pub struct Referral {
     pub name: Nqn,
 }
 
-/// Who may use the discovery service.
+/// The access to the discovery service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DiscoveryAccess {
-    /// Every host. Those that prove nothing share the places of strangers.
+    /// Every host. Unproven hosts share the places of unproven associations.
     #[default]
     Open,
-    /// Hosts that prove who they are, by the TLS key or the secret that they have for a subsystem.
+    /// Hosts that prove their identity, by the TLS key or the secret that they have for a
+    /// subsystem.
     Keyed,
-    /// Nobody: there is no discovery service.
+    /// No host: there is no discovery service.
     Closed,
 }
 
-/// Everything that a target offers, and to whom.
+/// The complete offer of a target, and the hosts that it is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     /// The subsystems, at most [`SUBSYSTEMS_MAX`].
@@ -202,7 +203,7 @@ pub struct Directory {
     pub ports: Vec<Port>,
     /// The referrals, at most [`REFERRALS_MAX`].
     pub referrals: Vec<Referral>,
-    /// Who may use the discovery service.
+    /// The access to the discovery service.
     pub discovery: DiscoveryAccess,
     /// Generation Counter (GENCTR) of the discovery log.
     pub generation: u64,
@@ -237,8 +238,8 @@ impl Directory {
             && self.subsystems.iter().zip(&other.subsystems).all(|(one, other)| alike(one, other))
     }
 
-    /// The discovery log for `host`, which came to `local`: the discovery service itself at each
-    /// port, then the subsystems that the host may use, then the referrals.
+    /// The discovery log for `host`, which connected to `local`: the discovery service itself at
+    /// each port, then the subsystems that the host may use, then the referrals.
     pub fn log(&self, host: &Nqn, local: Option<&TransportAddress>) -> Vec<DiscoveryEntry> {
         let mut log = Vec::new();
         let flags = EntryFlags::DUPLICATE.and(EntryFlags::PERSISTENT);
@@ -251,7 +252,7 @@ impl Directory {
             log.push(DiscoveryEntry { flags, security, ..entry(Nqn::discovery(), dynamic) });
         }
         for subsystem in self.subsystems.iter().filter(|one| one.hosts.allow(host)) {
-            // A host that must encrypt cannot come where nothing encrypts.
+            // A host that must encrypt cannot use a port without encryption.
             let reaches = |port: &&Port| subsystem.tls_of(host).is_none() || port.may_encrypt();
             let ports = self.ports.iter().filter(|port| subsystem.ports.contains(&port.id));
             for port in ports.filter(reaches) {

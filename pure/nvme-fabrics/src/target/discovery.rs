@@ -65,10 +65,10 @@ pub struct Discovery {
     events: u32,
     /// Asynchronous Event Requests that wait for an event.
     requests: VecDeque<CommandId>,
-    /// The log has changed, and the host was not told.
+    /// The log has changed, and the host was not notified.
     changed: bool,
-    /// The host was told, and has not read the log since.
-    told: bool,
+    /// The host was notified, and has not read the log since.
+    notified: bool,
 }
 
 /// The result of an admin command of a discovery controller.
@@ -80,7 +80,7 @@ pub enum Reply {
     Data(Vec<u8>),
     /// The command has failed.
     Failed(Status),
-    /// The command ends when there is an event.
+    /// The command ends with an event.
     Held,
 }
 
@@ -90,7 +90,7 @@ fn failed(code: StatusCode) -> Reply {
 
 impl Discovery {
     pub(super) const fn new(local: Option<TransportAddress>) -> Self {
-        Self { local, events: 0, requests: VecDeque::new(), changed: false, told: false }
+        Self { local, events: 0, requests: VecDeque::new(), changed: false, notified: false }
     }
 
     /// Notes that the log has changed. Returns whether an event can be sent now.
@@ -100,7 +100,7 @@ impl Discovery {
     }
 
     fn has_event(&self) -> bool {
-        self.changed && !self.told && !self.requests.is_empty()
+        self.changed && !self.notified && !self.requests.is_empty()
     }
 
     fn reset(&mut self) {
@@ -118,8 +118,8 @@ impl Discovery {
 }
 
 impl Target {
-    /// Carries out an admin command, other than a fabrics command, of a discovery controller that
-    /// is ready.
+    /// Executes an admin command, other than a fabrics command, of a discovery controller that is
+    /// ready.
     ///
     /// # Panics
     /// When there is no such association, or its controller is not a discovery controller.
@@ -152,11 +152,11 @@ impl Target {
             return None;
         }
         discovery.changed = false;
-        discovery.told = true;
+        discovery.notified = true;
         discovery.requests.pop_front().map(|request| (request, DISCOVERY_LOG_CHANGED))
     }
 
-    /// The discovery controller was reset: it forgets its event requests and its event
+    /// Handles a reset of the discovery controller: forgets its event requests and its event
     /// configuration.
     ///
     /// # Panics
@@ -226,7 +226,7 @@ impl Target {
         data[..count].copy_from_slice(&rest[..count]);
         // The event is about this page: reading another one does not clear it.
         if is_discovery && !RETAIN_EVENT.is_set(entry.cdw10) {
-            self.discovery_of(key).told = false;
+            self.discovery_of(key).notified = false;
         }
         Reply::Data(data)
     }

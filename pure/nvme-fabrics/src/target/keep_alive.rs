@@ -16,7 +16,7 @@ pub(super) fn timeout(milliseconds: u32) -> Option<Nanos> {
 }
 
 impl Association {
-    /// When the association ends if nothing happens.
+    /// When the association ends without further commands.
     fn deadline(&self) -> Option<Instant> {
         let alive = self.keep_alive.map(|timeout| self.heard + timeout);
         let disabled = self.disabled.map(|since| since + DISABLED_MAX);
@@ -41,7 +41,7 @@ impl Association {
 }
 
 impl Target {
-    /// When [`Target::expired`] wants to be called, if ever.
+    /// When to call [`Target::expired`], if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.associations.next_check()
     }
@@ -52,10 +52,10 @@ impl Target {
         self.associations.check_by(key, at);
     }
 
-    /// The associations that have come to their end, for the owner to close: the Keep Alive Timer
-    /// has expired, nobody enabled the controller, or nobody asked the discovery controller for
-    /// anything. Commands only ever postpone deadlines, so an association is looked at only when
-    /// the earliest deadline that was known for it is due.
+    /// The associations that have ended, for the owner to close: the Keep Alive Timer has expired,
+    /// the host has not enabled the controller, or the discovery controller got no command.
+    /// Commands only ever postpone deadlines, so an association is examined only when its earliest
+    /// known deadline is due.
     pub fn expired(&mut self, now: Instant) -> Vec<AssociationKey> {
         let mut expired = Vec::new();
         for key in self.associations.take_due(now) {

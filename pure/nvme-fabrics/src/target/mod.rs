@@ -1,8 +1,8 @@
-//! The controller's side of fabrics: who may connect to which subsystem, the queues of an
-//! association, the properties of its controller, whether its host is alive, and the
-//! discovery service.
+//! The controller's side of fabrics: the access of hosts to subsystems, the queues of an
+//! association, the properties of its controller, the liveness of its host, and the discovery
+//! service.
 //!
-//! A transport gives [`Target`] the fabrics commands. Other commands go to the command core of
+//! A transport passes the fabrics commands to [`Target`]. Other commands go to the command core of
 //! `nvme`, or to [`Target::discover`] if the controller is a discovery controller.
 
 mod association;
@@ -44,11 +44,11 @@ use crate::wire::{FabricsStatus, Nqn, PropertyGet, PropertySet, QueueId};
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// Maximum number of I/O queues of a controller.
 pub const IO_QUEUES_MAX: u16 = 64;
-/// Maximum number of associations at a time; further hosts are told that controllers are busy.
+/// Maximum number of associations. Further hosts are refused because controllers are busy.
 pub const ASSOCIATIONS_MAX: usize = 16_384;
-/// Maximum number of further associations whose hosts have not proved who they are.
+/// Maximum number of further associations whose hosts have not proved their identity.
 pub const UNPROVEN_ASSOCIATIONS_MAX: usize = ASSOCIATIONS_MAX / 8;
-/// How long an association lasts whose controller is not enabled, or was shut down.
+/// How long an association lasts while its controller is not enabled, or was shut down.
 pub const DISABLED_MAX: Nanos = Nanos::from_secs(120);
 /// How long an association with a discovery controller lasts without commands, if it has no Keep
 /// Alive Timeout.
@@ -69,7 +69,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target that offers what `directory` says, and draws challenges and keys from `entropy`.
+    /// A target with the offer of `directory`, which draws challenges and keys from `entropy`.
     pub const fn new(directory: Directory, entropy: Entropy) -> Self {
         Self {
             directory,
@@ -81,21 +81,21 @@ impl Target {
         }
     }
 
-    /// The directory: what the target offers.
+    /// The directory: the offer of the target.
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
     /// Replaces the directory. Connections stay. The first list has the keys of discovery
     /// associations that now have an event to send (see [`Target::take_event`]). The second list
-    /// has the keys of associations that the owner must end: their host is no longer allowed, has
-    /// other secrets than before, or their subsystem is gone.
+    /// has the keys of associations that the owner must end: their host is no longer allowed or has
+    /// other secrets than before, or their subsystem was removed.
     pub fn set_directory(&mut self, mut directory: Directory) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
         let changed = !directory.says_the_same(&self.directory);
         directory.generation = self.directory.generation.wrapping_add(u64::from(changed));
         self.directory = directory;
         let Self { directory, associations, .. } = self;
-        let (mut told, mut ended) = (Vec::new(), Vec::new());
+        let (mut notified, mut ended) = (Vec::new(), Vec::new());
         for (key, association) in associations.iter_mut() {
             match &mut association.served {
                 Served::Discovery(discovery) => {
@@ -103,7 +103,7 @@ impl Target {
                     {
                         ended.push(key);
                     } else if changed && discovery.on_log_changed() {
-                        told.push(key);
+                        notified.push(key);
                     }
                 }
                 Served::Nvm(subsystem) => {
@@ -118,7 +118,7 @@ impl Target {
                 }
             }
         }
-        (told, ended)
+        (notified, ended)
     }
 
     /// The association of that key, if it exists.
@@ -139,7 +139,7 @@ impl Target {
         found.expect("a key names an association until it is ended")
     }
 
-    /// A command has come from the association's host, so the host is alive.
+    /// Notes a command of the association's host, which is therefore alive.
     ///
     /// # Panics
     /// When there is no such association.
@@ -148,7 +148,7 @@ impl Target {
         self.of(key).heard = now;
     }
 
-    /// The Keep Alive Timer feature was set, in milliseconds; 0 switches the timer off.
+    /// Sets the Keep Alive Timer feature, in milliseconds; 0 switches the timer off.
     ///
     /// # Panics
     /// When there is no such association.
@@ -159,7 +159,7 @@ impl Target {
         self.look_again(key);
     }
 
-    /// The Number of Queues feature was set to `count` I/O queues, at most [`IO_QUEUES_MAX`].
+    /// Sets the Number of Queues feature to `count` I/O queues, at most [`IO_QUEUES_MAX`].
     ///
     /// # Panics
     /// When there is no such association.
@@ -184,7 +184,7 @@ impl Target {
         association.property(get).ok_or(StatusCode::InvalidField.into())
     }
 
-    /// Carries out a Property Set. Returns what the owner has to do about it.
+    /// Executes a Property Set. Returns the action for the owner.
     ///
     /// # Errors
     /// Invalid Queue Type on an I/O queue; Authentication Required before the host authenticates;
@@ -208,7 +208,7 @@ impl Target {
         Ok(change)
     }
 
-    /// The controller that [`Change::Enable`] asked for is ready.
+    /// Reports that the controller of [`Change::Enable`] is ready.
     ///
     /// # Panics
     /// When there is no such association.
@@ -216,7 +216,7 @@ impl Target {
         self.of(key).set_ready();
     }
 
-    /// The shutdown that [`Change::ShutDown`] asked for is complete.
+    /// Reports that the shutdown of [`Change::ShutDown`] is complete.
     ///
     /// # Panics
     /// When there is no such association.
@@ -225,8 +225,8 @@ impl Target {
         self.look_again(key);
     }
 
-    /// The subsystem was reset (NSSR). Each of its controllers reports that (CSTS.NSSRO) until the
-    /// host clears it.
+    /// Notes a reset of the subsystem (NSSR). Each of its controllers reports it (CSTS.NSSRO) until
+    /// the host clears it.
     pub fn set_subsystem_reset(&mut self, now: Instant, subsystem: SubsystemKey) {
         let mut reset = Vec::new();
         for (key, association) in self.associations.iter_mut() {
@@ -240,8 +240,8 @@ impl Target {
         }
     }
 
-    /// A connection that claimed an I/O queue of an association is gone. Calling this again for the
-    /// same claim has no effect.
+    /// Handles the loss of a connection that claimed an I/O queue of an association. Calling this
+    /// again for the same claim has no effect.
     pub fn close_queue(&mut self, key: AssociationKey, claim: Claim) {
         if let Some(association) = self.associations.get_mut(key) {
             association.dismiss(claim);
@@ -250,7 +250,7 @@ impl Target {
         self.works.forget(key, claim);
     }
 
-    /// Number of associations whose hosts have not proved who they are.
+    /// Number of associations whose hosts have not proved their identity.
     pub const fn unproven(&self) -> usize {
         self.associations.unproven()
     }
@@ -259,7 +259,7 @@ impl Target {
     pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
         self.works.forget_all(key);
         let ended = self.associations.remove(key)?;
-        // What a host that has proved nothing was promised is not its own.
+        // An unproven host does not own its reserved controller.
         if let Some(subsystem) = ended.subsystem().filter(|_| ended.is_proven) {
             self.returning.remember(subsystem, &ended);
         }
@@ -267,7 +267,7 @@ impl Target {
     }
 }
 
-/// Whether a host may go on with the discovery service of `directory`.
+/// Whether a host may continue with the discovery service of `directory`.
 fn may_discover(directory: &Directory, is_proven: bool, host: &Nqn, terms: &HostTerms) -> bool {
     match directory.discovery {
         DiscoveryAccess::Open => true,

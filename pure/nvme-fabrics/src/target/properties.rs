@@ -10,7 +10,7 @@ const READY_TIMEOUT: u32 = 30;
 /// I/O entries of the NVM command set: 64 and 16 bytes, as powers of two.
 const IO_ENTRY_SIZES: (u32, u32) = (6, 4);
 
-/// What the owner has to do about a property that was set.
+/// The action for the owner after a property was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing to do.
@@ -27,7 +27,7 @@ pub enum Change {
     ResetSubsystem,
 }
 
-/// The properties that hold what was written to them.
+/// The properties that keep the written value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Properties {
     /// Controller Configuration (CC).
@@ -49,7 +49,7 @@ impl Properties {
         property::ENABLE.is_set(self.configuration)
     }
 
-    /// Whether the controller supports what CC asks for. A discovery controller has no I/O queues.
+    /// Whether the controller supports the value of CC. A discovery controller has no I/O queues.
     fn is_sound(&self, has_io: bool) -> bool {
         let configured = |field: nvme::wire::Bits| field.of(self.configuration);
         let sizes =

@@ -1,5 +1,5 @@
-//! The controllers that hosts had last, so that a host which comes back finds its number again:
-//! administrators and scripts know a controller by it.
+//! The latest controllers of hosts, so that a returning host gets the same number again:
+//! administrators and scripts identify a controller by it.
 
 use alloc::collections::VecDeque;
 

@@ -1,10 +1,10 @@
-//! The exponentiations of authentications (Diffie-Hellman), where the world does them: which comes
-//! next, and how much time they may take.
+//! The exponentiations of authentications (Diffie-Hellman), if the world does them: their order,
+//! and the time that they may take.
 //!
-//! An exponentiation takes up to tens of milliseconds, and a stranger that knows a host's name can
-//! ask for one. So they are done beside the commands of hosts, one at a time, and those for hosts
-//! that have proved nothing get a small share of a processor. Hosts at addresses from which hosts
-//! were admitted before come first. Otherwise addresses take turns.
+//! An exponentiation takes up to tens of milliseconds, and an attacker that knows a host's name can
+//! request one. So they run beside the commands of hosts, one at a time, and those for unproven
+//! hosts get a small share of a processor. Hosts at addresses from which hosts were admitted before
+//! come first. Otherwise addresses take turns.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -17,8 +17,8 @@ use crate::authentication::{Group, KeyPair, Product, Work};
 
 /// How long a pair of keys of the controller is used. All groups are of safe primes and every
 /// public value of a host is checked, so that a host learns no more than one bit of the private key
-/// by its choice of values. Each challenge is new. Whoever reads the target's memory in this time
-/// can compute the shared keys of its transactions.
+/// by its choice of values. Each challenge is new. An attacker that reads the target's memory in
+/// this time can compute the shared keys of its transactions.
 const KEYS_LAST: Nanos = Nanos::from_secs(60);
 /// Maximum number of pieces of work that wait for hosts at addresses that are not known.
 const STRANGERS_MAX: usize = 64;
@@ -28,7 +28,7 @@ const STRANGERS_PER_ORIGIN_MAX: usize = 16;
 const KNOWN_MAX: usize = 1024;
 /// The share of a processor for hosts at known addresses, in thousandths.
 const KNOWN_SHARE: u32 = 500;
-/// The most time that a share saves up while there is nothing to do.
+/// The most time that a share accumulates while there is no work.
 const SAVED_MAX: Nanos = Nanos::from_millis(500);
 
 /// Names a piece of work.
@@ -38,7 +38,7 @@ pub struct WorkId(u64);
 /// How much work waits, and how much was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkStatus {
-    /// Pieces of work that wait or are under way.
+    /// Pieces of work that wait or are in progress.
     pub waiting: usize,
     /// Pieces of work that were done.
     pub done: u64,
@@ -64,7 +64,7 @@ impl Applicant {
     }
 }
 
-/// What a claim gets of a piece of work.
+/// A claim's use of a piece of work.
 #[derive(Debug)]
 pub(super) enum Part {
     /// The controller's keys.
@@ -73,12 +73,12 @@ pub(super) enum Part {
     Shared(Product),
 }
 
-/// A share of a processor's time, and what is left of it.
+/// A share of a processor's time, and the unused part of it.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// Thousandths of a processor.
     thousandths: u32,
-    /// What was spent, less what time has given since.
+    /// The spent time, less the time that has accrued since.
     debt: Nanos,
     /// When that was so.
     charged: Instant,
@@ -102,7 +102,7 @@ impl Share {
     }
 }
 
-/// A piece of work that is under way.
+/// A piece of work in progress.
 #[derive(Debug)]
 struct Running {
     id: WorkId,
@@ -113,7 +113,7 @@ struct Running {
 enum Task {
     /// A pair of keys is generated, which is in the work.
     Generate(Group, Work),
-    /// The shared key of a claim is derived. `None` if the claim is gone.
+    /// Derives the shared key of a claim. `None` if the claim was dropped.
     Derive(Option<Applicant>, bool),
 }
 
@@ -123,7 +123,8 @@ pub(super) struct Works {
     is_outside: bool,
     /// The controller's keys, and when they were generated.
     keys: Vec<(Rc<KeyPair>, Group, Instant)>,
-    /// The groups in which keys are to be generated, with the private key, and who waits for them.
+    /// The groups in which keys are to be generated, with the private key, and the claims that wait
+    /// for them.
     wanted: Vec<(Group, Work, Vec<Applicant>)>,
     waiting: Vec<(Applicant, Work)>,
     running: Option<Running>,
@@ -166,7 +167,8 @@ impl Works {
         self.keys.iter().find(|(_, of, _)| *of == group).map(|(keys, ..)| Rc::clone(keys))
     }
 
-    /// Has keys of a group generated for `applicant`, and for everybody who asks meanwhile.
+    /// Queues the generation of keys of a group for `applicant`, and for all later applicants until
+    /// it is done.
     pub(super) fn generate(&mut self, group: Group, applicant: Applicant, entropy: &mut Entropy) {
         if let Some((_, _, waiting)) = self.wanted.iter_mut().find(|(of, ..)| *of == group) {
             waiting.push(applicant);
@@ -193,12 +195,12 @@ impl Works {
         has_room
     }
 
-    /// A claim is gone.
+    /// Forgets a claim.
     pub(super) fn forget(&mut self, key: AssociationKey, claim: Claim) {
         self.retain(|one| !one.is(key, claim));
     }
 
-    /// An association is gone.
+    /// Forgets an association.
     pub(super) fn forget_all(&mut self, key: AssociationKey) {
         self.retain(|one| one.key != key);
     }
@@ -245,7 +247,7 @@ impl Works {
         if applicant.is_known { self.known.opens().min(strangers) } else { strangers }
     }
 
-    /// When the next piece of work may begin, if one waits and none is under way.
+    /// When the next piece of work may begin, if one waits and none is in progress.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         if self.running.is_some() {
             return None;
@@ -254,7 +256,7 @@ impl Works {
         self.waiting.iter().map(|(one, _)| self.opens(one)).chain(wanted).min()
     }
 
-    /// A piece of work is done. Returns who gets what of it.
+    /// Ends a piece of work. Returns the applicants and their results.
     pub(super) fn on_done(
         &mut self,
         now: Instant,
@@ -318,7 +320,7 @@ mod tests {
         works
     }
 
-    /// The association whose work comes next.
+    /// The association whose work is next.
     fn next(works: &mut Works, now: Instant, spent: Nanos) -> Option<u32> {
         let (id, _) = works.poll(now)?;
         assert!(works.poll(now).is_none(), "one at a time");
@@ -359,7 +361,7 @@ mod tests {
                 }
             }
         }
-        // 5 s of 100 s, and what was saved up before.
+        // 5 s of 100 s, and the time accumulated before.
         let used = Nanos::new(spent.get() * count);
         assert!(used <= Nanos::from_millis(5000 + 500 + 60), "{used}");
         assert!(used >= Nanos::from_millis(5000), "{used}");
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(others, STRANGERS_MAX - 2 * STRANGERS_PER_ORIGIN_MAX);
         assert!(works.derive(applicant(1000, 1, true), work()), "known hosts have places of their own");
         assert!(works.status().refused > 0);
-        // What is gone makes room.
+        // Forgotten work frees its place.
         works.forget_all(AssociationKey(0));
         assert!(works.derive(applicant(2000, 7, false), work()));
     }

@@ -1,4 +1,4 @@
-//! From a configured PSK to what a TLS handshake uses.
+//! Derives the secret of a TLS handshake from a configured PSK.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,13 +13,13 @@ use super::{IdentityVersion, TlsKey};
 use crate::authentication::Hash;
 use crate::wire::Nqn;
 
-/// What the digest of a key is computed over, behind the two names.
+/// The text behind the two names in the digest of a key.
 const PURPOSE: &str = "NVMe-over-Fabrics";
 
 /// How the labels of HKDF-Expand-Label are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Derivation {
-    /// As the specification and RFC 8446 say: each part of the label follows its length.
+    /// As in the specification and RFC 8446: each part of the label follows its length.
     #[default]
     Specified,
     /// As libnvme did it before version 1.16 (nvme-cli before 2.16): without the lengths of the
@@ -27,17 +27,17 @@ pub enum Derivation {
     Libnvme,
 }
 
-/// What one end has for the TLS handshakes between a host and a subsystem.
+/// The credentials of one end for the TLS handshakes between a host and a subsystem.
 #[derive(Clone, Debug)]
 pub struct TlsCredentials {
     /// The configured key.
     pub key: TlsKey,
-    /// Where the key comes from, such as the name of a file, for messages to a person.
+    /// The source of the key, such as the name of a file, for messages.
     pub origin: String,
 }
 
 impl PartialEq for TlsCredentials {
-    /// Whether the same handshakes succeed, wherever the keys come from.
+    /// Whether the same handshakes succeed, regardless of the source of the keys.
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
@@ -46,8 +46,8 @@ impl PartialEq for TlsCredentials {
 impl Eq for TlsCredentials {}
 
 impl TlsCredentials {
-    /// What handshakes between `host` and `subsystem` may prove, the preferred one first: one for
-    /// each identity that the key has, of which the other end knows at least one.
+    /// The PSKs for handshakes between `host` and `subsystem`, the preferred one first: one for
+    /// each identity of the key. The other end knows at least one of them.
     pub fn psks(&self, host: &Nqn, subsystem: &Nqn) -> Vec<Psk> {
         let ways = [
             (IdentityVersion::One, Derivation::Specified),
@@ -65,7 +65,7 @@ impl TlsCredentials {
     }
 }
 
-/// What one handshake proves, and by which name.
+/// The secret of one handshake, and its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
     /// The PSK identity.
@@ -84,7 +84,7 @@ impl fmt::Debug for Psk {
 }
 
 impl TlsKey {
-    /// What a handshake between `host` and `subsystem` proves with this key, and its identity.
+    /// The PSK of this key for a handshake between `host` and `subsystem`, with its identity.
     pub fn psk(&self, version: IdentityVersion, derivation: Derivation, host: &Nqn, subsystem: &Nqn) -> Psk {
         let hash = self.hash();
         let retained = match self.retained_by() {
@@ -120,7 +120,7 @@ fn expand(hash: Hash, derivation: Derivation, key: &[u8], label: &str, context: 
         Derivation::Specified => {
             info.extend_from_slice(&length.to_be_bytes());
             for part in [label.as_str(), context] {
-                // An identity of version 0 with long names is longer than its length field can say.
+                // An identity of version 0 with long names exceeds the limit of its length field.
                 // Libnvme and GnuTLS keep the low byte, too.
                 info.push(part.len().to_le_bytes()[0]);
                 info.extend_from_slice(part.as_bytes());

@@ -3,7 +3,7 @@
 /// The extension `pre_shared_key` (RFC 8446, 4.2).
 const PRE_SHARED_KEY: u16 = 41;
 
-/// A cursor over bytes of a stranger.
+/// A cursor over untrusted bytes.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The identities that `hello`, a ClientHello without its handshake header, offers, in its order.
-/// None where the message is not well-formed.
+/// None if the message is malformed.
 pub fn offered_identities(hello: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut offered = Cursor(offered(hello).unwrap_or_default());
     core::iter::from_fn(move || {

@@ -30,7 +30,7 @@ impl IdentityVersion {
     }
 }
 
-/// What a PSK identity says.
+/// The content of a PSK identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The version of the identity.

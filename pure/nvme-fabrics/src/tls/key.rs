@@ -1,4 +1,4 @@
-//! Pre-shared keys of TLS, as people configure them.
+//! Configured pre-shared keys of TLS.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ impl TlsKey {
     /// A new key with bytes from `entropy`, as long as a hash of `hash`.
     ///
     /// # Panics
-    /// When `hash` is not SHA-256 or SHA-384: TLS 1.3 knows no other.
+    /// When `hash` is not SHA-256 or SHA-384: TLS 1.3 has no other.
     pub fn generate(hash: Hash, entropy: &mut Entropy) -> Self {
         assert!(hash != Hash::Sha512, "TLS 1.3 has cipher suites with SHA-256 and SHA-384 alone");
         let mut key = Zeroizing::new(alloc::vec![0; hash.length()]);
@@ -37,7 +37,7 @@ impl TlsKey {
         interchange::emit(KeyForm::TlsKey, self.retained_by, &self.key)
     }
 
-    /// The hash function by which the retained PSK is derived; `None` where the key itself is the
+    /// The hash function by which the retained PSK is derived; `None` if the key itself is the
     /// retained PSK.
     pub const fn retained_by(&self) -> Option<Hash> {
         self.retained_by

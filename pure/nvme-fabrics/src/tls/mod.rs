@@ -2,8 +2,8 @@
 //! PSK Identity Derivation").
 //!
 //! Host and target have the same [`TlsKey`]. From the key and their two names, each derives a
-//! [`Psk`]: what the handshake proves, and the [`Identity`] by which the target knows which key a
-//! host means. The handshake itself belongs to a library of the world.
+//! [`Psk`]: the secret of the handshake, and the [`Identity`] by which the target selects the
+//! host's key. The handshake itself belongs to a library of the world.
 //!
 //! ```
 //! # use farlane_nvme_fabrics as nvme_fabrics;
@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! **What peers may do.** An identity comes from a stranger. It has at most [`IDENTITY_MAX`] bytes,
-//! and it names a key only when it is the same as one that was derived here.
+//! **Trust.** An identity is untrusted input. It has at most [`IDENTITY_MAX`] bytes, and it names a
+//! key only if it equals a derived one.
 
 mod derive;
 mod hello;

@@ -19,7 +19,7 @@ impl core::fmt::Display for ControllerId {
     }
 }
 
-/// The controller that a host asks for in the Connect command of an Admin Queue.
+/// The controller that a host requests in the Connect command of an Admin Queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerChoice {
     /// A new controller (FFFFh): the dynamic controller model.
@@ -58,7 +58,7 @@ impl ConnectAttributes {
     /// Disable SQ Flow Control: the host never overfills a queue, and needs no SQHD.
     pub const DISABLE_FLOW_CONTROL: u8 = 1 << 2;
 
-    /// Whether the host asks for queues without flow control (DISABLE_FLOW_CONTROL).
+    /// Whether the host requests queues without flow control (DISABLE_FLOW_CONTROL).
     pub const fn disables_flow_control(self) -> bool {
         self.0 & Self::DISABLE_FLOW_CONTROL != 0
     }
@@ -232,7 +232,7 @@ impl ConnectResponse {
     /// AUTHREQ: Authentication Transaction Required (ATR). The host must authenticate next.
     pub const AUTHENTICATE: u16 = 1 << 1;
     /// AUTHREQ: Authentication and Secure Channel Required (ASCR). The host must authenticate next,
-    /// and go on over a channel that the authentication keys.
+    /// and continue over a channel that the authentication keys.
     pub const SECURE_CHANNEL: u16 = 1 << 2;
 
     /// SQ Head Pointer (SQHD) of a response that agrees to disable flow control.

@@ -199,7 +199,7 @@ pub struct DiscoveryEntry {
     pub requirements: TransportRequirements,
     /// Port ID (PORTID).
     pub port: PortId,
-    /// Controller ID (CNTLID) that a host must ask for in Connect; FFFFh for the dynamic controller
+    /// Controller ID (CNTLID) that a host must request in Connect; FFFFh for the dynamic controller
     /// model.
     pub controller: u16,
     /// Admin Max SQ Size (ASQSZ), in entries.
@@ -214,7 +214,7 @@ pub struct DiscoveryEntry {
 
 /// RDMA_QPTYPE of a reliable connection, the only kind that NVMe/RDMA uses.
 const RELIABLE_CONNECTED: u8 = 1;
-/// RDMA_CMS of the RDMA_CM, the only connection management that there is.
+/// RDMA_CMS of the RDMA_CM, the only connection management.
 const RDMA_CM: u8 = 1;
 
 impl DiscoveryEntry {

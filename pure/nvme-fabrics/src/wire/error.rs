@@ -46,7 +46,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length { structure, expected, found } => {
-                write!(f, "{structure} is {expected} B long, and {found} B are there")
+                write!(f, "{structure} is {expected} B long, found {found} B")
             }
             Self::Reserved { field, found } => write!(f, "{field} holds the reserved value {found:#x}"),
             Self::Text { field, at, byte } => {

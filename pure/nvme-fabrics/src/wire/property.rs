@@ -65,7 +65,7 @@ pub const FATAL: Bits = Bits::bit(1);
 pub const SHUTDOWN_STATUS: Bits = Bits::new(3, 2);
 /// CSTS: NVM Subsystem Reset Occurred (NSSRO).
 pub const SUBSYSTEM_RESET_OCCURRED: Bits = Bits::bit(4);
-/// SHST: shutdown processing is under way.
+/// SHST: shutdown processing is in progress.
 pub const SHUTDOWN_OCCURRING: u32 = 1;
 /// SHST: shutdown processing is complete.
 pub const SHUTDOWN_COMPLETE: u32 = 2;

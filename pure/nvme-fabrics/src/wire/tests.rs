@@ -1,4 +1,5 @@
-//! Fields are where the specification puts them, and whatever is emitted parses to the same value.
+//! Fields are at the positions of the specification, and every emitted structure parses to the same
+//! value.
 
 use alloc::string::{String, ToString};
 use alloc::vec;

@@ -10,14 +10,14 @@ use super::slab::{NONE, Slab};
 pub(crate) const COMMANDS_MAX: u32 = 1 << 16;
 /// The number of lists that commands are sorted into.
 const BUCKETS: usize = 1024;
-/// The most lists that a command has at a time: of its data, and of its metadata.
+/// Maximum number of lists of a command at a time: of its data, and of its metadata.
 pub(crate) const LISTS: usize = 2;
 
 /// A command that a device was given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
     pub(crate) queue: u16,
-    /// The completion queue that the command's end comes through.
+    /// The completion queue of the command.
     pub(crate) completion: u16,
     pub(crate) entry: SubmissionQueueEntry,
     /// The latest of the parts of memory that belong to the command.
@@ -56,7 +56,7 @@ impl Commands {
         None
     }
 
-    /// Keeps a command that is not here yet, if there is room.
+    /// Keeps a new command, if there is room.
     #[inline]
     pub(crate) fn insert(&mut self, mut command: Command) -> Option<u32> {
         if self.buckets.is_empty() {

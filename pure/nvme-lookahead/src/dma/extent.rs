@@ -1,4 +1,4 @@
-//! How much memory a command names, and what the device may do with it.
+//! The amount of memory that a command names, and the device's access to it.
 
 use nvme::wire::{AdminOpcode, DataTransfer, IoOpcode, SubmissionQueueEntry};
 
@@ -17,7 +17,7 @@ const PROTECTION_ACTION: u32 = 1 << 29;
 const PROTECTION: u64 = 8;
 /// Bytes of the data structures of Identify and of the commands about namespaces.
 const STRUCTURE: u64 = 4096;
-/// The most that a command may move whose length is not known, in bytes.
+/// Maximum transfer of a command of unknown length, in bytes.
 const UNKNOWN_MAX: u64 = 4 << 20;
 
 /// Feature identifiers whose data is shorter than a structure, with its length in bytes.
@@ -26,9 +26,9 @@ const FEATURES: [(u8, u64); 6] = [(0x0c, 256), (0x0e, 8), (0x13, 512), (0x16, 51
 /// How long the data of a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// So many bytes, perhaps 0.
+    /// This many bytes, perhaps 0.
     Exact(u64),
-    /// Nobody but the host and the device knows; at most so many bytes.
+    /// At most this many bytes; only the host and the device know the length.
     AtMost(u64),
 }
 
@@ -36,14 +36,14 @@ pub(crate) enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) length: Length,
-    /// What the device may do with data and metadata.
+    /// The device's access to data and metadata.
     pub(crate) flags: u8,
     /// Length of separate metadata in bytes.
     pub(crate) metadata: u64,
 }
 
 impl Extent {
-    /// The memory of an admin command. Commands that name memory in other ways have none here.
+    /// The memory of an admin command. Excludes memory that commands name in other ways.
     pub(crate) fn of_admin(entry: &SubmissionQueueEntry) -> Self {
         let dwords = |count: u32| Length::Exact((u64::from(count) + 1) * 4);
         let length = match AdminOpcode::from(entry.opcode) {
@@ -69,7 +69,7 @@ impl Extent {
             }
             _ => Length::AtMost(UNKNOWN_MAX),
         };
-        // Set Features reads and Get Features writes as their opcodes say.
+        // The opcodes of Set Features and Get Features encode the direction.
         Self { length, flags: flags_of(entry.opcode), metadata: 0 }.checked()
     }
 
@@ -116,7 +116,7 @@ impl Extent {
     }
 }
 
-/// What the device may do with the data of a command: opcodes tell the direction.
+/// The device's access to the data of a command: opcodes encode the direction.
 const fn flags_of(opcode: u8) -> u8 {
     let [to_controller, to_host] = [opcode & DIRECTION & 1, opcode & DIRECTION & 2];
     (if to_controller != 0 { READ } else { 0 }) | (if to_host != 0 { WRITE } else { 0 })

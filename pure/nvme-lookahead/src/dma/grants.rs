@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::slab::{NONE, Slab};
 
-/// What a device may do with a piece: read it, write it.
+/// The device's access to a piece: read, write.
 pub(crate) const READ: u8 = 1;
 pub(crate) const WRITE: u8 = 2;
 
@@ -28,7 +28,7 @@ struct Part {
     start: u64,
     end: u64,
     flags: u8,
-    /// The list that is here, or [`NONE`].
+    /// The list in this slot, or [`NONE`].
     list: u32,
     /// The next part in the same bucket, and the next part of the same owner.
     next: u32,
@@ -45,7 +45,7 @@ struct Long {
     list: u32,
 }
 
-/// Whom a piece belongs to: a command by its number, with the number of its latest part.
+/// The owner of a piece: a command by its number, with the number of its latest part.
 #[derive(Debug)]
 pub(crate) struct Owner<'a> {
     pub(crate) number: u32,
@@ -143,7 +143,7 @@ impl Grants {
         true
     }
 
-    /// How far the memory goes on from `start` in one piece; `start` itself if there is none.
+    /// The end of the contiguous memory from `start`; `start` itself if there is none.
     #[inline]
     fn reach(&self, start: u64, flag: u8) -> u64 {
         let mut at = self.buckets.get(bucket(start)).copied().unwrap_or(NONE);

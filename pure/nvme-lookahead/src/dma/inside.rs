@@ -32,12 +32,12 @@ impl Inside {
         self.queues.is_empty()
     }
 
-    /// Forgets a queue, whose number is used again.
+    /// Forgets a queue whose number is being reused.
     pub(super) fn forget(&mut self, id: u16) {
         self.queues.retain(|queue| queue.id != id);
     }
 
-    /// Takes in bytes that the host has written at `offset` in a queue.
+    /// Records bytes that the host has written at `offset` in a queue.
     pub(super) fn on_write(&mut self, of: &SubmissionQueue, offset: u64, bytes: &[u8]) {
         if !self.queues.iter().any(|queue| queue.id == of.id) {
             let length = of.entries as usize * ENTRY;

@@ -1,4 +1,4 @@
-//! A list that a device may read, and what it names.
+//! A list that a device may read, and the memory that it names.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ pub(crate) const LIST_MAX: u32 = 64 << 10;
 /// Bytes of a list that count as one.
 const UNIT: usize = 4;
 
-/// What a list tells.
+/// The content of a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// Where data or metadata is.
@@ -27,7 +27,7 @@ pub(crate) struct List {
     pub(crate) command: u32,
     pub(crate) address: u64,
     pub(crate) length: u32,
-    /// What the device may do with the memory that the list names.
+    /// The device's access to the memory that the list names.
     pub(crate) flags: u8,
     /// Whether the list may end earlier than its walk believes.
     pub(crate) guessed: bool,
@@ -38,7 +38,7 @@ pub(crate) struct List {
 pub(crate) struct Partial {
     pub(crate) list: u32,
     pub(crate) bytes: Vec<u8>,
-    /// Which double words have come.
+    /// Flags of the double words that have arrived.
     have: Vec<bool>,
     /// How many bytes from the start have been followed.
     pub(crate) followed: usize,
@@ -51,7 +51,7 @@ impl Partial {
         Self { list, bytes: alloc::vec![0; length], have, followed: 0 }
     }
 
-    /// Takes in bytes that belong at `offset`; whole double words count.
+    /// Records bytes that belong at `offset`; only whole double words count.
     pub(crate) fn on_bytes(&mut self, offset: usize, bytes: &[u8]) {
         let Some(place) = self.bytes.get_mut(offset..offset + bytes.len()) else { return };
         place.copy_from_slice(bytes);
@@ -61,7 +61,7 @@ impl Partial {
         }
     }
 
-    /// How many bytes from the start have come without a gap.
+    /// Number of bytes from the start that have arrived without a gap.
     pub(crate) fn prefix(&self) -> usize {
         self.have.iter().position(|have| !have).unwrap_or(self.have.len()) * UNIT
     }

@@ -1,10 +1,9 @@
-//! The DMA rule: a function that is followed reaches only what the host has named to it.
+//! The DMA rule: a followed function reaches only memory that the host has named to it.
 //!
-//! The rule reads no memory and parses no doorbell of its own. It looks at the bytes that the
-//! device is given: entries, lists and shadow doorbells, in answers to the device's reads and in
-//! memory that is sent ahead. What the device was given is what it can know, and so what it may
-//! use.
-//! `docs/dma.md` has the rule for each command.
+//! The rule reads no memory and parses no doorbell of its own. It examines the bytes that the
+//! device receives: entries, lists and shadow doorbells, in answers to the device's reads and in
+//! memory that is sent ahead. The device can know only these bytes, and may use only the memory
+//! that they name. `docs/dma.md` has the rule for each command.
 
 mod commands;
 mod extent;
@@ -28,13 +27,13 @@ use crate::follow::Follower;
 use crate::follow::function::Function;
 use rule::{Access, Rule};
 
-/// How long a disabled controller may go on with what it was told, unless it says earlier that it
+/// How long a disabled controller may continue with its commands, unless it reports earlier that it
 /// has stopped. The host keeps the memory for it meanwhile.
 const CLOSING: Nanos = Nanos::from_secs(2);
-/// How often refusals are told.
-const TELL_EVERY: Nanos = Nanos::from_secs(10);
+/// Minimum time between two reports of refusals.
+const REPORT_EVERY: Nanos = Nanos::from_secs(10);
 
-/// What the DMA rule has refused since the start.
+/// Counts of the DMA rule's refusals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// Reads that were answered with Unsupported Request. Atomic operations count as reads.
@@ -46,11 +45,11 @@ pub struct Refusals {
 /// A read of a function that has not been answered completely.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// Address of the first byte, and how many bytes the function asked for.
+    /// Address of the first byte, and number of bytes that the function requested.
     address: u64,
     length: u16,
-    /// Whether the answer may tell the device of further memory.
-    tells: bool,
+    /// Whether the answer may name further memory to the device.
+    is_naming: bool,
 }
 
 /// A function's rule, and its reads.
@@ -61,7 +60,7 @@ struct Watched {
     rule: Rule,
     /// Reads by their tag.
     reads: Vec<Option<Pending>>,
-    /// Until when the controller may go on after the host has disabled it.
+    /// Until when the controller may continue after the host has disabled it.
     closing: Option<Instant>,
 }
 
@@ -70,7 +69,7 @@ struct Watched {
 pub(crate) struct Guard {
     watched: Vec<Watched>,
     refusals: Refusals,
-    /// A refusal to tell of, and how many there were since the last that was told.
+    /// A refusal to report, and the number of refusals since the last report.
     news: Option<Refusal>,
     untold: u64,
     quiet_until: Instant,
@@ -86,12 +85,12 @@ impl Guard {
         self.refusals
     }
 
-    /// A refusal to tell of.
+    /// A refusal to report.
     pub(crate) const fn poll_refusal(&mut self) -> Option<Refusal> {
         self.news.take()
     }
 
-    /// The state of a function: only what belongs to the controller as it is now.
+    /// The state of a function, limited to its present controller.
     #[inline]
     fn watch(&mut self, function: &Function) -> &mut Watched {
         let found = self.watched.iter().position(|watched| watched.id == function.id);
@@ -110,13 +109,13 @@ impl Guard {
             watched.epoch = function.epoch;
             watched.closing = None;
             watched.rule.clear();
-            // Answers to earlier reads tell of what is forgotten.
-            watched.reads.iter_mut().flatten().for_each(|pending| pending.tells = false);
+            // Answers to earlier reads name memory that is forgotten.
+            watched.reads.iter_mut().flatten().for_each(|pending| pending.is_naming = false);
         }
         watched
     }
 
-    /// Whether a packet that comes up, a write with its bytes, may go on.
+    /// Whether a packet that comes up, a write with its bytes, may continue.
     #[inline]
     pub(crate) fn admits(
         &mut self,
@@ -173,8 +172,8 @@ impl Guard {
                 if access == Access::Refused {
                     return false;
                 }
-                let tells = access == Access::Telling;
-                watched.reads[place] = Some(Pending { address: start, length, tells });
+                let is_naming = access == Access::Naming;
+                watched.reads[place] = Some(Pending { address: start, length, is_naming });
                 true
             }
             _ => false,
@@ -189,7 +188,7 @@ impl Guard {
             self.untold += 1;
             return;
         }
-        self.quiet_until = now + TELL_EVERY;
+        self.quiet_until = now + REPORT_EVERY;
         self.news = Some(Refusal {
             function: request.requester,
             write,
@@ -217,7 +216,7 @@ impl Guard {
             watched.reads[usize::from(completion.tag.get())] = None;
         }
         if let Some(offset) = pending.length.checked_sub(completion.byte_count)
-            && pending.tells
+            && pending.is_naming
             && completion.data
             && let Some(controller) = &mut function.controller
         {
@@ -281,8 +280,8 @@ impl Guard {
 }
 
 impl Watched {
-    /// The place of a read with this tag, unless another read has the same tag. Whose answer comes
-    /// would not be certain.
+    /// The slot for a read with this tag, unless another read has the same tag, which would make
+    /// the answer ambiguous.
     fn place(&mut self, tag: Tag) -> Option<usize> {
         let place = usize::from(tag.get());
         if place >= self.reads.len() {

@@ -1,4 +1,4 @@
-//! What one function may reach.
+//! The memory that one function may reach.
 
 use alloc::vec::Vec;
 
@@ -30,18 +30,18 @@ pub(super) const PRP: usize = 8;
 pub(super) const DESCRIPTOR: usize = 16;
 /// Type and length of an SGL descriptor that names a last segment of one descriptor.
 const LAST_SEGMENT: u64 = 0x30 << 56 | 16;
-/// Bytes that end a list which has come in part: no valid entry of any list.
+/// Bytes that end a partially received list: no valid entry of any list.
 const STOP: [u8; 16] = [0; 16];
 
-/// What a read or a write is for.
+/// The purpose of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It may not be made.
+    /// It is not permitted.
     Refused,
     /// It moves the data of a command.
     Data,
-    /// Entries or lists, or what else tells of further memory.
-    Telling,
+    /// Entries, lists or other structures that name further memory.
+    Naming,
 }
 
 /// An entry that a device was given in part.
@@ -50,11 +50,11 @@ struct PartialEntry {
     queue: u16,
     slot: u32,
     bytes: [u8; ENTRY],
-    /// A bit for each byte that has come.
+    /// A bit for each byte that has arrived.
     have: u64,
 }
 
-/// What one function may reach.
+/// The memory that one function may reach.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
     commands: Commands,
@@ -62,14 +62,14 @@ pub(crate) struct Rule {
     lists: Slab<List>,
     partial: Vec<Partial>,
     entries: Vec<PartialEntry>,
-    /// Where the shadow doorbells are, if the controller was told.
+    /// Address of the shadow doorbells, if the controller knows it.
     pub(super) shadow: Option<u64>,
     pub(super) inside: Inside,
-    /// What the list at hand names.
+    /// The memory that the present list names.
     found: Vec<(u64, u64)>,
 }
 
-/// What a device may do with the memory that a pointer names.
+/// A device's access to the memory that a pointer names.
 #[derive(Clone, Copy, Debug)]
 struct Right {
     flags: u8,
@@ -91,7 +91,7 @@ impl Rule {
             let rung = (first..=last).all(|slot| u32::try_from(slot).is_ok_and(|slot| queue.is_rung(slot)));
             let inside = offset + (end - start) <= u64::from(queue.entries) * ENTRY as u64;
             if rung && inside {
-                return Access::Telling;
+                return Access::Naming;
             }
         }
         if !self.grants.covers(start, end, READ) {
@@ -102,8 +102,8 @@ impl Rule {
         }
         let page = u64::from(controller.page.bytes());
         let shadow = self.shadow.is_some_and(|at| at < end && start < at.saturating_add(page));
-        let tells = shadow || self.grants.lists_at(start, end).next().is_some();
-        if tells { Access::Telling } else { Access::Data }
+        let is_naming = shadow || self.grants.lists_at(start, end).next().is_some();
+        if is_naming { Access::Naming } else { Access::Data }
     }
 
     /// Whether the device may write `bytes` at `start`. If they are completions, their commands
@@ -166,7 +166,7 @@ impl Rule {
             }
         }
         controller.completion[index].next = (queue.next + count) % queue.entries;
-        Access::Telling
+        Access::Naming
     }
 
     /// Handles the end of a command.
@@ -198,7 +198,7 @@ impl Rule {
         }
     }
 
-    /// Takes back all that a command has named.
+    /// Takes back all memory that a command has named.
     fn forget(&mut self, index: u32) -> Option<Command> {
         let mut command = self.commands.remove(index)?;
         self.grants.remove(&mut Owner { number: index, parts: &mut command.parts });
@@ -284,7 +284,8 @@ impl Rule {
         }
     }
 
-    /// Handles an entry that the device is given: from here on, what it names may be reached.
+    /// Handles an entry that the device receives: the memory that it names may be reached from now
+    /// on.
     pub(crate) fn on_entry(
         &mut self,
         controller: &mut Controller,
@@ -297,7 +298,7 @@ impl Rule {
             if same {
                 return;
             }
-            // The host has changed the entry. What the device was given last counts.
+            // The host has changed the entry. The version that the device received last counts.
             self.forget(index);
         }
         let Some(index) = self.commands.insert(Command::new(queue, completion, *entry)) else { return };
@@ -329,7 +330,7 @@ impl Rule {
             }
             Length::AtMost(total) => {
                 // The second PRP entry is a page if there are two pages, and a list if there are
-                // more. Nobody here knows.
+                // more, which is unknown here.
                 if let DataPointer::Prp(first, second) = pointer
                     && second != 0
                 {
@@ -364,7 +365,7 @@ impl Rule {
         }
     }
 
-    /// Follows a pointer of a command, and grants what it names.
+    /// Follows a pointer of a command, and grants the memory that it names.
     fn walk(
         &mut self,
         index: u32,
@@ -400,7 +401,7 @@ impl Rule {
 
     /// Grants a list of a command, in place of the one before.
     pub(super) fn name_list(&mut self, which: usize, list: List) {
-        // Nobody has memory at the end of all addresses.
+        // There is no memory at the end of the address space.
         if list.length > LIST_MAX || list.address.checked_add(list.length.into()).is_none() {
             return;
         }
@@ -408,7 +409,7 @@ impl Rule {
         let piece = (list.address, u64::from(list.length));
         let place = &mut command.lists[which];
         if let Some(before) = self.lists.get_mut(*place) {
-            // Lists that have been followed may be read again, and tell nothing new.
+            // Lists that were followed may be read again, and name no new memory.
             *before = list;
         } else {
             let Some(index) = self.lists.insert(list, LISTS_MAX) else { return };
@@ -456,7 +457,7 @@ impl Rule {
             .and_then(|command| command.lists.iter().position(|known| *known == number));
         let Some(which) = which else { return };
         let next = self.follow(controller, list, bytes);
-        // A list that is read again tells nothing new.
+        // A list that is read again names no new memory.
         if let Some(list) = self.lists.get_mut(number) {
             list.length = 0;
         }
@@ -469,7 +470,7 @@ impl Rule {
         }
     }
 
-    /// Grants what a list names, and returns how it goes on.
+    /// Grants the memory that a list names, and returns its continuation.
     fn follow(
         &mut self,
         controller: &mut Controller,
@@ -523,8 +524,8 @@ impl Rule {
         }
     }
 
-    /// Follows lists as far as they have come in part: the device may use the beginning of a list
-    /// before it reads the rest.
+    /// Follows lists as far as they have arrived: the device may use the beginning of a list before
+    /// it reads the rest.
     fn follow_partial(&mut self, controller: &mut Controller) {
         for at in 0..self.partial.len() {
             let partial = &mut self.partial[at];

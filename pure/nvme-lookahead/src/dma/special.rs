@@ -16,7 +16,7 @@ pub(super) const ENABLE: u32 = 1;
 const CONTIGUOUS: u32 = 1;
 
 impl Rule {
-    /// Grants what an admin command names in ways of its own.
+    /// Grants the memory that an admin command names in ways of its own.
     pub(super) fn name_special(
         &mut self,
         controller: &mut Controller,
@@ -72,7 +72,7 @@ impl Rule {
         }
     }
 
-    /// Handles shadow doorbells that the device is given: it may go as far as these say.
+    /// Handles shadow doorbells that the device receives: it may fetch entries up to these values.
     pub(super) fn on_shadow(&mut self, controller: &mut Controller, at: u64, address: u64, bytes: &[u8]) {
         let Some(offset) = address.checked_sub(at).filter(|offset| *offset < controller.page.bytes().into())
         else {

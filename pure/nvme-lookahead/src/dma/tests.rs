@@ -40,7 +40,7 @@ fn switch() -> Switch {
     })
 }
 
-/// A host with its memory, the rule, and a device that does as the test says.
+/// A host with its memory, the rule, and a device that the test controls.
 struct World {
     lookahead: Lookahead,
     switch: Switch,
@@ -226,7 +226,7 @@ fn a_write_reads_its_data_and_lists_and_writes_nothing() {
     world.put_quads(DATA + 0x100, &pages);
     world.give(1, &io(1, 3, 32, [DATA + 0x8000, DATA + 0x100]));
     assert!(world.read(DATA + 0x8000, 4096) && !world.read(pages[0], 64));
-    // The device reads the list in two parts, and uses the first before it asks for the second.
+    // The device reads the list in two parts, and uses the first before it requests the second.
     assert!(world.read(DATA + 0x100, 8) && world.read(pages[0], 4096) && !world.read(pages[1], 4));
     assert!(world.read(DATA + 0x108, 16) && world.read(pages[1], 4096) && world.read(pages[2], 4096));
     for address in [DATA + 0x8000, DATA + 0x100, pages[0], pages[2]] {
@@ -279,7 +279,10 @@ fn a_completion_queue_does_not_overflow() {
         assert!(world.write(IO[1] + u64::from(id) * 16, &completion(1, id, head)));
     }
     world.give(1, &io(0, 20, 1, [0, 0]));
-    assert!(!world.write(IO[1] + 15 * 16, &completion(1, 20, world.tails[1])), "the host has taken none");
+    assert!(
+        !world.write(IO[1] + 15 * 16, &completion(1, 20, world.tails[1])),
+        "the host has taken no completion"
+    );
     world.register(0x100c, 3);
     assert!(world.write(IO[1] + 15 * 16, &completion(1, 20, world.tails[1])));
 }
@@ -311,7 +314,7 @@ fn a_disabled_controller_goes_on_until_it_says_that_it_has_stopped() {
     assert!(world.write(DATA, &[0; 512]));
     world.ask(status, 0);
     assert!(!world.write(DATA, &[0; 512]) && !world.complete(1, 7) && !world.read(IO[0], 64));
-    // The next controller begins with nothing.
+    // The next controller begins with an empty state.
     world.enable();
     assert!(!world.write(DATA, &[0; 512]));
     world.give(0, &command(6, 1, [DATA, 0]));
@@ -348,8 +351,8 @@ fn other_functions_and_operations_are_refused() {
     let mut world = World::with_queue();
     let other = Bdf::new(3, 0, 1);
     let write = Packet::memory_write(other, DATA, Buffer::zeroed(4));
-    assert!(!world.up(&write), "nobody has asked for its class");
-    // A function of another class reaches what is mapped, once it is a bus master.
+    assert!(!world.up(&write), "its class was not read");
+    // A function of another class reaches all mapped memory, once it is a bus master.
     world.ask(Packet::config_read(ROOT, Tag::new(0), other, 0x08, 4), 0x0200_0000);
     assert!(!world.up(&write));
     let enable = Buffer::copy_from_slice(&[4, 0, 0, 0]);
@@ -378,7 +381,7 @@ fn admin_commands_reach_what_they_name() {
     assert!(world.read(DATA + 0x1000, 8) && !world.read(DATA + 0x1008, 4));
     world.give(0, &SubmissionQueueEntry { cdw11: 100, ..command(0x82, 3, [DATA + 0x2000, 0]) });
     assert!(world.write(DATA + 0x2000, &[0; 100]) && !world.write(DATA + 0x2064, &[0; 4]));
-    // An event request names nothing. A vendor's command reaches its pages in its direction.
+    // An event request names no memory. A vendor's command reaches its pages in its direction.
     world.give(0, &command(0x0c, 4, [DATA + 0x3000, 0]));
     assert!(!world.write(DATA + 0x3000, &[0; 4]));
     world.give(0, &command(0xc2, 5, [DATA + 0x4000, DATA + 0x6000]));
@@ -476,7 +479,7 @@ fn an_entry_that_changes_counts_as_the_device_was_given_it() {
     world.put(address, &io(2, 7, 1, [DATA + 0x1000, 0]).emit());
     assert!(world.read(address, 64));
     assert!(world.write(DATA + 0x1000, &[0; 512]) && !world.write(DATA, &[0; 512]));
-    // Parts of an entry come in any order.
+    // Parts of an entry arrive in any order.
     let address = world.submit(1, &io(2, 8, 1, [DATA + 0x2000, 0]));
     assert!(world.read(address + 32, 32) && !world.write(DATA + 0x2000, &[0; 512]));
     assert!(world.read(address, 32) && world.write(DATA + 0x2000, &[0; 512]));
@@ -541,7 +544,7 @@ fn a_refusal_is_told_and_the_next_ones_later() {
     let (port, refusal) = world.lookahead.poll_refusal().unwrap();
     assert_eq!((port, refusal.function, refusal.write, refusal.untold), (0, DEVICE, true, 0));
     assert!(world.lookahead.poll_refusal().is_none());
-    world.now = world.now + super::TELL_EVERY;
+    world.now = world.now + super::REPORT_EVERY;
     assert!(!world.read(DATA, 64));
     let (_, refusal) = world.lookahead.poll_refusal().unwrap();
     let text = "function 03:00.0 was refused a read of 64 B at 0x50000000, which the host has not named \

@@ -1,5 +1,5 @@
-//! What passing packets tell of an enabled NVMe controller: its queues, and the block sizes of its
-//! namespaces.
+//! The state of an enabled NVMe controller, learnt from passing packets: its queues, and the block
+//! sizes of its namespaces.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,12 +12,13 @@ use pcie::switch::AheadKey;
 /// The most queues of either kind that are remembered, the admin queue among them. Other queues
 /// work without lookahead, and not at all under the DMA rule.
 const QUEUES_MAX: usize = 4096;
-/// The most admin commands under way whose completion changes what is known. With more, nothing is
-/// certain any more.
+/// Maximum number of outstanding admin commands whose completion changes this state. With more, the
+/// state is uncertain.
 const ADMIN_MAX: usize = 64;
-/// The most namespaces whose block size is remembered.
+/// Maximum number of namespaces whose block size is remembered.
 const NAMESPACES_MAX: usize = 256;
-/// How many bytes of Identify Namespace tell the block size: up to and including the LBA formats.
+/// Length of the part of Identify Namespace with the block size: up to and including the LBA
+/// formats.
 const IDENTIFY_BYTES: usize = 384;
 
 /// The smallest memory page, in bytes.
@@ -40,11 +41,11 @@ pub(crate) struct SubmissionQueue {
     pub(crate) entries: u32,
     /// The tail that the host has rung last.
     pub(crate) tail: u32,
-    /// The first entry that the device has not told to have taken.
+    /// The first entry that the device has not reported as fetched.
     pub(crate) head: u32,
     /// Number of the completion queue.
     pub(crate) completion: u16,
-    /// Whether the host has asked for the queue's deletion.
+    /// Whether the host has requested the queue's deletion.
     deleted: bool,
     /// Whether the queue's pages are in [`Controller::scattered`], not at `base`.
     is_scattered: bool,
@@ -57,7 +58,7 @@ impl SubmissionQueue {
     const fn end(&self) -> u64 {
         self.base + self.entries as u64 * SUBMISSION_BYTES
     }
-    /// Whether the host has rung for this entry, and may not have it back yet.
+    /// Whether the host has rung for this entry, and has not got it back yet.
     #[inline]
     pub(crate) const fn is_rung(&self, slot: u32) -> bool {
         if self.head <= self.tail {
@@ -66,7 +67,7 @@ impl SubmissionQueue {
             slot < self.entries && (self.head <= slot || slot < self.tail)
         }
     }
-    /// Takes in the head that the device tells.
+    /// Records the head that the device reports.
     pub(crate) const fn advance(&mut self, head: u32) {
         if self.is_rung(head) || head == self.tail {
             self.head = head;
@@ -81,7 +82,7 @@ pub(crate) struct CompletionQueue {
     pub(crate) entries: u32,
     /// The queue's interrupt vector, if it has interrupts.
     pub(crate) vector: Option<u16>,
-    /// Key by which the device's end knows the queue's place, if it was told.
+    /// Key by which the device's end knows the queue's address, if it was informed.
     pub(crate) key: Option<AheadKey>,
     /// The entry that the device writes next, and the one that the host reads next.
     pub(crate) next: u32,
@@ -117,15 +118,15 @@ struct Scattered {
     pages: Vec<u64>,
 }
 
-/// What a successful admin command changes.
+/// The change made by a successful admin command.
 #[derive(Debug)]
 enum Change {
     CreateSubmission(SubmissionQueue),
     CreateCompletion(CompletionQueue),
     DeleteSubmission(u16),
     DeleteCompletion(u16),
-    /// The block size of a namespace becomes known. `bytes` are the part of the data structure at
-    /// `address` that has come.
+    /// The block size of a namespace becomes known. `bytes` are the received part of the data
+    /// structure at `address`.
     Identify {
         namespace: NamespaceId,
         address: u64,
@@ -133,7 +134,7 @@ enum Change {
     },
 }
 
-/// What a completion means for lookahead.
+/// The consequence of a completion for lookahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// A command has ended.
@@ -142,7 +143,7 @@ pub(crate) enum Ended {
     Queue(u16),
     /// A completion queue has been created.
     Created,
-    /// What the device's end was told of a completion queue is of no use any more.
+    /// The device's end must forget its knowledge of a completion queue.
     Deleted(AheadKey),
     /// The device wrote something that is no whole entry, so any command may have ended.
     Unclear,
@@ -165,8 +166,8 @@ pub(crate) struct Controller {
     submissions_at: (u64, u64),
     /// Pages of queues that are not contiguous.
     scattered: Vec<Scattered>,
-    /// Whether something passed that was not understood. Nothing is sent ahead until the controller
-    /// is enabled anew.
+    /// Whether a packet was not understood. Nothing is sent ahead until the controller is enabled
+    /// anew.
     pub(crate) lost: bool,
 }
 
@@ -210,7 +211,7 @@ impl Controller {
         self.measure();
     }
 
-    /// Takes in the pages of the queue that an admin command under way is to create.
+    /// Records the pages of the queue that an outstanding admin command is creating.
     pub(crate) fn scatter(&mut self, command: CommandId, pages: Vec<u64>) {
         let change = self.changes.iter().find(|(id, _)| *id == command).map(|(_, change)| change);
         let (is_submission, id) = match change {
@@ -313,7 +314,7 @@ impl Controller {
         self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
     }
 
-    /// Bytes of a block of `namespace`, if known and nothing travels with it.
+    /// Length in bytes of a block of `namespace`, if it is known and has no metadata with the data.
     pub(crate) fn block(&self, namespace: NamespaceId) -> Option<u64> {
         // Whether inline metadata is transferred depends on the command, so this is left to the
         // device.
@@ -391,8 +392,8 @@ impl Controller {
         self.changes.push((entry.command_id, change));
     }
 
-    /// Handles a write of `bytes` by the device to host memory at `address`. `ended` is told of
-    /// everything that has ended.
+    /// Handles a write of `bytes` by the device to host memory at `address`. Passes every end to
+    /// `ended`.
     #[inline]
     pub(crate) fn on_write(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         if !self.changes.is_empty() {
@@ -463,7 +464,7 @@ impl Controller {
                 self.add_completion(queue);
                 ended(Ended::Created);
             }
-            // The creation of the queue may have been under way when the host asked for its
+            // The creation of the queue may have been outstanding when the host requested its
             // deletion.
             Change::DeleteSubmission(id) => self.submission.retain(|queue| queue.id != id),
             Change::DeleteCompletion(id) => {
@@ -494,7 +495,7 @@ impl Controller {
 }
 
 /// Whether a queue can be at `base`: it begins on a page and ends below the end of the address
-/// space. What a controller does with other places is its own affair.
+/// space. How a controller handles other addresses is undefined.
 const fn is_place(base: u64, length: u64) -> bool {
     base.is_multiple_of(PAGE_MIN) && base.checked_add(length).is_some()
 }

@@ -1,4 +1,4 @@
-//! What passing configuration and register accesses tell of an NVMe function.
+//! The state of an NVMe function, learnt from passing configuration and register accesses.
 
 use nvme::pointer::PageSize;
 use pcie::config::ClassCode;
@@ -62,10 +62,10 @@ const ADMIN_RESERVED: u64 = 0xfff;
 /// CAP, upper half: Doorbell Stride (DSTRD).
 pub(crate) const CAPABILITIES_HIGH: u64 = 4;
 
-/// What a write to the function means.
+/// The meaning of a write to the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Nothing for lookahead.
+    /// No meaning for lookahead.
     Nothing,
     /// Memory sent ahead for the function is of no use any more.
     Reset,
@@ -73,7 +73,7 @@ pub(crate) enum Seen {
     Doorbell(u16, u32),
 }
 
-/// What is known of an NVMe function.
+/// The known state of an NVMe function.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) id: Bdf,
@@ -85,7 +85,7 @@ pub(crate) struct Function {
     properties: [u8; PROPERTIES],
     /// The controller while it is enabled.
     pub(crate) controller: Option<Controller>,
-    /// The controller that the host has disabled, until it says that it has stopped.
+    /// The controller that the host has disabled, until it reports that it has stopped.
     pub(crate) closing: Option<Controller>,
     /// How often everything that the host had named was forgotten.
     pub(crate) epoch: u32,
@@ -124,7 +124,7 @@ impl Function {
         let offset = address.checked_sub(self.bar)?;
         (self.memory_space && self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
     }
-    /// Takes in the upper half of CAP, which was read.
+    /// Records the upper half of CAP from a read.
     pub(crate) const fn on_capabilities(&mut self, high: u32) {
         let stride = DOORBELL << (high & NIBBLE);
         self.stride = stride;
@@ -133,7 +133,7 @@ impl Function {
         }
     }
 
-    /// Handles a reset of the function from outside. What enumeration found stays true.
+    /// Handles a reset of the function from outside. The results of enumeration stay valid.
     pub(crate) fn reset(&mut self) {
         let (stride, epoch) = (self.stride, self.epoch.wrapping_add(1));
         let mut layout = core::mem::take(&mut self.layout);
@@ -146,14 +146,14 @@ impl Function {
     pub(crate) const fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
-    /// Takes in CMBLOC, which was read.
+    /// Records CMBLOC from a read.
     pub(crate) const fn on_buffer_location(&mut self, value: u32) {
-        // A buffer elsewhere than at the start has the addresses that the host uses, or none here.
+        // For a buffer at another offset, the addresses are those of the host, or unknown here.
         let is_first = value >> BUFFER_OFFSET_SHIFT == 0;
         self.buffer_bar = if is_first { Some((value & BUFFER_BAR) as usize) } else { None };
     }
-    /// The address at which the controller knows a place in its memory. The host may have told the
-    /// controller another address for the buffer than the one that its own accesses have.
+    /// The address of a location in the controller's memory, as the controller knows it. The host
+    /// may have configured another address for the buffer than that of its own accesses.
     pub(crate) fn in_memory_buffer(&self, address: u64) -> u64 {
         let space = self.quad(BUFFER_SPACE);
         let base = self.buffer_bar.and_then(|bar| self.layout.bar(bar));
@@ -163,7 +163,7 @@ impl Function {
             _ => address,
         }
     }
-    /// Takes in CSTS, which was read.
+    /// Records CSTS from a read.
     pub(crate) fn on_status(&mut self, status: u32) {
         if status & READY == 0 && self.closing.take().is_some() {
             self.epoch = self.epoch.wrapping_add(1);
@@ -274,7 +274,7 @@ impl Function {
             return Seen::Nothing;
         }
         let Ok(value) = bytes.try_into().map(u32::from_le_bytes) else {
-            // Nobody can tell which queue holds which entries.
+            // It is unknown which queue holds which entries.
             controller.lost = true;
             return Seen::Nothing;
         };

@@ -1,7 +1,7 @@
-//! Where a function's capabilities, base addresses and interrupts are.
+//! Addresses of a function's capabilities, base address registers and interrupts.
 //!
-//! The host walks the capability list and programs MSI-X or MSI. The answers and writes that pass
-//! tell which messages the function may send.
+//! The host walks the capability list and programs MSI-X or MSI. The passing answers and writes
+//! determine which messages the function may send.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ const ENTRY_CONTROL: u64 = 12;
 /// Device Control, in the PCI Express capability.
 const DEVICE_CONTROL: u16 = 8;
 
-/// An interrupt's message: where it is written to, and what.
+/// An interrupt's message: address and data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Message {
     address: u64,
@@ -43,7 +43,7 @@ struct Vector {
     changing: bool,
 }
 
-/// What is known of a function's configuration space.
+/// The known part of a function's configuration space.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     /// A bit for each double word that a capability is known to begin at.
@@ -79,7 +79,7 @@ impl Layout {
         self.express.map(|at| at + DEVICE_CONTROL)
     }
 
-    /// Whether the answer to a read of this double word tells something.
+    /// Whether the answer to a read of this double word is of use.
     pub(crate) fn wants(&self, offset: u16) -> bool {
         offset == FIRST_CAPABILITY
             || BARS.contains(&offset)
@@ -98,7 +98,7 @@ impl Layout {
         }
     }
 
-    /// Takes in a double word that was read. Only the enabled bytes count.
+    /// Records a double word from a read. Only the enabled bytes count.
     pub(crate) fn on_answer(&mut self, offset: u16, enables: u8, value: u32) {
         let [id, next, ..] = value.to_le_bytes();
         if offset == FIRST_CAPABILITY && enables & 1 != 0 {

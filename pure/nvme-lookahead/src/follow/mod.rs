@@ -1,7 +1,8 @@
-//! Follows the NVMe functions below one port: what passing packets tell of their registers, queues,
-//! namespaces and interrupts.
+//! Follows the NVMe functions below one port: their registers, queues, namespaces and interrupts,
+//! learnt from passing packets.
 //!
-//! Lookahead and the [DMA rule](crate::dma) both ask here. What either alone wants is not here.
+//! Lookahead and the [DMA rule](crate::dma) share this state. State that only one of them needs is
+//! not here.
 
 pub(crate) mod controller;
 pub(crate) mod function;
@@ -19,10 +20,10 @@ use function::{BUFFER_LOCATION, BUS_MASTER, CAPABILITIES_HIGH, CLASS, COMMAND, F
 const FUNCTIONS_MAX: usize = 16;
 /// The most functions of other classes that are remembered.
 const PLAIN_MAX: usize = 64;
-/// The most reads by the host whose answers are awaited.
+/// Maximum number of reads by the host whose answers are awaited.
 const QUESTIONS_MAX: usize = 64;
 
-/// What a packet that goes down means.
+/// The meaning of a packet that goes down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Down {
     Nothing,
@@ -37,7 +38,7 @@ pub(crate) enum Down {
     },
 }
 
-/// What the host asks a function, and this part wants to know, too.
+/// A read by the host whose answer is of use here, too.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Class,
@@ -47,7 +48,7 @@ enum Question {
     Status(u64),
     /// Properties from this offset on, CMBLOC among them.
     MemoryBuffer(u64),
-    /// A double word of the configuration space, with the bytes that were asked for.
+    /// A double word of the configuration space, with the requested bytes.
     Config(u16, u8),
 }
 
@@ -66,7 +67,7 @@ struct Plain {
     bus_master: bool,
 }
 
-/// What is known of the functions below a port.
+/// The known state of the functions below a port.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     pub(crate) functions: Vec<Function>,
@@ -176,8 +177,7 @@ impl Follower {
         self.asked.push_back(PendingRead { requester, tag, function, question });
     }
 
-    /// Examines a packet that comes up, a write with its bytes. `ended` is told of everything that
-    /// has ended.
+    /// Examines a packet that comes up, a write with its bytes. Passes every end to `ended`.
     #[inline]
     pub(crate) fn on_up(&mut self, packet: &Packet, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         match &packet.header.kind {

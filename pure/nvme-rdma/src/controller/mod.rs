@@ -1,12 +1,13 @@
 //! A controller's end of a connection: one queue.
 //!
 //! Messages go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
-//! the capsule, or by RDMA Read), [`Connection::push`] gives data to the host (by RDMA Write), and
+//! the capsule, or by RDMA Read), [`Connection::push`] sends data to the host (by RDMA Write), and
 //! [`Connection::complete`] ends the command.
 //!
-//! A command's receive request is posted again only when its response is sent. So a host that sends
-//! no more commands than it has said never finds the controller without one, and what capsules hold
-//! is bounded. While the host leaves too much unread, no command is taken.
+//! A command's receive request is posted again only when its response is sent. The controller
+//! therefore always has a receive request for a host that respects its announced queue size, and
+//! the data in capsules are bounded. While the host leaves too much unread, the controller accepts
+//! no command.
 
 mod receive;
 mod transfer;
@@ -38,14 +39,14 @@ use transfer::Pull;
 struct Command {
     id: CommandId,
     pointer: DataPointer,
-    /// The data that came in the capsule.
+    /// The data in the capsule.
     capsule: Buffer,
     pull: Pull,
     /// Whether data were pushed to the host.
     has_pushed: bool,
     /// Bytes that the command counts in the connection's backlog.
     reserved: u32,
-    /// Bytes that the host was asked for.
+    /// Number of bytes requested from the host.
     pulled: u32,
     /// The completion of a command that was given up while its data were coming.
     response: Option<CompletionQueueEntry>,
@@ -54,7 +55,7 @@ struct Command {
 /// A request of the send queue.
 #[derive(Clone, Copy, Debug)]
 enum Posted {
-    /// Data of so many bytes, for the host.
+    /// Data of this many bytes for the host.
     Write(u32),
     Response,
     /// Data of a slot's transfer, from the host.
@@ -71,40 +72,41 @@ pub struct Connection<E> {
     config: Config,
     core: Core<E, Posted>,
     limits: Limits,
-    /// What the host has asked for.
+    /// The request of the host.
     request: Option<Request>,
     queue: Queue,
     commands: ControllerCommands<Command>,
-    /// Messages that have come and were not looked at. The receive requests bound them.
+    /// Messages that were received and not processed. The receive requests bound them.
     arrived: VecDeque<Buffer>,
     /// Bytes of these messages.
     arrived_bytes: u64,
     /// Slots whose transfers wait for others to end, in order.
     waiting: VecDeque<u16>,
-    /// Reads under way.
+    /// Number of outstanding reads.
     reads: u16,
-    /// Bytes that reads have asked for and that have not come.
+    /// Number of bytes of outstanding reads that have not arrived.
     pulling: u64,
     /// Bytes that commands in flight will give to the host, or have brought in their capsules.
     reserved: u64,
     /// Bytes of data that requests of the send queue bring to the host.
     unsent: u64,
-    /// Bytes that the host was asked for, including those that it has sent, for commands in flight.
+    /// Number of bytes requested from the host for commands in flight, including those that it has
+    /// sent.
     pulled: u64,
     permission: Permission,
     statistics: Statistics,
 }
 
 impl<E: Endpoint> Connection<E> {
-    /// A connection that a host is asking `endpoint` for. Until [`Connection::set_queue`], it takes
+    /// A connection that a host requests at `endpoint`. Until [`Connection::set_queue`], it accepts
     /// one command at a time.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or the endpoint takes no requests.
+    /// When `config` exceeds a limit of one of its fields, or the endpoint accepts no requests.
     pub fn new(now: Instant, config: Config, endpoint: E) -> Self {
         config.check();
         let limits = endpoint.limits();
-        assert!(limits.send_requests > 0 && limits.message_bytes > 0, "an endpoint that takes requests");
+        assert!(limits.send_requests > 0 && limits.message_bytes > 0, "the endpoint accepts no requests");
         let sender = Sender::new(limits.send_requests, limits.send_requests / 2);
         Self {
             core: Core::new(endpoint, sender, now, config.initialise_timeout),
@@ -126,7 +128,7 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
+    /// Sets the parameters that the Connect command requested. Call this before the Connect is
     /// completed.
     ///
     /// # Panics
@@ -140,21 +142,20 @@ impl<E: Endpoint> Connection<E> {
         self.queue = queue;
     }
 
-    /// The endpoint, for whoever looks at it.
+    /// The endpoint, for inspection.
     pub const fn endpoint(&self) -> &E {
         &self.core.endpoint
     }
 
-    /// The endpoint, for whoever moves its bytes. Outputs may follow.
+    /// The endpoint, for the owner to move its bytes. Outputs may follow.
     pub const fn endpoint_mut(&mut self) -> &mut E {
         &mut self.core.endpoint
     }
 
-    /// Whether news from the host are wanted now. Data that the host was asked for are wanted even
-    /// while no command may be taken: they come behind commands, and their own commands end by
-    /// them. Messages that come nevertheless are kept; the receive requests bound them. A wire
-    /// whose acknowledgements come with the host's news, as datagrams do, is not to be stopped by
-    /// this.
+    /// Whether the connection wants input from the host now. It wants requested data even while it
+    /// accepts no command: the data arrive behind commands, and their own commands end with them.
+    /// Messages that arrive nevertheless are kept; the receive requests bound them. Do not stop a
+    /// wire whose acknowledgements arrive together with the host's messages, as datagrams do.
     pub fn wants_input(&self) -> bool {
         !self.is_over() && (self.arrived.is_empty() || self.is_owed_data() || !self.is_stuffed())
     }
@@ -164,12 +165,12 @@ impl<E: Endpoint> Connection<E> {
         Held { to_host: self.backlog() + self.arrived_bytes, from_host: self.pulled }
     }
 
-    /// Whether the host was asked for data that have not come.
+    /// Whether requested data of the host have not arrived.
     pub const fn is_owed_data(&self) -> bool {
         self.pulling > 0
     }
 
-    /// Sets what the connection may do from now on.
+    /// Sets the connection's permission from now on.
     pub fn permit(&mut self, permission: Permission) {
         self.permission = permission;
         if !self.is_over() {
@@ -177,7 +178,7 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Ends the connection at once and silently: what was not sent is dropped.
+    /// Ends the connection at once and silently: unsent data are dropped.
     pub fn give_up(&mut self) {
         self.core.give_up();
         self.forget();
@@ -194,8 +195,7 @@ impl<E: Endpoint> Connection<E> {
     }
 
     /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
-    /// data come by [`Output::HostData`] once they were read. Only one pull for each command is
-    /// allowed.
+    /// data arrive by [`Output::HostData`] after a read. Only one pull for each command is allowed.
     ///
     /// # Errors
     /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
@@ -227,8 +227,8 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
-    /// `slot` moves. Pieces may come in any order, and are written in that order.
+    /// Sends the host `data`, which belong at `offset` of the `total` bytes that the command of
+    /// `slot` moves. Pieces may be in any order, and are written in that order.
     ///
     /// # Errors
     /// The status to complete the command with, if its SGL descriptor has no room for `total`
@@ -257,7 +257,7 @@ impl<E: Endpoint> Connection<E> {
 
     /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
     /// data of the host are still being read for it. In that case the slot becomes free when the
-    /// data have come, and no further output names it.
+    /// data have arrived, and no further output names it.
     ///
     /// # Panics
     /// When no command has that slot.
@@ -269,7 +269,7 @@ impl<E: Endpoint> Connection<E> {
             // A response may end the loan of memory, so it waits for the reads of that memory.
             let coming = command.pull.is_coming() && !over;
             command.response = coming.then_some(entry);
-            // Data that were not asked for yet are no longer needed.
+            // Data that were not requested yet are no longer needed.
             self.waiting.retain(|waiting| *waiting != slot.0);
             if coming {
                 return;
@@ -283,7 +283,7 @@ impl<E: Endpoint> Connection<E> {
         self.core.close(Closed::PeerFault(fault));
     }
 
-    /// Ends the connection if it was not made in time.
+    /// Ends the connection if it was not established in time.
     pub fn on_time(&mut self, now: Instant) {
         self.core.on_time(now);
     }
@@ -297,8 +297,8 @@ impl<E: Endpoint> Connection<E> {
         self.core.is_over()
     }
 
-    /// Whether no further command may be taken: the host leaves too much unread, has too much
-    /// coming, or the permission is missing.
+    /// Whether the connection accepts no further command: the host leaves too much unread or has
+    /// too much coming, or the permission is missing.
     fn is_stuffed(&self) -> bool {
         !self.permission.commands
             || self.backlog() > self.config.backlog_bytes_max
@@ -309,7 +309,7 @@ impl<E: Endpoint> Connection<E> {
         self.unsent + self.reserved
     }
 
-    /// Forgets what waits.
+    /// Forgets everything that waits.
     fn forget(&mut self) {
         self.arrived.clear();
         self.waiting.clear();
@@ -328,7 +328,7 @@ fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<
     Ok(whole.slice(start..start + length as usize))
 }
 
-/// Inputs are the endpoint's. Its outputs, if it has any, are taken from
+/// Inputs are the endpoint's. Its outputs, if it has any, are polled from
 /// [`Connection::endpoint_mut`].
 impl<E: Endpoint + Engine> Engine for Connection<E> {
     type Input<'a> = E::Input<'a>;

@@ -1,4 +1,4 @@
-//! What a controller is told: requests for the connection, commands, data that were read.
+//! Handles a controller's events: requests for the connection, commands, and completed reads.
 
 use engine::Buffer;
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
@@ -11,8 +11,8 @@ use crate::wire::{Acceptance, DataPointer, Rejection, Request};
 use crate::{ADMIN_CAPSULE_DATA_MAX, COMMAND_BYTES, TRANSFER_BYTES_MAX};
 
 impl<E: Endpoint> Connection<E> {
-    /// What the connection tells next, after the endpoint may have got news.
-    /// [`Engine::poll_output`](engine::Engine::poll_output) is the same for endpoints that are
+    /// The next output, after an event of the endpoint.
+    /// [`Engine::poll_output`](engine::Engine::poll_output) does the same for endpoints that are
     /// engines.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
@@ -103,7 +103,7 @@ impl<E: Endpoint> Connection<E> {
         }))
     }
 
-    /// Takes the next command that has come, if it may be taken.
+    /// Takes the next received command, if the connection may accept it.
     #[inline]
     fn next_command(&mut self) -> Option<Output> {
         while self.core.is_ready() && !self.arrived.is_empty() && !self.is_stuffed() {
@@ -122,7 +122,7 @@ impl<E: Endpoint> Connection<E> {
         None
     }
 
-    /// A command has come.
+    /// Begins a received command.
     #[inline]
     fn begin(&mut self, entry: SubmissionQueueEntry, capsule: Buffer) -> Option<Output> {
         self.statistics.commands += 1;
@@ -175,7 +175,7 @@ impl<E: Endpoint> Connection<E> {
                 Posted::Write(length) => self.unsent -= u64::from(length),
                 Posted::Response => {}
                 Posted::Read { slot, offset, length } => {
-                    // A read always has a completion of its own, which brings its data.
+                    // A read always has a completion of its own, with its data.
                     let data = match done.take() {
                         Some(Done::Read(data)) if is_last && data.len() == length as usize => data,
                         _ => {
@@ -191,7 +191,7 @@ impl<E: Endpoint> Connection<E> {
         output
     }
 
-    /// Data of a slot's transfer have come.
+    /// Handles received data of a slot's transfer.
     fn on_data(&mut self, slot: u16, offset: u32, data: Buffer) -> Option<Output> {
         self.reads -= 1;
         self.pulling -= data.len() as u64;
@@ -220,7 +220,7 @@ fn receives(request: &Request) -> u16 {
     u16::try_from(request.host_sends).expect("a queue is limited")
 }
 
-/// Whether a command of `opcode` moves data to the host, as its two lowest bits say.
+/// Whether a command of `opcode` moves data to the host, by its two lowest bits.
 const fn is_to_host(opcode: u8) -> bool {
     opcode & 0b11 == 0b10
 }

@@ -14,7 +14,7 @@ use crate::wire::{Acceptance, Rejection};
 
 const REQUEST: Request = Request { queue: QueueId(1), host_receives: 8, host_sends: 8, controller_id: 1 };
 
-/// A controller, and an endpoint in the place of its host.
+/// A controller, and an endpoint in place of its host.
 fn asked(config: Config, private_data: &[u8]) -> (Connection<LocalEndpoint>, LocalEndpoint) {
     let [near, far] = LocalEndpoint::pair(&LocalConfig::default(), &pool(), private_data);
     (Connection::new(NOW, config, far), near)
@@ -47,7 +47,7 @@ fn keyed(remote: Remote) -> DataPointer {
     DataPointer::Keyed { remote, invalidate: true }
 }
 
-/// Responses that have come, with the keys that they have invalidated.
+/// The received responses, with the keys that they have invalidated.
 fn responses(near: &mut LocalEndpoint) -> Vec<(u16, Status, Option<Key>)> {
     let mut found = Vec::new();
     while let Some(completion) = near.poll_completion() {
@@ -78,8 +78,8 @@ fn a_host_is_refused_for_every_reason() {
         let Some(Output::Closed(Closed::Rejected(Some(why)))) = controller.poll() else {
             panic!("it was not refused")
         };
-        let told = Event::Rejected { private_data: why.emit().to_vec() };
-        assert_eq!(near.poll_event(), Some(told));
+        let rejected = Event::Rejected { private_data: why.emit().to_vec() };
+        assert_eq!(near.poll_event(), Some(rejected));
         why
     };
     for length in 0..Request::LENGTH {
@@ -180,9 +180,9 @@ fn memory_that_is_not_lent_ends_the_connection() {
     let slot = command(&mut controller);
     assert_eq!(controller.pull(slot, 512), Ok(None));
     let Some(Output::Closed(Closed::Disconnected(Disconnected::Reported(_)))) = controller.poll() else {
-        panic!("it goes on")
+        panic!("the connection continues")
     };
-    // The owner may still answer what it has begun.
+    // The owner may still answer commands that it has begun.
     controller.complete(slot, done());
     assert!(controller.poll().is_none() && !controller.wants_input());
     assert_eq!((controller.outstanding(), controller.held()), (0, Held::default()));
@@ -196,20 +196,20 @@ fn commands_are_bounded_by_queue_and_receives() {
     }
     submit(&mut near, 8, 0, DataPointer::NONE, Buffer::EMPTY);
     let slots: Vec<Slot> = (0..8).map(|_| command(&mut controller)).collect();
-    // The ninth waits until a response has made room.
+    // The ninth waits until a response has freed a place.
     assert!(controller.poll().is_none());
     assert_eq!(controller.endpoint().receives_posted(), 0);
     controller.complete(slots[3], done());
     assert_eq!(command(&mut controller), slots[3]);
     assert_eq!(controller.outstanding(), 8);
 
-    // A queue that is shorter than the host has said in its request.
+    // A queue shorter than the host announced in its request.
     let (mut controller, mut near) = asked(Config::new(pool()), &REQUEST.emit());
     assert!(matches!(controller.poll(), Some(Output::Initialized(_))));
     submit(&mut near, 0, 0, DataPointer::NONE, Buffer::EMPTY);
     submit(&mut near, 1, 0, DataPointer::NONE, Buffer::EMPTY);
     command(&mut controller);
-    let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
+    let Some(Output::Closed(why)) = controller.poll() else { panic!("the connection continues") };
     assert_eq!(why, Closed::PeerFault(Fault::TooManyCommands));
 }
 
@@ -218,7 +218,7 @@ fn a_short_capsule_ends_the_connection() {
     for length in [0, 1, 63] {
         let (mut controller, mut near) = ready(Config::new(pool()));
         send(&mut near, &[0; 64][..length], Buffer::EMPTY);
-        let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
+        let Some(Output::Closed(why)) = controller.poll() else { panic!("the connection continues") };
         assert_eq!(why, Closed::PeerFault(Fault::CapsuleLength(length)));
         assert!(matches!(near.poll_event(), Some(Event::Disconnected(_))));
     }
@@ -233,7 +233,7 @@ fn an_identifier_is_used_once_at_a_time() {
     let slot = command(&mut controller);
     assert!(controller.poll().is_none());
     let conflict = StatusCode::CommandIdConflict.into();
-    // The key is still needed: its command goes on.
+    // The key is still needed: its command continues.
     assert_eq!(responses(&mut near), [(7, conflict, None)]);
     controller.push(slot, 0, 512, Buffer::zeroed(512)).unwrap();
     controller.complete(slot, done());
@@ -260,7 +260,7 @@ fn a_host_that_takes_nothing_gets_no_more_to_do() {
         controller.complete(slot, done());
     }
     let mut slot = command(&mut controller);
-    // Without permission, nothing begins.
+    // Without permission, no command begins.
     controller.permit(Permission { commands: false, data: true });
     controller.push(slot, 0, 4096, Buffer::zeroed(4096)).unwrap();
     controller.complete(slot, done());
@@ -325,7 +325,7 @@ fn giving_up_is_silent() {
 fn an_endpoint_that_fails_a_request_ends_the_connection() {
     let (mut controller, mut near) = ready(Config::new(pool()));
     near.break_off(Disconnected::TimedOut);
-    let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
+    let Some(Output::Closed(why)) = controller.poll() else { panic!("the connection continues") };
     assert!(matches!(why, Closed::Disconnected(Disconnected::TimedOut) | Closed::Failed(WorkError::Flushed)));
 }
 
@@ -342,7 +342,7 @@ fn a_read_that_brings_other_bytes_ends_the_connection() {
         submit(&mut near, 1, WRITE, keyed(given), Buffer::EMPTY);
         let Some(Output::Command { slot, .. }) = controller.poll() else { panic!("no command") };
         assert_eq!(controller.pull(slot, 512), Ok(None));
-        let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
+        let Some(Output::Closed(why)) = controller.poll() else { panic!("the connection continues") };
         assert_eq!(why, Closed::Failed(WorkError::BadResponse));
     }
 }
@@ -377,7 +377,7 @@ fn data_come_while_no_command_may_be_taken() {
     assert!(!controller.wants_input() && controller.held().to_host == 64);
 }
 
-/// Responses take little memory each, but a host that takes none may not have any number of them.
+/// Each response takes little memory, but their number for a host that does not read is limited.
 #[test]
 fn responses_that_wait_are_bounded() {
     let limits = Limits { send_requests: 4, ..LocalConfig::default().limits };
@@ -401,7 +401,7 @@ fn responses_that_wait_are_bounded() {
     }
     assert!(!controller.wants_input());
     assert_eq!(taken, SENDS_WAITING_MAX + 1 + usize::from(limits.send_requests));
-    // The host takes them after all, and what it has sent meanwhile is done, too.
+    // The host reads them after all, and its commands of the meantime complete, too.
     for id in 0..2000 {
         near.post_receive(ReceiveRequest { id, length_max: 16 }).unwrap();
     }

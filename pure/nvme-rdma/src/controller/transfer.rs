@@ -4,18 +4,18 @@ use engine::{Buffer, BufferMut};
 
 use crate::SharedPool;
 
-/// Data that a command fetches from the host, and how far they have come.
+/// Data that a command fetches from the host, and the progress of the transfer.
 #[derive(Debug, Default)]
 pub(super) struct Pull {
     /// Length of the transfer in bytes; 0 when there is none.
     pub(super) length: u32,
-    /// Bytes that were asked for.
+    /// Number of requested bytes.
     pub(super) asked: u32,
-    /// Bytes that have come.
+    /// Number of bytes that have arrived.
     pub(super) arrived: u32,
-    /// All of the data, if they came at once.
+    /// All of the data, if they arrived in one piece.
     whole: Buffer,
-    /// Where the data are assembled otherwise; `None` while none have come.
+    /// The memory in which the data are assembled otherwise; `None` until the first of them arrive.
     place: Option<BufferMut>,
 }
 
@@ -33,7 +33,7 @@ impl Pull {
         self.asked > self.arrived
     }
 
-    /// The data at `offset` have come. They lie within the transfer.
+    /// Takes the data at `offset`, which lie within the transfer.
     pub(super) fn take(&mut self, offset: u32, data: Buffer, pool: &SharedPool) {
         self.arrived += u32::try_from(data.len()).expect("a read has a limit");
         if data.len() == self.length as usize {
@@ -45,7 +45,7 @@ impl Pull {
         place[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
     }
 
-    /// The data, all of which have come.
+    /// The data, all of which have arrived.
     pub(super) fn finish(self, pool: &SharedPool) -> Buffer {
         match self.place {
             Some(place) => pool.borrow_mut().seal(place),

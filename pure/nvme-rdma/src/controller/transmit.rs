@@ -1,4 +1,4 @@
-//! What a controller sends: reads and writes of the host's memory, responses.
+//! Sends reads and writes of the host's memory, and responses.
 
 use engine::Buffer;
 use nvme::wire::CompletionQueueEntry;
@@ -79,8 +79,8 @@ impl<E: Endpoint> Connection<E> {
         let can_invalidate = self.config.remote_invalidate && self.limits.invalidate;
         let invalidate = command.pointer.key_to_invalidate().filter(|_| can_invalidate);
         self.statistics.invalidated += u64::from(invalidate.is_some());
-        // The completion of a response says that the data before it have gone, too: no data may
-        // count as unsent for want of one.
+        // The completion of a response shows that the data before it were sent, too: no data may
+        // count as unsent for want of a completion.
         self.send_response(entry, invalidate, command.has_pushed);
     }
 
@@ -98,8 +98,8 @@ impl<E: Endpoint> Connection<E> {
     }
 }
 
-/// A part of the host's memory. An address beyond the end of the address space is the host's
-/// mistake, which its own end finds.
+/// A part of the host's memory. An address beyond the end of the address space is the host's fault,
+/// and its own end detects it.
 const fn part(remote: Remote, offset: u32, length: u32) -> Remote {
     Remote { address: remote.address.wrapping_add(offset as u64), length, ..remote }
 }

@@ -1,4 +1,4 @@
-//! What passes between a controller's end of a connection and its world.
+//! Settings, inputs and outputs of a controller's end of a connection.
 
 use engine::{Buffer, Nanos};
 use nvme::transport::Slot;
@@ -14,32 +14,32 @@ const CONTROLLER_ID_MAX: u16 = 0xffef;
 /// The settings of a controller's end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The pool for data that come in parts.
+    /// The pool for data that arrive in parts.
     pub pool: SharedPool,
-    /// Most commands that a host may send at a time (HSQSIZE): 1..=[`QUEUE_SIZE_MAX`]. A host that
-    /// asks for more is refused.
+    /// Maximum number of commands that a host may send at a time (HSQSIZE): 1..=[`QUEUE_SIZE_MAX`].
+    /// A host that requests more is refused.
     pub queue_size_max: u16,
-    /// The largest identifier of a queue. A host that asks for another is refused.
+    /// The largest identifier of a queue. A host that requests a larger one is refused.
     pub queue_id_max: u16,
     /// The largest identifier of a controller. A host that names another is refused.
     pub controller_id_max: u16,
-    /// Refuses every host for this reason. Whoever sees that there is no room, or that IRD or ORD
-    /// of the request do not do, says it here.
+    /// Refuses every host for this reason. The owner sets it if it has no room, or if IRD or ORD of
+    /// the request are not acceptable.
     pub refusal: Option<Rejection>,
     /// Maximum length of the data in a capsule, in bytes: at least the
     /// [`capsule_data_max`](nvme::transport::Queue::capsule_data_max) of each queue.
     pub capsule_data_max: u32,
     /// RDMA Reads outstanding at a time (ORD, and no more than the host's IRD): at least 1.
     pub reads_max: u16,
-    /// Limit on the bytes asked for by reads at a time, over all commands; further transfers wait.
-    /// One read is always let through.
+    /// Limit on the outstanding bytes of reads, over all commands; further transfers wait. One read
+    /// is always permitted.
     pub pull_bytes_max: u32,
-    /// Limit on the bytes that wait for the host to take them, including those that commands in
-    /// flight will bring. Beyond the limit, no further command is taken.
+    /// Limit on the bytes that wait for the host to read them, including those that commands in
+    /// flight will produce. Beyond the limit, the connection accepts no further command.
     pub backlog_bytes_max: u64,
-    /// Whether responses invalidate keys where the host asks for it and the endpoint can do it.
+    /// Whether responses invalidate keys on request of the host, if the endpoint supports it.
     pub remote_invalidate: bool,
-    /// How long the connection may take to be made.
+    /// Time limit for establishing the connection.
     pub initialise_timeout: Nanos,
 }
 
@@ -68,10 +68,10 @@ impl Config {
     }
 }
 
-/// What the connection tells its owner.
+/// An output of the connection for its owner.
 #[derive(Debug)]
 pub enum Output {
-    /// The connection is made.
+    /// The connection is established.
     Initialized(Parameters),
     /// A command, with its data if they were in the capsule: [`super::Connection::pull`] returns
     /// them.
@@ -81,22 +81,22 @@ pub enum Output {
         /// The submission queue entry of the command.
         entry: SubmissionQueueEntry,
     },
-    /// The data that [`super::Connection::pull`] has asked the host for.
+    /// The data of a [`super::Connection::pull`] from the host.
     HostData {
-        /// The command that asked for the data.
+        /// The command that requested the data.
         slot: Slot,
-        /// The data, as many bytes as were asked for.
+        /// The data, exactly as many bytes as requested.
         data: Buffer,
     },
-    /// The connection is over. Nothing follows. A host whose memory cannot be reached loses its
-    /// connection, so no transfer fails alone.
+    /// The connection is over. This is the last output. A host whose memory cannot be reached loses
+    /// its connection, so no transfer fails alone.
     Closed(Closed),
 }
 
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands that have come.
+    /// Number of received commands.
     pub commands: u64,
     /// Commands that the connection itself answered, because of duplicate identifiers.
     pub refused: u64,

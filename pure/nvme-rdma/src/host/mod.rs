@@ -2,7 +2,7 @@
 //!
 //! [`Connection::submit`] sends a command. Data that fit into the capsule go with it. For other
 //! data, the host lends memory, and the controller reads or writes it. The response ends the loan
-//! before the data are handed over.
+//! before the data are returned to the owner.
 
 mod receive;
 mod types;
@@ -29,7 +29,7 @@ use crate::{COMMAND_BYTES, RESPONSE_BYTES, TRANSFER_BYTES_MAX};
 #[derive(Clone, Copy, Debug)]
 struct Loan {
     key: Key,
-    /// The controller writes the memory, and what it has written goes to the owner.
+    /// The controller writes the memory, and the written bytes go to the owner.
     is_read: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Connection<E> {
     config: Config,
     core: Core<E, ()>,
     commands: HostCommands<Command>,
-    /// Commands that the controller takes at a time.
+    /// Number of commands that the controller accepts at a time.
     window: u16,
     /// Maximum length of the data in a capsule, in bytes.
     capsule_data_max: u32,
@@ -55,10 +55,10 @@ pub struct Connection<E> {
 }
 
 impl<E: Endpoint> Connection<E> {
-    /// A connection that `endpoint` is asking for, with [`Config::private_data`].
+    /// A connection that `endpoint` is requesting, with [`Config::private_data`].
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or the endpoint takes fewer send or
+    /// When `config` exceeds a limit of one of its fields, or the endpoint accepts fewer send or
     /// receive requests than the queue has commands.
     pub fn new(now: Instant, config: Config, endpoint: E) -> Self {
         config.check();
@@ -90,7 +90,7 @@ impl<E: Endpoint> Connection<E> {
     /// follows.
     ///
     /// # Errors
-    /// When the command cannot be taken; it then was not sent. [`SubmitError::Busy`] also when the
+    /// When the command is rejected; it then was not sent. [`SubmitError::Busy`] also when the
     /// endpoint lends no more memory.
     ///
     /// # Panics
@@ -117,7 +117,7 @@ impl<E: Endpoint> Connection<E> {
         Ok(command_id)
     }
 
-    /// Where a command's data belong, and the data that go with the capsule.
+    /// The data pointer of a command, and the data that go with the capsule.
     #[inline]
     fn place(&mut self, data: Data) -> Result<(DataPointer, Option<Loan>, Buffer), SubmitError> {
         if data.is_empty() {
@@ -136,12 +136,12 @@ impl<E: Endpoint> Connection<E> {
         Ok((pointer, Some(Loan { key: remote.key, is_read }), Buffer::EMPTY))
     }
 
-    /// The endpoint, for whoever looks at it.
+    /// The endpoint, for inspection.
     pub const fn endpoint(&self) -> &E {
         &self.core.endpoint
     }
 
-    /// The endpoint, for whoever moves its bytes. Outputs may follow.
+    /// The endpoint, for the owner to move its bytes. Outputs may follow.
     pub const fn endpoint_mut(&mut self) -> &mut E {
         &mut self.core.endpoint
     }
@@ -172,8 +172,8 @@ impl<E: Endpoint> Connection<E> {
         self.core.close(Closed::PeerFault(fault));
     }
 
-    /// What the connection tells next, after the endpoint may have got news.
-    /// [`Engine::poll_output`] is the same for endpoints that are engines.
+    /// The next output, after an event of the endpoint. [`Engine::poll_output`] does the same for
+    /// endpoints that are engines.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         loop {
@@ -188,7 +188,7 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Ends the connection if it was not made in time.
+    /// Ends the connection if it was not established in time.
     pub fn on_time(&mut self, now: Instant) {
         self.core.on_time(now);
     }
@@ -198,7 +198,7 @@ impl<E: Endpoint> Connection<E> {
         self.core.deadline()
     }
 
-    /// Ends every loan: the peer may no longer reach the memory, whatever it still sends.
+    /// Ends every loan: the peer can no longer reach the memory, even if it still sends.
     fn end_loans(&mut self) {
         for command in self.commands.drain() {
             if let Some(loan) = command.loan {
@@ -208,7 +208,7 @@ impl<E: Endpoint> Connection<E> {
     }
 }
 
-/// Inputs are the endpoint's. Its outputs, if it has any, are taken from
+/// Inputs are the endpoint's. Its outputs, if it has any, are polled from
 /// [`Connection::endpoint_mut`].
 impl<E: Endpoint + Engine> Engine for Connection<E> {
     type Input<'a> = E::Input<'a>;

@@ -1,4 +1,4 @@
-//! What a host is told: that the connection is made, and responses.
+//! Handles a host's events: the established connection, and responses.
 
 use engine::Buffer;
 use nvme::wire::CompletionQueueEntry;
@@ -19,7 +19,7 @@ impl<E: Endpoint> Connection<E> {
                 None
             }
             News::Established(private_data) => self.on_established(&private_data),
-            // Nobody asks the side that has asked.
+            // The requesting side gets no request.
             News::Requested(_) => None,
         }
     }
@@ -64,8 +64,8 @@ impl<E: Endpoint> Connection<E> {
         let entry = CompletionQueueEntry::parse(bytes);
         let command =
             self.commands.retire(entry.command_id).ok_or(Fault::UnknownCommand(entry.command_id))?;
-        // A loan ends here, whether or not the controller has invalidated the key, before anybody
-        // sees the memory again.
+        // The loan ends here, whether or not the controller has invalidated the key, before the
+        // owner gets the memory back.
         let memory = command.loan.and_then(|loan| self.core.endpoint.deregister(loan.key));
         if invalidated.is_some() {
             if invalidated != command.loan.map(|loan| loan.key) {

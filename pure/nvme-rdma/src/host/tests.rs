@@ -13,7 +13,7 @@ use crate::tests::late::Late;
 use crate::tests::{NOW, READ, entry, pool};
 use crate::wire::{Acceptance, PrivateDataError, Rejection, Request};
 
-/// A host, and an endpoint in the place of its controller.
+/// A host, and an endpoint in place of its controller.
 fn host(config: Config) -> (Connection<LocalEndpoint>, LocalEndpoint) {
     let [near, mut far] = LocalEndpoint::pair(&LocalConfig::default(), &pool(), &config.private_data());
     let asked = far.poll_event();
@@ -34,7 +34,7 @@ fn ready(config: Config) -> (Connection<LocalEndpoint>, LocalEndpoint) {
 }
 
 fn closed(host: &mut Connection<LocalEndpoint>) -> Closed {
-    let Some(Output::Closed(why)) = host.poll() else { panic!("it goes on") };
+    let Some(Output::Closed(why)) = host.poll() else { panic!("the connection continues") };
     assert!(host.poll().is_none());
     assert_eq!(host.endpoint().regions(), 0, "no memory stays lent");
     assert_eq!(host.submit(9, entry(READ, 0, 0, false), Data::None), Err(SubmitError::NotReady));
@@ -51,7 +51,7 @@ fn respond(far: &mut LocalEndpoint, id: CommandId, invalidate: Option<Key>) {
     post(far, Operation::Send { inline, data: Buffer::EMPTY, invalidate, immediate: None });
 }
 
-/// The command that has come, with where its data belong.
+/// The received command, with its data pointer.
 fn command(far: &mut LocalEndpoint) -> (SubmissionQueueEntry, DataPointer) {
     while let Some(completion) = far.poll_completion() {
         if let Ok(Done::Received { data, .. }) = completion.result {
@@ -59,7 +59,7 @@ fn command(far: &mut LocalEndpoint) -> (SubmissionQueueEntry, DataPointer) {
             return (entry, DataPointer::of(&entry));
         }
     }
-    panic!("no command has come");
+    panic!("no command was received");
 }
 
 fn keyed(pointer: DataPointer) -> Remote {
@@ -141,7 +141,7 @@ fn data_go_where_the_queue_allows() {
 
 #[test]
 fn a_response_must_be_to_an_outstanding_command() {
-    // To none; twice to the same; a short one.
+    // To an unknown command; twice to the same; a short one.
     let (mut host, mut far) = ready(Config::new());
     respond(&mut far, CommandId(3), None);
     assert_eq!(closed(&mut host), Closed::PeerFault(Fault::UnknownCommand(CommandId(3))));
@@ -190,7 +190,7 @@ fn a_loan_ends_with_the_response() {
         assert_eq!(completed.data[..], *b"data");
         assert_eq!(host.statistics().invalidated, u64::from(invalidates));
         if late {
-            // A stale key ends the connection, and does not touch what was handed over.
+            // A stale key ends the connection, and does not affect the returned data.
             post(&mut far, write(b"late"));
             assert_eq!(closed(&mut host), Closed::Disconnected(Disconnected::Access(AccessError::Key)));
         }
@@ -206,7 +206,7 @@ fn an_end_of_the_connection_ends_every_loan() {
         for cookie in 0..5 {
             host.submit(cookie, entry(READ, 0, 4096, false), Data::Read(4096)).unwrap();
         }
-        // What the controller has answered is known; the fate of the others is not.
+        // The fate of answered commands is known; that of the others is not.
         let (first, _) = command(&mut far);
         respond(&mut far, first.command_id, None);
         assert!(matches!(host.poll(), Some(Output::Completed(Completed { cookie: 0, .. }))));
@@ -219,8 +219,8 @@ fn an_end_of_the_connection_ends_every_loan() {
     assert_eq!(closed(&mut host), Closed::PeerFault(Fault::Command));
 }
 
-/// A host over an endpoint that tells some things late, with a queue of one command and `places` in
-/// the send queue.
+/// A host over an endpoint that delays some events, with a queue of one command and `places` in the
+/// send queue.
 fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
     let config = Config { queue_size: 1, ..Config::new() };
     let limits = Limits { send_requests: places, ..LocalConfig::default().limits };
@@ -241,7 +241,7 @@ fn a_failure_without_an_event_says_what_failed() {
     let (mut host, mut far) = late(1);
     host.endpoint_mut().no_events = true;
     far.break_off(Disconnected::TimedOut);
-    let Some(Output::Closed(why)) = host.poll() else { panic!("it goes on") };
+    let Some(Output::Closed(why)) = host.poll() else { panic!("the connection continues") };
     assert_eq!(why, Closed::Failed(WorkError::Flushed));
 }
 
@@ -254,7 +254,7 @@ fn a_response_may_come_before_the_completion_of_its_command() {
         let _ = command(&mut far);
         respond(&mut far, id, None);
         assert!(matches!(host.poll(), Some(Output::Completed(one)) if one.cookie == cookie));
-        // The command has ended, and its place in the send queue is still taken.
+        // The command has ended, and its place in the send queue is still occupied.
         assert_eq!(host.outstanding(), 0);
         assert!(!host.has_room());
         let entry = entry(READ, 0, 0, false);
@@ -332,7 +332,7 @@ fn an_endpoint_that_tells_of_no_request_ends_the_connection() {
             queue_pair: QueuePairId(1),
             result: Ok(result),
         });
-        let Some(Output::Closed(why)) = host.poll() else { panic!("it goes on") };
+        let Some(Output::Closed(why)) = host.poll() else { panic!("the connection continues") };
         assert_eq!(why, Closed::Failed(WorkError::BadResponse));
     }
 }

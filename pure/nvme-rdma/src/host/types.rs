@@ -1,4 +1,4 @@
-//! What passes between a host's end of a connection and its world.
+//! Settings, inputs and outputs of a host's end of a connection.
 
 use engine::Nanos;
 use nvme::host::Completed;
@@ -15,12 +15,12 @@ pub struct Config {
     pub queue: QueueId,
     /// The controller that an I/O queue is for (CNTLID); 0 on an Admin Queue.
     pub controller_id: u16,
-    /// Maximum number of commands outstanding at a time: 1..=[`QUEUE_SIZE_MAX`]. Linux's target
-    /// takes 32 on an Admin Queue at most.
+    /// Maximum number of outstanding commands: 1..=[`QUEUE_SIZE_MAX`]. Linux's target accepts at
+    /// most 32 on an Admin Queue.
     pub queue_size: u16,
-    /// Maximum length of the data in a capsule, in bytes: IOCCSZ less the entry on an I/O queue, if
-    /// SGLS says that the controller takes data at an offset and ICDOFF is 0; else 0. On an Admin
-    /// Queue, a host sends no data in capsules.
+    /// Maximum length of the data in a capsule, in bytes. On an I/O queue, IOCCSZ less the entry,
+    /// if SGLS reports support for data at an offset and ICDOFF is 0; else 0. On an Admin Queue, a
+    /// host sends no data in capsules.
     pub capsule_data_max: u32,
     /// Whether responses may invalidate keys, if the endpoint can do it. Otherwise the host always
     /// ends loans itself.
@@ -81,15 +81,15 @@ impl Default for Config {
     }
 }
 
-/// What the connection tells its owner.
+/// An output of the connection for its owner.
 #[derive(Debug)]
 pub enum Output {
-    /// The connection is made: commands can be submitted.
+    /// The connection is established: commands can be submitted.
     Initialized(Parameters),
     /// A command has ended.
     Completed(Completed),
-    /// The connection is over. Nothing follows. How outstanding commands ended is unknown. No
-    /// memory of theirs is lent any more.
+    /// The connection is over. This is the last output. The results of outstanding commands are
+    /// unknown. None of their memory is lent any more.
     Closed(Closed),
 }
 

@@ -1,4 +1,4 @@
-//! Both ends over iWARP, whose stream is cut anywhere.
+//! Both ends over iWARP, with the stream divided at any place.
 
 use ::iwarp::{Config, Connection, Input};
 use engine::{Engine, Entropy};
@@ -7,7 +7,7 @@ use rdma::{Disconnected, Key, ProtectionDomain, QueuePairId, Remote, SharedDomai
 use super::*;
 use crate::connection::Closed;
 
-/// An end of a stream, and what it lends.
+/// An end of a stream, and the memory that it lends.
 #[derive(Debug)]
 struct Wired {
     end: Connection,
@@ -28,7 +28,7 @@ impl Wired {
         (config, domain)
     }
 
-    /// Two ends of a stream, of which the first asks for the connection.
+    /// Two ends of a stream, of which the first requests the connection.
     fn pair(settings: &Settings, private_data: &[u8]) -> [Self; 2] {
         let (config, domain) = Self::config(settings, 1);
         let near = Self { end: Connection::connect(NOW, config, private_data), domain };
@@ -160,7 +160,7 @@ fn a_controller_refuses_over_iwarp() {
     assert_eq!(why, Closed::Rejected(Some(crate::wire::Rejection::HostSendQueueSize)));
 }
 
-/// A host that does not read: what the controller holds for it stays bounded.
+/// The data that the controller holds for a host that does not read stay bounded.
 #[test]
 fn a_host_that_does_not_read_is_bounded_over_iwarp() {
     let mut pair = connect(&SETTINGS);
@@ -189,7 +189,8 @@ fn a_host_that_does_not_read_is_bounded_over_iwarp() {
     assert_eq!(pair.done.len(), 32);
 }
 
-/// A controller that reads memory that is not lent loses its own connection, and says why.
+/// A controller that reads memory that is not lent loses its own connection, and reports the
+/// reason.
 #[test]
 fn a_wrong_key_ends_the_connection_over_iwarp() {
     let mut pair = connect(&SETTINGS);

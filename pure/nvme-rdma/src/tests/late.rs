@@ -1,4 +1,4 @@
-//! An endpoint that tells some things late or wrong.
+//! An endpoint with delayed or wrong events.
 
 use alloc::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use rdma::{
     Remote, SendRequest, WorkCompletion,
 };
 
-/// An endpoint that tells some things late or wrong.
+/// An endpoint with delayed or wrong events.
 #[derive(Debug)]
 pub(crate) struct Late {
     pub(crate) inner: LocalEndpoint,
-    /// Events do not come.
+    /// Events are withheld.
     pub(crate) no_events: bool,
-    /// Completions of what was sent wait.
+    /// Completions of sent requests are delayed.
     pub(crate) no_sent: bool,
     pub(crate) kept: VecDeque<WorkCompletion>,
-    /// What becomes of the data that were read.
+    /// A change to the read data.
     pub(crate) twist: fn(Buffer) -> Buffer,
 }
 

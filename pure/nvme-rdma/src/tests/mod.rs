@@ -36,7 +36,7 @@ fn pattern(seed: u32, length: u32) -> Vec<u8> {
 
 /// An endpoint for tests.
 pub(crate) trait TestEndpoint: Endpoint {
-    /// Moves some of what is under way from one end to the other.
+    /// Moves some of the data in transit from one end to the other.
     fn carry(_from: &mut Self, _to: &mut Self, _rng: &mut Rng) {}
     /// Number of regions that the end lends.
     fn regions(&self) -> usize;
@@ -81,7 +81,7 @@ impl<E: TestEndpoint> Pair<E> {
         pair
     }
 
-    /// Lets both ends go on, and does a piece of work.
+    /// Runs both ends, and performs a piece of work.
     pub(crate) fn step(&mut self) {
         let (near, far) = (self.host.endpoint_mut(), self.controller.endpoint_mut());
         E::carry(near, far, &mut self.rng);
@@ -135,7 +135,7 @@ impl<E: TestEndpoint> Pair<E> {
         let Some((slot, entry, data)) = ready.and_then(|index| self.work.remove(index)) else { return };
         match entry.opcode {
             WRITE if entry.cdw12 > 0 => {
-                assert!(data.as_deref() == Some(&pattern(entry.cdw10, entry.cdw12)[..]), "what was written");
+                assert!(data.as_deref() == Some(&pattern(entry.cdw10, entry.cdw12)[..]), "the written data");
             }
             READ => self.answer_read(slot, &entry),
             _ => {}
@@ -160,7 +160,7 @@ impl<E: TestEndpoint> Pair<E> {
         }
     }
 
-    /// Asserts that nothing is lent or counted any more.
+    /// Asserts that no memory is lent and no byte counted any more.
     pub(crate) fn check_idle(&self) {
         assert_eq!((self.host.outstanding(), self.controller.outstanding()), (0, 0));
         assert_eq!(self.host.endpoint().regions(), 0, "every loan has ended");
@@ -244,7 +244,7 @@ pub(crate) fn entry(opcode: u8, seed: u32, length: u32, give_up: bool) -> Submis
     }
 }
 
-/// What a command does (0 writes, 1 reads, 2 neither), its length, and whether it is given up.
+/// The action of a command (0 writes, 1 reads, 2 neither), its length, and whether it is given up.
 type Step = (u8, u32, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -278,7 +278,7 @@ fn run<E: TestEndpoint>(pair: &mut Pair<E>, capsule_data_max: u32, commands: &[S
         pair.step();
     }
     assert_eq!(pair.done.len(), commands.len());
-    // The controller learns that what it has sent has gone.
+    // The controller learns that its messages were sent.
     for _ in 0..1_000_000 {
         if pair.controller.held() == controller::Held::default() {
             break;
@@ -310,8 +310,8 @@ fn keys(capsule_data_max: u32, commands: &[Step]) -> u64 {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Whatever was agreed upon and however requests are delayed, every command ends once, with its
-    /// data, and no memory stays lent.
+    /// For any negotiated settings and any delays, every command ends once, with its data, and no
+    /// memory stays lent.
     #[test]
     fn every_command_ends_once_with_its_data(settings in settings(), commands in steps()) {
         let mut pair = local(&settings);
@@ -342,7 +342,7 @@ fn a_queue_is_as_deep_as_agreed() {
             while pair.done.len() < usize::from(QUEUE_SIZE_MAX) {
                 pair.step();
             }
-            // The controller learns that its last response has gone.
+            // The controller learns that its last response was sent.
             pair.step();
             pair.check_idle();
             assert!(pair.done.drain(..).all(|completed| completed.data.len() == 512));

@@ -1,4 +1,4 @@
-//! Both ends over RoCE, some of whose datagrams are lost, doubled or late.
+//! Both ends over RoCE, with lost, duplicated and late datagrams.
 
 use core::cell::Cell;
 use core::net::IpAddr;
@@ -20,13 +20,13 @@ struct Radio {
     device: Address,
     /// Datagrams that are late.
     late: Vec<Datagram>,
-    /// One of so many datagrams is lost, one is doubled, one is late, and one is marked as of a
+    /// Out of this many datagrams, one is lost, one duplicated, one late, and one marked as of a
     /// congested network; 0 for none.
     trouble: u64,
     now: Rc<Cell<Instant>>,
 }
 
-/// A device, and what it lends.
+/// A device, and the memory that it lends.
 #[derive(Clone)]
 struct Address(SharedDevice, SharedDomain);
 
@@ -48,7 +48,7 @@ impl Address {
         Self(Rc::new(RefCell::new(Device::new(config, Rc::clone(&domain), shared, entropy))), domain)
     }
 
-    /// What the device has to send.
+    /// The device's outgoing datagrams.
     fn send(&self, now: Instant) -> Vec<Datagram> {
         let mut datagrams = Vec::new();
         settle(&mut *self.0.borrow_mut(), now, |Output::Datagram(one)| datagrams.push(one));
@@ -62,7 +62,7 @@ impl Address {
     }
 }
 
-/// Two ends, of which the first asks for the connection.
+/// Two ends, of which the first requests the connection.
 fn ends(settings: &Settings, trouble: u64, private_data: &[u8]) -> [Radio; 2] {
     let addresses: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
     let near = Address::new(addresses[0], settings, 1);
@@ -73,7 +73,7 @@ fn ends(settings: &Settings, trouble: u64, private_data: &[u8]) -> [Radio; 2] {
     for one in near.send(now.get()) {
         far.receive(now.get(), &one, false);
     }
-    let requested = RoceEndpoint::next_requested(&far.0).expect("the host has asked");
+    let requested = RoceEndpoint::next_requested(&far.0).expect("the host has requested it");
     let radio = |end, device| Radio { end, device, late: Vec::new(), trouble, now: Rc::clone(&now) };
     [radio(end, near), radio(requested, far)]
 }
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// A network that carries nothing any more: the host gives up, and nothing stays lent.
+/// A network that has stopped working: the host gives up, and no memory stays lent.
 #[test]
 fn a_peer_that_is_gone_is_given_up_over_roce() {
     let settings = Settings {

@@ -31,7 +31,7 @@ pub enum DataPointer {
         /// Whether the response may invalidate the key (Send with Invalidate).
         invalidate: bool,
     },
-    /// The descriptor is not valid on this transport. Holds the status code that says why.
+    /// The descriptor is not valid on this transport. Holds the status code with the reason.
     Invalid(StatusCode),
 }
 
@@ -65,7 +65,7 @@ impl DataPointer {
     /// unchanged.
     ///
     /// # Panics
-    /// When a keyed data block is longer than its descriptor can say: 16 MiB less a byte.
+    /// When a keyed data block exceeds the limit of its descriptor: 16 MiB less a byte.
     #[must_use]
     #[inline]
     pub fn put(self, mut entry: SubmissionQueueEntry) -> SubmissionQueueEntry {

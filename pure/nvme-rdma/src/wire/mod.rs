@@ -1,5 +1,5 @@
-//! What passes between both ends besides queue entries: the private data of a connection's request
-//! and of its answers, and the data pointers of commands.
+//! Formats besides queue entries: the private data of a connection's request and of its answers,
+//! and the data pointers of commands.
 
 mod data_pointer;
 mod private_data;

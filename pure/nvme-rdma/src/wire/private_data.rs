@@ -1,4 +1,4 @@
-//! The private data with which a host asks for a queue and a controller accepts.
+//! The private data with which a host requests a queue and a controller accepts.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use nvme::wire::QueueId;
 
 use super::{RECORD_FORMAT, Rejection, word};
 
-/// What a host says when it asks for a queue (the `RDMA_CM_REQUEST` private data).
+/// A host's request for a queue (the `RDMA_CM_REQUEST` private data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The queue (QID).
@@ -25,13 +25,13 @@ impl Request {
     pub const LENGTH: usize = 32;
 
     /// Decodes and checks a request. Bytes behind the private data are ignored: some wire protocols
-    /// fill private data up.
+    /// pad private data.
     ///
-    /// HRQSIZE counts from 1 and HSQSIZE from 0, as hosts have it. A host that counts HRQSIZE from
-    /// 0, too, is taken as well: it names the same number twice.
+    /// HRQSIZE counts from 1 and HSQSIZE from 0, as in existing hosts. A host that counts HRQSIZE
+    /// from 0, too, is accepted as well: it sends the same number twice.
     ///
     /// # Errors
-    /// The reason to reject the connection for.
+    /// The reason for the rejection of the connection.
     pub fn parse(bytes: &[u8]) -> Result<Self, Rejection> {
         let bytes = bytes.first_chunk().ok_or(Rejection::PrivateDataLength)?;
         if word(bytes, 0) != RECORD_FORMAT {
@@ -65,21 +65,21 @@ impl Request {
     }
 }
 
-/// What a controller says when it accepts (the `RDMA_CM_ACCEPT` private data).
+/// A controller's acceptance (the `RDMA_CM_ACCEPT` private data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acceptance {
     /// Receive requests that the controller posts for commands (CRQSIZE).
     pub controller_receives: u16,
 }
 
-/// What is wrong with the private data of an acceptance.
+/// The fault in the private data of an acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivateDataError {
     /// They are too short. Holds the number of bytes.
     Length(usize),
     /// Their format is unknown. Holds RECFMT.
     RecordFormat(u16),
-    /// The controller takes no commands: CRQSIZE is 0.
+    /// The controller accepts no commands: CRQSIZE is 0.
     NoReceives,
 }
 
@@ -102,7 +102,7 @@ impl Acceptance {
     /// Decodes and checks an acceptance. Bytes behind the private data are ignored.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault that was found.
     pub fn parse(bytes: &[u8]) -> Result<Self, PrivateDataError> {
         let whole = bytes.first_chunk().ok_or(PrivateDataError::Length(bytes.len()))?;
         match (word(whole, 0), word(whole, 2)) {

@@ -13,7 +13,7 @@ pub enum Rejection {
     RecordFormat,
     /// The controller has no such queue (Invalid QID, 03h).
     QueueId,
-    /// The host sends more commands at a time than the controller takes (Invalid HSQSIZE, 04h).
+    /// The host sends more commands at a time than the controller accepts (Invalid HSQSIZE, 04h).
     HostSendQueueSize,
     /// The host has too few receive requests for the responses (Invalid HRQSIZE, 05h).
     HostReceiveQueueSize,
@@ -21,7 +21,7 @@ pub enum Rejection {
     NoResources,
     /// The host answers too few reads at a time (Invalid IRD, 07h).
     InboundReads,
-    /// The host wants to read more at a time than the controller answers (Invalid ORD, 08h).
+    /// The host reads more at a time than the controller answers (Invalid ORD, 08h).
     OutboundReads,
     /// The subsystem has no such controller (Invalid CNTLID, 09h).
     ControllerId,
@@ -47,8 +47,8 @@ impl Rejection {
     pub const LENGTH: usize = 4;
 
     /// Decodes the private data of a rejection. `None` if they are too short or of another format,
-    /// so that the controller gives no reason that this end understands. Bytes behind them are
-    /// ignored: some wire protocols fill private data up.
+    /// so that the reason is unknown. Bytes behind them are ignored: some wire protocols pad
+    /// private data.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [a, b, c, d] = *bytes.first_chunk()?;
         let status = u16::from_le_bytes([c, d]);
@@ -90,14 +90,14 @@ impl fmt::Display for Rejection {
         f.write_str(match self {
             Self::PrivateDataLength => "the private data of the request are too short (32 bytes at least)",
             Self::RecordFormat => "the private data of the request have an unknown format (0 is known)",
-            Self::QueueId => "the controller has no such queue; ask for fewer queues",
+            Self::QueueId => "the controller has no such queue; request fewer queues",
             Self::HostSendQueueSize => {
-                "the host sends more commands at a time than the controller takes; ask for a shorter queue"
+                "the host sends more commands at a time than the controller accepts; request a shorter queue"
             }
             Self::HostReceiveQueueSize => "the host has fewer receive requests than commands",
             Self::NoResources => "the controller has no room for another queue; try again later",
             Self::InboundReads => "the host answers too few reads at a time (IRD)",
-            Self::OutboundReads => "the host wants to read more at a time than the controller answers (ORD)",
+            Self::OutboundReads => "the host reads more at a time than the controller answers (ORD)",
             Self::ControllerId => "the subsystem has no such controller; connect the Admin Queue anew",
             Self::Other(status) => return write!(f, "the controller gives the unknown status {status:#x}"),
         })

@@ -7,8 +7,8 @@ use rdma::{Key, Remote};
 
 use super::*;
 
-/// What Linux's host sends for its first I/O queue of 128 entries of controller 5: hrqsize 128,
-/// hsqsize 127 (nvme_rdma_route_resolved).
+/// The private data that Linux's host sends for its first I/O queue of 128 entries of controller 5:
+/// hrqsize 128, hsqsize 127 (nvme_rdma_route_resolved).
 const LINUX: [u8; 32] =
     [0, 0, 1, 0, 128, 0, 127, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
@@ -71,7 +71,7 @@ fn every_reason_is_produced_and_understood() {
 fn descriptors_are_those_of_the_specification() {
     let entry = SubmissionQueueEntry::default();
     let remote = Remote { key: Key(0x1234_5678), address: 0x0102_0304_0506_0708, length: 0x01_2345 };
-    // What Linux sends: no data; data in the capsule; a key that the response invalidates.
+    // Linux's descriptors: no data; data in the capsule; a key that the response invalidates.
     let none = DataPointer::NONE.put(entry).emit();
     assert_eq!(none[24..40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40]);
     assert_eq!(none[1], 0x40);
@@ -80,7 +80,7 @@ fn descriptors_are_those_of_the_specification() {
     let keyed = DataPointer::Keyed { remote, invalidate: true }.put(entry).emit();
     let expected = [8, 7, 6, 5, 4, 3, 2, 1, 0x45, 0x23, 0x01, 0x78, 0x56, 0x34, 0x12, 0x4f];
     assert_eq!(keyed[24..40], expected);
-    // A key of no memory is none: nothing is invalidated.
+    // A null key means that nothing is invalidated.
     let key = |remote, invalidate| DataPointer::Keyed { remote, invalidate }.key_to_invalidate();
     assert_eq!(key(remote, true), Some(remote.key));
     assert_eq!(key(remote, false), None);

@@ -1,11 +1,11 @@
 //! A controller's end of a connection: one queue.
 //!
 //! Bytes go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
-//! the capsule, or by R2T), [`Connection::push`] gives data to the host, and
+//! the capsule, or by R2T), [`Connection::push`] sends data to the host, and
 //! [`Connection::complete`] ends the command. [`Connection::outbox`] collects the bytes to send.
 //!
 //! PDUs are processed one at a time, when an output is polled. While the host leaves too much
-//! unread, no command is taken, so that the memory of a connection is bounded.
+//! unread, the controller accepts no command, so that the memory of a connection is bounded.
 
 mod receive;
 mod slots;
@@ -48,22 +48,23 @@ pub struct Connection {
     early: Vec<Early>,
     /// Slots whose transfers wait for others to end, in order.
     waiting: VecDeque<u16>,
-    /// Bytes that R2Ts have asked for and that have not come.
+    /// Number of bytes requested by R2Ts that have not arrived.
     pulling: u64,
     /// Bytes that commands in flight will give to the host, or have brought in their capsules.
     reserved: u64,
-    /// Bytes that the host was asked for, including those that it has sent, for commands in flight.
+    /// Number of bytes requested from the host for commands in flight, including those that it has
+    /// sent.
     pulled: u64,
     permission: Permission,
     statistics: Statistics,
 }
 
 impl Connection {
-    /// A connection that was just accepted. Until [`Connection::set_queue`], it takes one command
+    /// A connection that was just accepted. Until [`Connection::set_queue`], it accepts one command
     /// at a time.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name.
+    /// When `config` exceeds a limit of one of its fields.
     pub fn new(now: Instant, config: Config) -> Self {
         config.check();
         Self {
@@ -84,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
+    /// Sets the parameters that the Connect command requested. Call this before the Connect is
     /// completed.
     ///
     /// # Panics
@@ -118,14 +119,15 @@ impl Connection {
         self.core.outbox.advance(count);
     }
 
-    /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
+    /// Whether the connection wants bytes from the host now. Bytes that arrive nevertheless are
+    /// kept.
     pub fn wants_input(&self) -> bool {
         !self.is_over() && (self.core.reader.inbound.is_empty() || !self.is_stuffed())
     }
 
-    /// Where the next bytes from the host belong, if they are data that are being assembled. A
-    /// driver may receive straight into this place, and into a block what exceeds it. Report the
-    /// received bytes by [`Connection::landed`].
+    /// The place of the next bytes from the host, if they are data that are being assembled. A
+    /// driver may receive directly into this place, and the rest into a block. Report the received
+    /// bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         self.core.landing(&mut self.slots)
     }
@@ -144,12 +146,12 @@ impl Connection {
         Held { to_host, from_host: self.pulled }
     }
 
-    /// Whether the host was asked for data that have not come.
+    /// Whether requested data of the host have not arrived.
     pub const fn is_owed_data(&self) -> bool {
         self.pulling > 0
     }
 
-    /// Sets what the connection may do from now on.
+    /// Sets the connection's permission from now on.
     pub fn permit(&mut self, permission: Permission) {
         self.permission = permission;
         if !self.is_over() {
@@ -157,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once and silently: what the outbox holds is dropped.
+    /// Ends the connection at once and silently, and drops the contents of the outbox.
     pub fn give_up(&mut self) {
         self.core.give_up();
         self.held = None;
@@ -176,7 +178,7 @@ impl Connection {
     }
 
     /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
-    /// data come by [`Output::HostData`] once the host has sent them. Only one pull for each
+    /// data arrive by [`Output::HostData`] once the host has sent them. Only one pull for each
     /// command is allowed.
     ///
     /// # Errors
@@ -207,8 +209,8 @@ impl Connection {
         }
     }
 
-    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
-    /// `slot` moves. Pieces may come in any order.
+    /// Sends the host `data`, which belong at `offset` of the `total` bytes that the command of
+    /// `slot` moves. Pieces may be in any order.
     ///
     /// # Errors
     /// The status to complete the command with, if its SGL descriptor has no room for `total`
@@ -234,7 +236,7 @@ impl Connection {
 
     /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
     /// the host is still sending data for it. In that case the slot becomes free when the data have
-    /// come, and no further output names it.
+    /// arrived, and no further output names it.
     ///
     /// # Panics
     /// When no command has that slot.
@@ -244,7 +246,7 @@ impl Connection {
         if command.pull.is_active() {
             let coming = command.pull.asked > command.pull.data.arrived;
             command.response = coming.then_some(entry);
-            // Data that were not asked for yet are no longer needed.
+            // Data that were not requested yet are no longer needed.
             self.waiting.retain(|waiting| *waiting != slot.0);
             if coming {
                 return;
@@ -262,8 +264,8 @@ impl Connection {
         self.core.is_over()
     }
 
-    /// Whether no further command may be taken: the host leaves too much unread, has too much
-    /// coming, or the permission is missing.
+    /// Whether the connection accepts no further command: the host leaves too much unread or has
+    /// too much coming, or the permission is missing.
     const fn is_stuffed(&self) -> bool {
         !self.permission.commands || self.backlog() > self.config.backlog_bytes_max
     }

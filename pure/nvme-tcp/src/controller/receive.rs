@@ -1,4 +1,4 @@
-//! What a controller receives: one PDU at a time.
+//! Receives a controller's PDUs, one at a time.
 
 use core::ops::Range;
 
@@ -20,7 +20,7 @@ type Step = crate::reader::Step<Output>;
 /// Where the data of a PDU belong that are still coming.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// In the capsule of this command, which begins when all of the data have come.
+    /// In the capsule of this command, which begins when all of the data have arrived.
     Capsule { entry: SubmissionQueueEntry, place: BufferMut },
     /// In the transfer of this slot, in the window of its R2T.
     Transfer { slot: u16, window: usize },
@@ -152,7 +152,7 @@ impl Connection {
         Ok(Step::Again)
     }
 
-    /// A command has come whole.
+    /// Begins a completely received command.
     #[inline]
     fn begin(&mut self, entry: SubmissionQueueEntry, capsule: Buffer) -> Step {
         let pointer = DataPointer::of(&entry);
@@ -265,7 +265,7 @@ impl Connection {
         Ok((slot, window))
     }
 
-    /// Bytes that the R2T of a window asked for.
+    /// Number of bytes requested by the R2T of a window.
     fn window_length(&mut self, slot: u16, window: usize) -> u32 {
         let limit = self.config.ready_to_transfer_bytes_max;
         let Some(command) = self.slots.get(slot) else { return 0 };
@@ -277,7 +277,7 @@ impl Connection {
         }
     }
 
-    /// All data of a PDU of a transfer have come.
+    /// Handles the complete data of a PDU of a transfer.
     fn on_arrived(&mut self, slot: u16, window: usize, length: usize, intact: bool) -> Step {
         let count = u32::try_from(length).expect("DATAL has 32 bits");
         self.pulling -= u64::from(count);
@@ -308,7 +308,7 @@ impl Connection {
     }
 }
 
-/// Whether a command of `opcode` moves data to the host, as its two lowest bits say.
+/// Whether a command of `opcode` moves data to the host, by its two lowest bits.
 const fn is_to_host(opcode: u8) -> bool {
     opcode & 0b11 == 0b10
 }

@@ -49,7 +49,7 @@ impl TestBench {
         bytes
     }
 
-    /// Asserts that the connection is over and that the host is told why.
+    /// Asserts that the connection is over and that the fault is reported to the host.
     fn expect(&mut self, fault: Fault) {
         let closed = self.outputs.pop();
         assert!(matches!(closed, Some(Output::Closed(Closed::HostFault(why))) if why == fault), "{closed:?}");
@@ -105,7 +105,7 @@ fn data_that_do_not_fit_their_leave_end_the_connection() {
         (DataHeader { tag: u16::MAX, ..part(0, 4096) }, false, Fault::field(10)),
         // More than MAXH2CDATA.
         (part(0, 8192), true, Fault::LIMIT),
-        // Data before, behind and across the range that was asked for.
+        // Data before, behind and across the requested range.
         (part(8192, 4096), true, Fault::OUT_OF_RANGE),
         (part(6144, 4096), true, Fault::OUT_OF_RANGE),
         (part(u32::MAX - 3, 4096), true, Fault::OUT_OF_RANGE),

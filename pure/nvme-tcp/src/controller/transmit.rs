@@ -1,4 +1,4 @@
-//! What a controller sends: R2Ts, data, responses.
+//! Sends a controller's R2Ts, data and responses.
 
 use engine::Buffer;
 use nvme::wire::{CommandId, CompletionQueueEntry};
@@ -62,7 +62,7 @@ impl Connection {
         next.and_then(|slot| self.slots.get(slot)).is_some_and(|command| command.pulled > 0)
     }
 
-    /// Sends R2Ts for the transfer of `slot`. Returns whether all of it was asked for.
+    /// Sends R2Ts for the transfer of `slot`. Returns whether all of it was requested.
     fn ask(&mut self, slot: u16) -> bool {
         let limit = self.config.ready_to_transfer_bytes_max;
         let windows_max = self.ready_to_transfer_max;

@@ -1,4 +1,4 @@
-//! What passes between a controller's end of a connection and its world.
+//! Settings, inputs and outputs of a controller's end of a connection.
 
 use core::fmt;
 
@@ -17,23 +17,23 @@ pub struct Config {
     pub pool: SharedPool,
     /// The function that computes digests (CRC32C).
     pub crc32c: Crc32c,
-    /// Whether a host that asks for header digests gets them.
+    /// Whether a host that requests header digests gets them.
     pub header_digest: bool,
-    /// Whether a host that asks for data digests gets them.
+    /// Whether a host that requests data digests gets them.
     pub data_digest: bool,
     /// Alignment in bytes of data towards the controller (CPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
     /// Maximum length of the data in one H2CData PDU (MAXH2CDATA), in bytes: at least 4096, a
     /// multiple of 4.
     pub host_data_max: u32,
-    /// Maximum number of bytes that one R2T asks for; a longer transfer takes several. At least 4,
+    /// Maximum number of bytes that one R2T requests; a longer transfer takes several. At least 4,
     /// a multiple of 4.
     pub ready_to_transfer_bytes_max: u32,
-    /// Limit on the bytes asked for by R2Ts at a time, over all commands; further transfers wait.
-    /// One transfer is always let through.
+    /// Limit on the bytes requested by outstanding R2Ts, over all commands; further transfers wait.
+    /// One transfer is always permitted.
     pub pull_bytes_max: u32,
     /// Limit on the bytes that wait for the host to read them, including those that commands in
-    /// flight will bring. Beyond the limit, no further command is taken.
+    /// flight will produce. Beyond the limit, the connection accepts no further command.
     pub backlog_bytes_max: u64,
     /// How long the host may take to send its ICReq.
     pub initialise_timeout: Nanos,
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-/// What the connection tells its owner.
+/// An output of the connection for its owner.
 #[derive(Debug)]
 pub enum Output {
     /// The connection is initialised.
@@ -78,28 +78,29 @@ pub enum Output {
         /// The submission queue entry of the command.
         entry: SubmissionQueueEntry,
     },
-    /// The data that [`super::Connection::pull`] has asked the host for.
+    /// The data of a [`super::Connection::pull`] from the host.
     HostData {
-        /// The command that asked for the data.
+        /// The command that requested the data.
         slot: Slot,
-        /// The data, as many bytes as were asked for.
+        /// The data, exactly as many bytes as requested.
         data: Buffer,
     },
     /// A data digest of pulled data did not match; complete the command with `status`.
     HostDataFailed {
-        /// The command that asked for the data.
+        /// The command that requested the data.
         slot: Slot,
         /// Status to complete the command with: Transient Transport Error.
         status: Status,
     },
-    /// The connection is over: send what the outbox holds, then close. Nothing follows.
+    /// The connection is over: send the contents of the outbox, then close. This is the last
+    /// output.
     Closed(Closed),
 }
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The host broke the protocol, and a C2HTermReq tells it so.
+    /// The host violated the protocol, and a C2HTermReq reports it to the host.
     HostFault(Fault),
     /// The host reports that the controller broke the protocol (H2CTermReq).
     Terminated(Fault),
@@ -122,7 +123,7 @@ impl core::error::Error for Closed {}
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands that have come.
+    /// Number of received commands.
     pub commands: u64,
     /// Commands that the connection itself answered, because of duplicate identifiers or broken
     /// data digests.

@@ -1,9 +1,8 @@
 //! A host's end of a connection: one queue.
 //!
 //! [`Connection::submit`] sends a command. Data that fit into the capsule go with it; longer data
-//! go when the controller asks for them. [`Connection::outbox`] collects the bytes to send. Data
-//! that are read come as a slice of the received block, or are assembled if they did not come in
-//! one block.
+//! go when the controller requests them. [`Connection::outbox`] collects the bytes to send. Read
+//! data are a slice of the received block, or are assembled if they arrived in several blocks.
 
 mod receive;
 mod slots;
@@ -42,10 +41,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that was just made; its ICReq is in the outbox.
+    /// A connection that was just opened; its ICReq is in the outbox.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name.
+    /// When `config` exceeds a limit of one of its fields.
     pub fn new(now: Instant, config: Config) -> Self {
         config.check();
         let request = InitializeRequest {
@@ -69,7 +68,7 @@ impl Connection {
     /// follows.
     ///
     /// # Errors
-    /// When the command cannot be taken; it then was not sent.
+    /// When the command is rejected; it then was not sent.
     ///
     /// # Panics
     /// When the command moves more than [`TRANSFER_BYTES_MAX`] bytes.
@@ -92,7 +91,7 @@ impl Connection {
         Ok(command_id)
     }
 
-    /// Where a command's data belong, and the data that go with the capsule.
+    /// The data pointer of a command, and the data that go with the capsule.
     #[inline]
     fn place(&self, opcode: u8, data: Data) -> (DataPointer, Moving, Buffer) {
         match data {
@@ -136,8 +135,8 @@ impl Connection {
         self.core.outbox.advance(count);
     }
 
-    /// Where the next bytes from the controller belong, if they are data that are being assembled.
-    /// A driver may receive straight into this place, and into a block what exceeds it. Report the
+    /// The place of the next bytes from the controller, if they are data that are being assembled.
+    /// A driver may receive directly into this place, and the rest into a block. Report the
     /// received bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         self.core.landing(&mut self.slots)

@@ -1,4 +1,4 @@
-//! What a host receives: one PDU at a time.
+//! Receives a host's PDUs, one at a time.
 
 use core::ops::Range;
 
@@ -89,7 +89,7 @@ impl Connection {
     fn on_initialized(&mut self, framing: Framing) -> Result<Step, Fault> {
         let response = InitializeResponse::parse(self.core.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
-        // A digest that the host did not ask for.
+        // A digest that the host did not request.
         let asked = (self.config.header_digest.is_asked(), self.config.data_digest.is_asked());
         if (header_digest && !asked.0) || (data_digest && !asked.1) {
             return Err(Fault::unsupported(DIGEST_FIELD));
@@ -206,7 +206,7 @@ impl Connection {
         Ok(Step::Again)
     }
 
-    /// All data of a PDU have come.
+    /// Handles the complete data of a PDU.
     #[inline]
     fn on_arrived(&mut self, id: CommandId, length: usize, intact: bool, flags: Flags) -> Step {
         self.statistics.data_digest_errors += u64::from(!intact);

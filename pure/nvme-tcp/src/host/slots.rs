@@ -9,14 +9,14 @@ use crate::assembly::Assembly;
 /// Commands by identifier.
 pub(crate) type Slots = HostCommands<Command>;
 
-/// The data that a command moves, and how far they have come.
+/// The data that a command moves, and the progress of the transfer.
 #[derive(Debug)]
 pub(super) enum Moving {
     Nothing,
-    /// Data that the controller asks for by R2T.
+    /// Data that the controller requests by R2T.
     Out {
         data: Buffer,
-        /// Bytes that the controller has asked for.
+        /// Number of bytes that the controller has requested.
         asked: u32,
         /// Where in the outbox's stream the data of the latest R2Ts end. An R2T is outstanding
         /// until that point was sent.

@@ -126,7 +126,7 @@ fn what_was_not_asked_for_ends_the_connection() {
     bytes[16] = 4;
     bench.receive(&bytes);
     bench.expect(Fault::field(16));
-    // A third R2T while two are outstanding, none of whose data were sent.
+    // A third R2T while two are outstanding, for none of which data were sent.
     let mut bench = TestBench::new();
     bench.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096), leave(1, 8192, 4096)].concat());
     bench.expect(Fault::LIMIT);
@@ -166,7 +166,7 @@ fn a_read_that_brings_less_says_so() {
     bench.receive(&completion(0));
     let Some(Output::Completed(Completed { data, entry, .. })) = bench.outputs.pop() else { panic!() };
     assert!(entry.status().is_success() && data.len() == 4096);
-    // A success that comes with the data.
+    // A success in the same PDU as the data.
     let mut bench = TestBench::new();
     bench.receive(&data_success());
     let Some(Output::Completed(Completed { cookie: 10, data, .. })) = bench.outputs.pop() else { panic!() };

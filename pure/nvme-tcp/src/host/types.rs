@@ -1,4 +1,4 @@
-//! What passes between a host's end of a connection and its world.
+//! Settings, inputs and outputs of a host's end of a connection.
 
 use core::fmt;
 
@@ -13,13 +13,13 @@ use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX, Shared
 /// Whether a kind of digest is used on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestUse {
-    /// The host does not ask for the digest.
+    /// The host does not request the digest.
     Off,
-    /// The host asks for the digest. The connection goes on without it if the controller does not
+    /// The host requests the digest. The connection continues without it if the controller does not
     /// enable it.
     #[default]
     Preferred,
-    /// The host asks for the digest. The connection ends if the controller does not enable it.
+    /// The host requests the digest. The connection ends if the controller does not enable it.
     Required,
 }
 
@@ -29,12 +29,13 @@ impl DigestUse {
         if wanted { Self::Preferred } else { Self::Off }
     }
 
-    /// Whether the ICReq asks for the digest.
+    /// Whether the ICReq requests the digest.
     pub const fn is_asked(self) -> bool {
         !matches!(self, Self::Off)
     }
 
-    /// Whether a connection may go on whose controller has `enabled` the digest, or has not.
+    /// Whether the connection may continue after the controller has or has not `enabled` the
+    /// digest.
     const fn allows(self, enabled: bool) -> bool {
         enabled || !matches!(self, Self::Required)
     }
@@ -56,7 +57,8 @@ pub struct Config {
     pub agreed_digests: Option<(bool, bool)>,
     /// Alignment in bytes of data towards the host (HPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// R2Ts of one command that the host takes at a time (MAXR2T): 1..=[`R2TS_PER_COMMAND_MAX`].
+    /// Maximum number of R2Ts of one command that the host accepts at a time (MAXR2T):
+    /// 1..=[`R2TS_PER_COMMAND_MAX`].
     pub ready_to_transfer_max: u8,
     /// Maximum number of commands outstanding at a time: 1..=[`QUEUE_SIZE_MAX`].
     pub queue_size: u16,
@@ -68,7 +70,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Why a connection with these digests cannot go on, if it cannot.
+    /// The reason why a connection with these digests must end; `None` if it may continue.
     pub(super) fn refuses(&self, header: bool, data: bool) -> Option<Closed> {
         if self.agreed_digests.is_some_and(|agreed| agreed != (header, data)) {
             return Some(Closed::DigestsDiffer);
@@ -94,15 +96,14 @@ impl Config {
     }
 
     /// These settings for a queue of `queue_size` entries and capsules of up to `capsule_data_max`
-    /// bytes of data. On an I/O queue, `agreed` is what was agreed on the Admin Queue.
+    /// bytes of data. On an I/O queue, `agreed` has the settings negotiated on the Admin Queue.
     #[must_use]
     pub fn for_queue(&self, queue_size: u16, capsule_data_max: u32, agreed: Option<Parameters>) -> Self {
         let agreed_digests = agreed.map(|agreed| (agreed.header_digest, agreed.data_digest));
         Self { queue_size, capsule_data_max, agreed_digests, ..self.clone() }
     }
 
-    /// Names the digests that were asked for but that the controller has not agreed to. `None` if
-    /// none is missing.
+    /// Names the requested digests that the controller has not enabled. `None` if none is missing.
     pub const fn missing_digests(&self, agreed: &Parameters) -> Option<&'static str> {
         let header = self.header_digest.is_asked() && !agreed.header_digest;
         let data = self.data_digest.is_asked() && !agreed.data_digest;
@@ -122,7 +123,7 @@ impl Config {
     }
 }
 
-/// What the connection tells its owner.
+/// An output of the connection for its owner.
 #[derive(Debug)]
 pub enum Output {
     /// The connection is initialised: commands can be submitted.
@@ -130,15 +131,15 @@ pub enum Output {
     /// A command has ended. If a data digest did not match, a success becomes Transient Transport
     /// Error.
     Completed(Completed),
-    /// The connection is over: send what the outbox holds, then close. Nothing follows. How
-    /// outstanding commands ended is unknown.
+    /// The connection is over: send the contents of the outbox, then close. This is the last
+    /// output. The results of outstanding commands are unknown.
     Closed(Closed),
 }
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The controller broke the protocol, and an H2CTermReq tells it so.
+    /// The controller violated the protocol, and an H2CTermReq reports it to the controller.
     ControllerFault(Fault),
     /// The first bytes received are not a controller's PDU, so the peer is something else. An
     /// H2CTermReq is sent nevertheless.
@@ -158,7 +159,7 @@ impl fmt::Display for Closed {
         match self {
             Self::ControllerFault(fault) => write!(f, "the controller broke the protocol: {fault}"),
             Self::Stranger(fault) => {
-                write!(f, "what answers there does not speak NVMe/TCP as a controller does: {fault}")
+                write!(f, "the peer does not speak NVMe/TCP as a controller: {fault}")
             }
             Self::Terminated(fault) => write!(f, "the controller ended it: {fault}"),
             Self::InitialiseTimeout => f.write_str("the controller sent no ICResp in time"),

@@ -33,7 +33,7 @@ struct Outcome {
     /// Header and data digests as each end has agreed upon them.
     at_host: Option<(bool, bool)>,
     at_controller: Option<(bool, bool)>,
-    /// A defect that nobody was told of.
+    /// An undetected defect.
     silent: Option<&'static str>,
     /// Number of commands that ended with success, and with a failure.
     ended: [usize; 2],
@@ -47,7 +47,7 @@ struct Run {
     controller: controller::Connection,
     host: host::Connection,
     flip: Option<(Way, usize)>,
-    /// Commands whose data come by R2T.
+    /// Commands whose data arrive by R2T.
     pulling: Vec<(Slot, SubmissionQueueEntry)>,
     outcome: Outcome,
     pool: Pool,
@@ -90,7 +90,7 @@ impl Run {
                 READ => Data::Read(length),
                 _ => Data::None,
             };
-            // A connection that is over takes no command.
+            // A connection that is over rejects commands.
             if self.host.submit(u64::from(cookie), entry(opcode, cookie, length, false), data).is_err() {
                 break;
             }
@@ -230,14 +230,14 @@ fn no_flipped_bit_is_silent() {
                 let outcome = Run::new(Some((way, bit)), success_flag).play(last);
                 let context = || std::format!("bit {bit} {way:?}, {last:?}: {outcome:?}");
                 assert!(outcome.silent.is_none(), "{}", context());
-                // Commands that have not ended have lost their connection: no end waits for bytes
-                // that never come.
+                // Commands that have not ended have lost their connection: no end waits for missing
+                // bytes for ever.
                 let ended: usize = outcome.ended.iter().sum();
                 assert!(ended == COMMANDS.len() || outcome.closed_early, "{}", context());
                 assert!(outcome.closed, "{}", context());
                 if outcome.at_host.is_some_and(|agreed| agreed != (true, true)) {
-                    // Only bits that come before digests are used can take the digests away, and
-                    // the host knows.
+                    // Only bits that arrive before digests are used can disable the digests, and
+                    // the host notices.
                     assert!(bit < INITIALISE_LENGTH * 8, "{}", context());
                     let agrees = outcome.at_controller == outcome.at_host;
                     assert!(agrees || (outcome.closed && outcome.ended == [0, 0]), "{}", context());
@@ -250,7 +250,7 @@ fn no_flipped_bit_is_silent() {
     assert_eq!(undigested, 8);
 }
 
-/// A connection whose digests a flipped bit has taken away ends at its ICResp, if the digests are
+/// A connection whose digests a flipped bit has disabled ends at its ICResp, if the digests are
 /// required or if the Admin Queue of the association has them.
 #[test]
 fn a_flip_that_takes_digests_away_ends_the_connection_that_must_have_them() {
@@ -284,9 +284,10 @@ fn a_flip_that_takes_digests_away_ends_the_connection_that_must_have_them() {
             (Some(host::Output::Initialized(_)), None) => assert!(host.is_ready()),
             (Some(host::Output::Closed(closed)), Some(why)) => {
                 assert_eq!(closed, why);
-                // The controller is told: Unsupported Parameter, at the byte of the digests.
-                let told: Vec<u8> = host.outbox().slices().flatten().copied().collect();
-                assert_eq!((told[0], &told[8..14]), (2, &[6, 0, 11, 0, 0, 0][..]));
+                // The fault reported to the controller: Unsupported Parameter, at the byte of the
+                // digests.
+                let sent: Vec<u8> = host.outbox().slices().flatten().copied().collect();
+                assert_eq!((sent[0], &sent[8..14]), (2, &[6, 0, 11, 0, 0, 0][..]));
             }
             other => panic!("{other:?}"),
         }

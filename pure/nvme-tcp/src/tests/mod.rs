@@ -148,7 +148,7 @@ impl Pair {
         let Some((slot, entry, data)) = ready.and_then(|index| self.work.remove(index)) else { return };
         match entry.opcode {
             WRITE if entry.cdw12 > 0 => {
-                assert!(data.as_deref() == Some(&pattern(entry.cdw10, entry.cdw12)[..]), "what was written");
+                assert!(data.as_deref() == Some(&pattern(entry.cdw10, entry.cdw12)[..]), "the written data");
             }
             READ => self.answer_read(slot, &entry),
             _ => {}
@@ -249,8 +249,8 @@ fn entry(opcode: u8, seed: u32, length: u32, give_up: bool) -> SubmissionQueueEn
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Whatever was agreed upon and however the stream is cut, every command ends once, with its
-    /// data.
+    /// For any negotiated settings and any division of the stream, every command ends once, with
+    /// its data.
     #[test]
     fn every_command_ends_once_with_its_data(
         settings in settings(),
@@ -393,7 +393,7 @@ fn a_broken_data_digest_fails_its_command_only() {
     }
     assert_eq!(pair.done.pop().unwrap().entry.status().code(), transient);
     assert_eq!(pair.controller.statistics().data_digest_errors, 1);
-    // The connection goes on.
+    // The connection continues.
     pair.host.submit(3, entry(READ, 9, 1024, false), Data::Read(1024)).unwrap();
     while pair.done.is_empty() {
         pair.step();

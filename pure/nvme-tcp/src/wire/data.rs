@@ -13,8 +13,8 @@ const TAG: usize = 10;
 const OFFSET: usize = 12;
 const LENGTH: usize = 16;
 
-/// Which of a command's data a PDU carries (H2CData, C2HData) or asks for (R2T). The three kinds of
-/// PDU have one layout.
+/// The range of a command's data that a PDU carries (H2CData, C2HData) or requests (R2T). The three
+/// kinds of PDU have one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// Command Capsule CID (CCCID).

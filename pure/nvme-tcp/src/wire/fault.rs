@@ -11,7 +11,7 @@ pub enum FatalErrorStatus {
     SequenceError,
     /// A header digest did not match its header.
     HeaderDigestError,
-    /// Data are outside of the range that was asked for.
+    /// Data are outside of the requested range.
     DataTransferOutOfRange,
     /// From a controller: the host sent more data than allowed at a time (Data Transfer Limit
     /// Exceeded). From a host: the controller sent more R2Ts than allowed at a time (R2T Limit
@@ -65,7 +65,7 @@ impl fmt::Display for FatalErrorStatus {
     }
 }
 
-/// What is wrong with a PDU, as reported by the Terminate Connection Request that answers it.
+/// A fault in a PDU, as reported by the Terminate Connection Request that answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Fatal Error Status (FES).

@@ -2,7 +2,7 @@
 
 use super::{CommonHeader, DIGEST_LENGTH, Fault, Flags, PduKind, TERMINATE_LENGTH_MAX};
 
-/// Who receives a PDU.
+/// The receiver of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// A controller.
@@ -12,7 +12,7 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    /// Who receives what this receiver sends.
+    /// The receiver of this receiver's PDUs.
     pub(crate) const fn peer(self) -> Self {
         match self {
             Self::Controller => Self::Host,
@@ -21,7 +21,7 @@ impl Receiver {
     }
 }
 
-/// What ICReq and ICResp have settled for the PDUs of one direction.
+/// The settings that ICReq and ICResp have fixed for the PDUs of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// Whether digests follow headers.
@@ -131,7 +131,8 @@ impl Framing {
         })
     }
 
-    /// Bytes before the data, all of which must have come before the PDU is processed.
+    /// Length in bytes of the part before the data, which must arrive completely before the PDU is
+    /// processed.
     #[inline]
     pub fn head(self) -> usize {
         usize::from(self.data_offset)

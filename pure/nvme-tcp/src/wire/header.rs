@@ -168,7 +168,7 @@ pub struct CommonHeader {
     pub kind: PduKind,
     /// Flags of the PDU (FLAGS).
     pub flags: Flags,
-    /// PDU Header Length (HLEN) in bytes: the common header and what the kind adds.
+    /// PDU Header Length (HLEN) in bytes: the common header and the fields of the kind.
     pub header_length: u8,
     /// PDU Data Offset (PDO) in bytes from the start of the PDU; 0 where there are no data.
     pub data_offset: u8,

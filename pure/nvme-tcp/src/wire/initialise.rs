@@ -26,17 +26,17 @@ const LIMIT: usize = 12;
 const HEADER_DIGEST: u8 = 1 << 0;
 const DATA_DIGEST: u8 = 1 << 1;
 
-/// The parameters that a host asks for (ICReq).
+/// The parameters that a host requests (ICReq).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitializeRequest {
     /// Alignment in bytes of data towards the host (HPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// Whether the host asks for header digests (HDGST_ENABLE).
+    /// Whether the host requests header digests (HDGST_ENABLE).
     pub header_digest: bool,
-    /// Whether the host asks for data digests (DDGST_ENABLE).
+    /// Whether the host requests data digests (DDGST_ENABLE).
     pub data_digest: bool,
-    /// R2Ts of one command that the host takes at a time (MAXR2T), at least 1. The field is 0's
-    /// based.
+    /// Maximum number of R2Ts of one command that the host accepts at a time (MAXR2T), at least 1.
+    /// The field is 0's based.
     pub ready_to_transfer_max: u64,
 }
 

@@ -10,7 +10,7 @@ pub const TERMINATE_LENGTH_MAX: usize = DATA_HEADER_LENGTH + HEADER_LENGTH_MAX;
 const STATUS: usize = 8;
 const INFORMATION: usize = 10;
 
-/// A Terminate Connection Request: ends a connection and says why.
+/// A Terminate Connection Request: ends a connection with a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminateRequest {
     /// The fault that ends the connection.
@@ -32,8 +32,8 @@ impl TerminateRequest {
             Receiver::Host => PduKind::ControllerTerminate,
         };
         let header = &header[..header.len().min(HEADER_LENGTH_MAX)];
-        let told = u32::try_from(header.len()).expect("a header is short");
-        let (common, framing) = Agreement::NONE.frame(kind, told, Flags::NONE);
+        let length = u32::try_from(header.len()).expect("a header is short");
+        let (common, framing) = Agreement::NONE.frame(kind, length, Flags::NONE);
         let mut bytes = [0; TERMINATE_LENGTH_MAX];
         bytes[..CommonHeader::LENGTH].copy_from_slice(&common.emit());
         bytes[STATUS..STATUS + 2].copy_from_slice(&self.fault.status.raw().to_le_bytes());

@@ -35,7 +35,7 @@ const fn plain() -> Sender {
 
 #[test]
 fn an_initialize_request_is_as_linux_sends_it() {
-    // Linux asks for HPDA 0 and MAXR2T 0 (0's based: one R2T), here with both digests.
+    // Linux requests HPDA 0 and MAXR2T 0 (0's based: one R2T), here with both digests.
     let mut bytes = [0; 128];
     bytes[..12].copy_from_slice(&[0x00, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 0b11]);
     let request =
@@ -252,7 +252,7 @@ fn each_field(header: CommonHeader, receiver: Receiver, agreement: Agreement, da
 }
 
 proptest! {
-    /// Whatever is sent parses to the same value.
+    /// Every emitted structure parses to the same value.
     #[test]
     fn what_is_sent_is_understood(
         kind in prop::sample::select(&PduKind::ALL[4..]),

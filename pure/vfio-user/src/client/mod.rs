@@ -46,15 +46,15 @@ impl Default for Config {
     }
 }
 
-/// Room for a region's information that a server is first offered, in bytes: enough for as many
-/// areas as are accepted.
+/// The first offer of room for a region's information to a server, in bytes: enough for the maximum
+/// number of areas.
 const REGION_ROOM: u32 = 4064;
 
 /// The user of one server's function.
 #[derive(Debug)]
 pub struct Client<D> {
     config: Config,
-    /// The connection to the server, whose requests are accesses to our memory.
+    /// The connection to the server, whose requests are accesses to this end's memory.
     core: Core<D, DmaAccess, Output<D>>,
     waiting: Waiting,
     requests: u64,
@@ -75,19 +75,19 @@ impl<D: 'static> Client<D> {
         self.core.peer.negotiated()
     }
 
-    /// Asks for information about the device. The answer is [`Answer::Device`].
+    /// Requests information about the device. The answer is [`Answer::Device`].
     pub fn device_info(&mut self, now: Instant) -> RequestId {
         self.ask(now, Ask::Device, [&DeviceInfo::default().emit(), &[]], Vec::new())
     }
 
-    /// Asks for information about a region. The answer is [`Answer::Region`].
+    /// Requests information about a region. The answer is [`Answer::Region`].
     pub fn region_info(&mut self, now: Instant, region: RegionIndex) -> RequestId {
         let request = self.next_request();
         self.ask_region(now, request, region.0, REGION_ROOM);
         request
     }
 
-    /// Asks for information about a kind of interrupts. The answer is [`Answer::Interrupt`].
+    /// Requests information about a kind of interrupts. The answer is [`Answer::Interrupt`].
     pub fn interrupt_info(&mut self, now: Instant, index: InterruptIndex) -> RequestId {
         let index = index.number();
         let request = InterruptInfo { index, ..InterruptInfo::default() };
@@ -123,7 +123,7 @@ impl<D: 'static> Client<D> {
     }
 
     /// Writes `data` at `offset` of a region without an answer. Does nothing if there is no server.
-    /// The answer to a later request tells that the server has handled the write.
+    /// The answer to a later request shows that the server has handled the write.
     ///
     /// # Panics
     /// When `data` is longer than the server accepts in one message.
@@ -191,7 +191,7 @@ impl<D: 'static> Client<D> {
         let Some((asked, access)) = self.take(token, Command::DmaRead) else { return };
         match result {
             Ok(data) => {
-                assert_eq!(data.len() as u64, access.count, "memory is read as far as was asked for");
+                assert_eq!(data.len() as u64, access.count, "the whole requested range is read");
                 self.core.reply(asked, [&access.emit(), data]);
             }
             Err(error) => self.core.refuse(asked, error),
@@ -207,7 +207,7 @@ impl<D: 'static> Client<D> {
         }
     }
 
-    /// Takes the access called `token`, if it is still waiting and was asked for by `command`.
+    /// Takes the access called `token`, if it is still waiting and `command` requested it.
     fn take(&mut self, token: Token, command: Command) -> Option<(RequestHead, DmaAccess)> {
         self.core.pending.take(token, |asked, _| asked.command == command)
     }
@@ -290,7 +290,7 @@ impl<D: 'static> End<D> for Client<D> {
         self.close(CloseReason::Header(error));
     }
 
-    /// Forgets the server, which has gone or is left. All requests fail.
+    /// Forgets the server, which has disconnected or is being disconnected. All requests fail.
     fn forget(&mut self) {
         self.core.forget();
         while let Some(request) = self.waiting.pop() {

@@ -15,7 +15,7 @@ use crate::wire::{DeviceInfo, InterruptInfo, RegionInfo};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What a client asks of the world, or tells it.
+/// An output of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<D> {
     /// Append this message to the stream. Each output is one message, whose descriptors go with its
@@ -28,9 +28,9 @@ pub enum Output<D> {
     },
     /// The server has sent its version, so requests may be made.
     Negotiated(Negotiated),
-    /// A request was answered, or has failed: `ETIMEDOUT` if no answer came, `ENOTCONN` if there is
-    /// no server (any more), `EBUSY` if too many requests are open, `E2BIG` if the server accepts
-    /// less in one message.
+    /// A request was answered, or has failed: `ETIMEDOUT` if there was no answer, `ENOTCONN` if
+    /// there is no server (any more), `EBUSY` if too many requests are open, `E2BIG` if the
+    /// server's limit for one message is exceeded.
     Answered {
         /// The request that was answered.
         request: RequestId,
@@ -49,7 +49,7 @@ pub enum Output<D> {
     },
     /// The server writes our memory. Answer with [`super::Client::dma_write_done`].
     DmaWrite {
-        /// Names the request. `None` if no answer is wanted.
+        /// Names the request. `None` if no answer is expected.
         token: Option<Token>,
         /// Address of the first byte, as the device sees it. The world must check that it is our
         /// memory.

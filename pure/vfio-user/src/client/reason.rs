@@ -24,7 +24,7 @@ pub enum CloseReason {
     },
     /// The server's version cannot be decoded.
     Version(VersionError),
-    /// The server's version did not come in time.
+    /// The server did not send its version in time.
     Handshake,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for CloseReason {
                 )
             }
             Self::Version(error) => write!(f, "the server's version can't be read: {error}"),
-            Self::Handshake => f.write_str("the server has not said its version in time"),
+            Self::Handshake => f.write_str("the server has not sent its version in time"),
         }
     }
 }

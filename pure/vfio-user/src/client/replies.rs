@@ -60,7 +60,7 @@ impl<D: 'static> Client<D> {
         }
     }
 
-    /// Handles a reply. A reply that nobody waits for has come too late and is ignored.
+    /// Handles a reply. A late or unexpected reply is ignored.
     fn on_reply(
         &mut self,
         now: Instant,
@@ -83,7 +83,7 @@ impl<D: 'static> Client<D> {
         self.answer(sent.request, result);
     }
 
-    /// The answer in a reply; `None` if the client must ask again.
+    /// The answer in a reply; `None` if the client must repeat the request.
     fn answer_of(
         &mut self,
         now: Instant,
@@ -97,8 +97,8 @@ impl<D: 'static> Client<D> {
                 let info = RegionInfo::parse(payload)?;
                 check(info.index == index)?;
                 if info.argsz as usize > payload.len() {
-                    // The reply has more than there was room for. A server that says so twice is
-                    // not asked a third time.
+                    // The reply is longer than the offered room. A server that reports this twice
+                    // does not get a third request.
                     check(info.argsz > room && room < REGION_INFO_MAX)?;
                     self.ask_region(now, sent.request, index, REGION_INFO_MAX);
                     return Ok(None);

@@ -172,7 +172,7 @@ fn requests_are_what_the_tables_say_and_answers_are_checked() {
     let multiple = bench.client.write_multiple(NOW, &[single]);
     bench.expect("0700 0f00 30000000 00000000 00000000  0100000000000000 0010000000000000 00000000 04000000 0102030400000000");
 
-    // Answers come in any order.
+    // Answers may be in any order.
     bench.send("0600 0d00 10000000 01000000 00000000");
     bench.answered(reset, Ok(Answer::Done));
     bench.send("0300 0900 22000000 01000000 00000000  0400000000000000 07000000 02000000 0600");
@@ -188,7 +188,7 @@ fn requests_are_what_the_tables_say_and_answers_are_checked() {
     let info = DeviceInfo { resettable: true, pci: true, regions: 9, interrupts: 5 };
     bench.answered(device, Ok(Answer::Device(info)));
     assert_eq!(bench.client.poll_timeout(), None);
-    // Nobody waits for a repeated reply, or for a reply to another command.
+    // A repeated reply, or a reply to another command, is ignored.
     bench.send_with("0100 0400 20000000 01000000 00000000  10000000 03000000 09000000 05000000", 2);
     bench.client.reset(NOW);
     bench.drain();

@@ -8,7 +8,7 @@ use super::output::RequestId;
 use crate::limits::REQUESTS_MAX;
 use crate::wire::{Command, RegionAccess};
 
-/// What a request asked for, which tells how to read its reply.
+/// The kind of a request, which determines how to read its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Device,
@@ -73,7 +73,7 @@ impl Waiting {
         id
     }
 
-    /// An identifier for a message whose reply is not awaited here.
+    /// An identifier for a message whose reply is ignored.
     pub(super) fn unanswered(&mut self) -> u16 {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
@@ -89,7 +89,7 @@ impl Waiting {
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.sent.front().map(|sent| sent.deadline)
     }
-    /// Takes a message whose answer has not come in time.
+    /// Takes a message whose answer is overdue.
     pub(super) fn expire(&mut self, now: Instant) -> Option<RequestId> {
         self.sent.front().filter(|sent| sent.deadline <= now)?;
         self.pop()

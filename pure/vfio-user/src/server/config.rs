@@ -6,7 +6,7 @@ use engine::Nanos;
 
 use crate::index::{Area, INTERRUPTS, REGIONS};
 
-/// What a function offers, and how long its clients may take.
+/// The offer of a function, and the time limits for its clients.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The regions, by number. A region of length 0 is absent.
@@ -63,7 +63,7 @@ impl RegionConfig {
 pub struct InterruptConfig {
     /// How many interrupts (vectors) of the kind there are; 0 if the kind is absent.
     pub count: u32,
-    /// Whether all interrupts are set up at once (`VFIO_IRQ_INFO_NORESIZE`): a client that wants
-    /// one more tears all down first. Otherwise they are set up one by one.
+    /// Whether all interrupts are set up together (`VFIO_IRQ_INFO_NORESIZE`): a client that needs
+    /// one more first tears all down. Otherwise they are set up one by one.
     pub all_at_once: bool,
 }

@@ -1,5 +1,5 @@
 //! Accesses to the client's memory by message, split into messages that the client accepts, with a
-//! window of them under way.
+//! limited number of them outstanding.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub(super) struct Flight {
     deadline: Instant,
 }
 
-/// All accesses that wait or are under way.
+/// All accesses that wait or are outstanding.
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     jobs: Vec<Option<Job>>,
@@ -78,7 +78,7 @@ impl Dma {
         while self.flights.iter().any(|flight| flight.id == self.next_id) {
             self.next_id = self.next_id.wrapping_add(1);
         }
-        let job = self.jobs[slot].as_mut().expect("a waiting access is there");
+        let job = self.jobs[slot].as_mut().expect("a waiting access has a slot");
         let length = (job.length - job.sent).min(data_max);
         let flight = Flight { id: self.next_id, job: slot, offset: job.sent, length, deadline };
         job.sent += length;
@@ -90,8 +90,8 @@ impl Dma {
         Some((flight, job))
     }
 
-    /// The message called `id`, and the job that it belongs to. `None` if no answer to it is
-    /// awaited (any more).
+    /// The message called `id`, and the job that it belongs to. `None` if its answer is not
+    /// expected (any more).
     pub(super) fn find(&self, id: u16) -> Option<(Flight, &Job)> {
         let flight = self.flights.iter().find(|flight| flight.id == id)?;
         Some((*flight, self.jobs[flight.job].as_ref().expect("a message is a part of something")))
@@ -109,7 +109,7 @@ impl Dma {
         done
     }
 
-    /// Gives up the access that the message belongs to. Answers that still come are ignored.
+    /// Abandons the access that the message belongs to. Later answers are ignored.
     pub(super) fn fail(&mut self, flight: Flight) -> Option<Cookie> {
         self.flights.retain(|other| other.job != flight.job);
         self.waiting.retain(|slot| *slot != flight.job);
@@ -122,7 +122,7 @@ impl Dma {
         job
     }
 
-    /// Gives up all accesses and returns their cookies.
+    /// Abandons all accesses and returns their cookies.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Cookie> + use<> {
         let jobs = core::mem::take(self).jobs;
         jobs.into_iter().flatten().map(|job| job.cookie)
@@ -131,7 +131,7 @@ impl Dma {
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.flights.front().map(|flight| flight.deadline)
     }
-    /// A message whose answer has not come in time.
+    /// A message whose answer is overdue.
     pub(super) fn overdue(&self, now: Instant) -> Option<Flight> {
         self.flights.front().filter(|flight| flight.deadline <= now).copied()
     }

@@ -1,10 +1,10 @@
 //! The function's side: turns a client's messages into requests to the world, and the world's
 //! answers into replies.
 //!
-//! Requests come out in the order in which the client made them, and may be answered in any order.
-//! The driver of a server must not let an [`Output::RegionRead`] or [`Output::RegionWrite`] wait
-//! for a [`Server::dma_read`] or [`Server::dma_write`]: some clients serve neither while they wait
-//! for a region.
+//! Requests are output in the order in which the client sent them, and may be answered in any
+//! order. The driver of a server must not let an [`Output::RegionRead`] or [`Output::RegionWrite`]
+//! wait for a [`Server::dma_read`] or [`Server::dma_write`]: some clients serve neither while they
+//! wait for a region.
 
 mod config;
 mod dma;
@@ -82,7 +82,7 @@ impl<D: 'static> Server<D> {
     }
 
     /// Answers [`Output::Map`]. After an error, the memory counts as not mapped, and no
-    /// [`Output::Unmap`] comes for it unless the client had already taken it back.
+    /// [`Output::Unmap`] follows for it unless the client had already taken it back.
     pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((asked, Request::Map { address })) =
             self.core.pending.take(token, |_, request| matches!(request, Request::Map { .. }))
@@ -125,7 +125,7 @@ impl<D: 'static> Server<D> {
         match result {
             Ok(data) => {
                 let count = u32::try_from(data.len()).ok().filter(|count| *count <= access.count);
-                let count = count.expect("a region's read has at most as many bytes as were asked for");
+                let count = count.expect("a region's read has at most the requested bytes");
                 self.core.reply(asked, [&RegionAccess { count, ..access }.emit(), data]);
             }
             Err(error) => self.core.refuse(asked, error),
@@ -250,8 +250,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Handles a client's answer about its memory. An answer that nobody waits for has come too
-    /// late and is ignored.
+    /// Handles a client's answer about its memory. A late or unexpected answer is ignored.
     fn on_reply(&mut self, now: Instant, header: &Header, error: Option<Errno>, payload: &[u8]) {
         let Some((flight, job)) = self.dma.find(header.id) else { return };
         if job.command() != header.command {
@@ -263,8 +262,8 @@ impl<D: 'static> Server<D> {
             Some(Errno(0)) => Err(Errno::EIO),
             Some(error) => Err(error),
             None if is_read => read_reply(payload, expected),
-            // Old versions of QEMU answer a write with a header alone. What other clients repeat
-            // needs no check.
+            // Old versions of QEMU answer a write with a header alone. The repeated fields of other
+            // clients need no check.
             None => Ok(&[][..]),
         };
         match data {
@@ -305,7 +304,7 @@ const fn is_posted(asked: RequestHead) -> bool {
     asked.no_reply && matches!(asked.command, Command::RegionWrite | Command::RegionWriteMulti)
 }
 
-/// What the reply to a write must contain.
+/// The required content of the reply to a write.
 enum Written {
     One(RegionAccess),
     Multiple(u64),
@@ -341,7 +340,7 @@ impl<D: 'static> End<D> for Server<D> {
         self.close(CloseReason::Header(error));
     }
 
-    /// Takes back everything that the client had, since it has gone or is sent away.
+    /// Takes back all resources of the client, which has disconnected or is being disconnected.
     fn forget(&mut self) {
         self.core.forget();
         for cookie in self.dma.clear() {

@@ -15,8 +15,7 @@ use crate::wire::DmaMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cookie(pub u64);
 
-/// What a server asks of the world, or tells it. The order matters: a write precedes a read that
-/// followed it.
+/// An output of a server. The order matters: a write precedes a later read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<D> {
     /// Append this message to the stream. Each output is one message, whose descriptor goes with
@@ -34,19 +33,19 @@ pub enum Output<D> {
     Map {
         /// Names the request when it is answered.
         token: Token,
-        /// The memory: its address as the device sees it, its length, which is more than 0, what
-        /// the device may do with it, and its offset in the descriptor's file (0 without a
-        /// descriptor). Address and length together are at most 2^64.
+        /// The memory: its address for the device, its length, which is more than 0, the accesses
+        /// allowed to the device, and its offset in the descriptor's file (0 without a descriptor).
+        /// Address and length together are at most 2^64.
         map: DmaMap,
         /// Descriptor of the memory's file. Without one, the memory is only accessible by message
         /// ([`super::Server::dma_read`]).
         descriptor: Option<D>,
     },
-    /// The client's memory at `address`, which came with one [`Output::Map`], must not be used any
+    /// The client's memory at `address`, which one [`Output::Map`] shared, must not be used any
     /// more. Answer with [`super::Server::unmap_done`] when nothing refers to the memory.
     Unmap {
-        /// Names the request. `None` if the client has gone and no answer is wanted. Several
-        /// outputs may carry the same token, and each must be answered.
+        /// Names the request. `None` if the client has disconnected and no answer is expected.
+        /// Several outputs may carry the same token, and each must be answered.
         token: Option<Token>,
         /// Address of the memory as the device saw it.
         address: u64,
@@ -66,7 +65,7 @@ pub enum Output<D> {
     },
     /// The client writes within a region. Answer with [`super::Server::write_done`].
     RegionWrite {
-        /// Names the request. `None` if the write is posted and no answer is wanted.
+        /// Names the request. `None` if the write is posted and no answer is expected.
         token: Option<Token>,
         /// The region to write.
         region: RegionIndex,
@@ -75,19 +74,19 @@ pub enum Output<D> {
         /// The bytes to write, at least one.
         data: Buffer,
     },
-    /// Set up, tear down, mask, unmask or trigger interrupts. No answer is wanted. When the client
-    /// goes, each kind that was set up is torn down by such an output.
+    /// Set up, tear down, mask, unmask or trigger interrupts. No answer is expected. When the
+    /// client disconnects, each kind that was set up is torn down by such an output.
     SetInterrupts {
         /// The kind of interrupts.
         index: InterruptIndex,
-        /// What to do with the interrupts.
+        /// The action on the interrupts.
         action: InterruptAction,
         /// Number of the first vector.
         start: u32,
-        /// How many vectors. 0 (with [`InterruptData::None`] and [`InterruptAction::Trigger`])
+        /// Number of vectors. 0 (with [`InterruptData::None`] and [`InterruptAction::Trigger`])
         /// tears down all interrupts of the kind.
         count: u32,
-        /// Data that comes with the operation.
+        /// Data of the operation.
         data: InterruptData<D>,
     },
     /// Reset the function. Answer with [`super::Server::reset_done`].
@@ -95,7 +94,7 @@ pub enum Output<D> {
         /// Names the request when it is answered.
         token: Token,
     },
-    /// Part of the data that [`super::Server::dma_read`] asked for. Parts may come in any order.
+    /// Part of the data that [`super::Server::dma_read`] requested. Parts may be in any order.
     DmaData {
         /// The cookie given to [`super::Server::dma_read`].
         cookie: Cookie,
@@ -103,7 +102,7 @@ pub enum Output<D> {
         offset: usize,
         /// Bytes of this part.
         data: Buffer,
-        /// Whether all parts have come now.
+        /// Whether all parts have now arrived.
         last: bool,
     },
     /// A [`super::Server::dma_write`] has been completed.
@@ -111,8 +110,8 @@ pub enum Output<D> {
         /// The cookie given to [`super::Server::dma_write`].
         cookie: Cookie,
     },
-    /// A [`super::Server::dma_read`] or [`super::Server::dma_write`] has failed. No further output
-    /// comes for it.
+    /// A [`super::Server::dma_read`] or [`super::Server::dma_write`] has failed. There is no
+    /// further output for it.
     DmaFailed {
         /// The cookie given to the failed access.
         cookie: Cookie,

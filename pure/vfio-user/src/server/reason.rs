@@ -21,7 +21,7 @@ pub enum CloseReason {
     },
     /// The payload of the client's version cannot be decoded.
     Version(VersionError),
-    /// The client's version did not come in time.
+    /// The client did not send its version in time.
     Handshake,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for CloseReason {
                 write!(f, "the client speaks version {major} of the protocol: this is version 0")
             }
             Self::Version(error) => write!(f, "the client's version can't be read: {error}"),
-            Self::Handshake => f.write_str("the client has not said its version in time"),
+            Self::Handshake => f.write_str("the client has not sent its version in time"),
         }
     }
 }

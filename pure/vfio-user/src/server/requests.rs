@@ -29,7 +29,7 @@ pub(crate) enum Request {
 }
 
 impl From<ParseError> for Errno {
-    /// The error that a client is told for a payload that cannot be decoded.
+    /// The error reported to a client for a payload that cannot be decoded.
     fn from(_: ParseError) -> Self {
         Self::EINVAL
     }
@@ -205,7 +205,7 @@ impl<D: 'static> Server<D> {
         if !teardown && (set.count == 0 || end > available) {
             return Err(Errno::EINVAL);
         }
-        // Only the pin can be masked, and no descriptor tells of its masking.
+        // Only the pin can be masked, and no descriptor announces its masking.
         if !triggers && (index != InterruptIndex::Intx || with_descriptors) {
             return Err(Errno::EINVAL);
         }

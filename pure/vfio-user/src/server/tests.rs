@@ -191,7 +191,7 @@ fn memory_is_mapped_with_and_without_a_descriptor_and_taken_back() {
         panic!("ROM not mapped")
     };
     assert!(!map.writable);
-    // Answers may come in another order.
+    // Answers may be in another order.
     bench.server.map_done(rom, Ok(()));
     bench.server.map_done(token, Ok(()));
     bench.expect("0600 0200 10000000 01000000 00000000");
@@ -382,7 +382,8 @@ fn interrupts_are_set_up_used_and_torn_down() {
     expect(&mut bench, &set(0x22, 2, 4, 3, "01 00 ff"), 0, msix, trigger, 4, 3, bools);
     expect(&mut bench, &set(0x21, 2, 0, 33, ""), 0, msix, trigger, 0, 33, InterruptData::None);
     assert_eq!(bench.counter.count(), 0);
-    // Interrupts that are set up when the client goes are torn down. The pin was torn down before.
+    // Interrupts that are set up when the client disconnects are torn down. The pin was torn down
+    // before.
     bench.server.handle_input(NOW, Input::Disconnected);
     let data = InterruptData::None;
     assert_eq!(
@@ -407,8 +408,8 @@ fn what_must_not_be_done_with_interrupts() {
         (set(0x20, 2, 0, 1, ""), 0),
         (set(0x04, 2, 0, 1, ""), 1),
         (set(0x64, 2, 0, 1, ""), 1),
-        // Descriptors for only some vectors, or where none belong; bytes for only some vectors, or
-        // where none belong.
+        // Descriptors for only some vectors, or where none are allowed; bytes for only some
+        // vectors, or where none are allowed.
         (set(0x24, 2, 0, 2, ""), 1),
         (set(0x21, 2, 0, 1, ""), 1),
         (set(0x22, 2, 0, 2, "01"), 0),
@@ -605,7 +606,7 @@ fn the_clients_memory_is_read_in_parts_as_large_as_it_takes() {
     bench.send("0000 0b00 28000000 01000000 00000000  f8ff000000000000 0800000000000000 0102030405060708");
     let data = Buffer::copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(bench.next(), Some(Output::DmaData { cookie, offset: 0, data, last: true }));
-    // Nobody waits for the repeated answer.
+    // The repeated answer is ignored.
     bench.send_with(
         "0000 0b00 28000000 01000000 00000000  f8ff000000000000 0800000000000000 0102030405060708",
         1,
@@ -639,7 +640,7 @@ fn accesses_to_the_clients_memory_fail_each_in_its_way() {
     assert_eq!(bench.next(), failed(Errno::EINVAL));
     bench.server.dma_write(NOW, cookie, 0xfffc, Buffer::zeroed(8));
     assert_eq!(bench.next(), failed(Errno::EACCES));
-    // One part is refused, so the access has failed whatever becomes of the other part.
+    // One part is refused, so the access has failed regardless of the other part.
     bench.server.dma_read(NOW, cookie, 0, 16);
     assert_eq!(bench.drain().len(), 2);
     bench.send("0000 0b00 10000000 21000000 0e000000");
@@ -665,7 +666,7 @@ fn accesses_to_the_clients_memory_fail_each_in_its_way() {
     assert_eq!(late, NOW + Nanos::from_secs(5));
     bench.server.handle_timeout(late);
     assert_eq!((bench.next(), bench.server.poll_timeout()), (failed(Errno::ETIMEDOUT), None));
-    // The client goes away.
+    // The client disconnects.
     bench.server.dma_read(NOW, cookie, 0, 4);
     bench.drain();
     bench.server.handle_input(NOW, Input::Disconnected);

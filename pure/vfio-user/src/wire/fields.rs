@@ -5,14 +5,14 @@ use core::fmt;
 /// Why a payload cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// The payload is shorter than its fixed part, or shorter than it says.
+    /// The payload is shorter than its fixed part, or shorter than its length field.
     Truncated {
         /// How many bytes the payload must have.
         need: u64,
         /// How many bytes the payload has.
         have: u64,
     },
-    /// The payload is longer than it says.
+    /// The payload is longer than its length field.
     Excess {
         /// How many bytes the payload should have.
         need: u64,
@@ -48,7 +48,7 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { need, have } => write!(f, "a payload of {have} B where {need} B are needed"),
-            Self::Excess { need, have } => write!(f, "a payload of {have} B that says it has {need} B"),
+            Self::Excess { need, have } => write!(f, "a payload of {have} B with a length field of {need} B"),
             Self::Value { field, value } => write!(f, "{field} {value:#x} is not allowed"),
         }
     }

@@ -20,7 +20,7 @@ mod flags {
 
 macro_rules! commands {
     ($($name:ident = $number:literal $meaning:literal),* $(,)?) => {
-        /// What a message asks for or answers.
+        /// The command of a message, or the one that it answers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command {
             $(#[doc = $meaning] $name,)*
@@ -50,19 +50,19 @@ macro_rules! commands {
 
 commands! {
     Version = 1 "Agree on a version and on capabilities; the first message of a client.",
-    DmaMap = 2 "Tell the server of memory that it may use.",
+    DmaMap = 2 "Share memory with the server.",
     DmaUnmap = 3 "Take memory back.",
-    DeviceGetInfo = 4 "What the device is.",
-    DeviceGetRegionInfo = 5 "What a region is.",
+    DeviceGetInfo = 4 "Get the description of the device.",
+    DeviceGetRegionInfo = 5 "Get the description of a region.",
     DeviceGetRegionIoFds = 6 "Descriptors that stand for accesses to a region.",
-    DeviceGetIrqInfo = 7 "What a kind of interrupts is.",
+    DeviceGetIrqInfo = 7 "Get the description of a kind of interrupts.",
     DeviceSetIrqs = 8 "Set up, mask, unmask or trigger interrupts.",
     RegionRead = 9 "Read from a region.",
     RegionWrite = 10 "Write to a region.",
     DmaRead = 11 "Read the client's memory; sent by a server.",
     DmaWrite = 12 "Write the client's memory; sent by a server.",
     DeviceReset = 13 "Reset the device.",
-    DirtyPages = 14 "Which memory was written; gone from newer revisions.",
+    DirtyPages = 14 "Report written memory; removed in newer revisions.",
     RegionWriteMulti = 15 "Several small writes to regions.",
     DeviceFeature = 16 "Optional features; migration is one.",
     MigDataRead = 17 "Read a device's state.",
@@ -72,7 +72,7 @@ commands! {
 /// Whether a message is a command or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The message is a command, which asks for something.
+    /// The message is a command, which requests an action.
     Command {
         /// Whether no reply is wanted, not even an error.
         no_reply: bool,
@@ -90,7 +90,7 @@ pub enum Kind {
 pub struct Header {
     /// Message identifier: chosen by the sender of a command, repeated by the sender of its reply.
     pub id: u16,
-    /// The command that is asked for or answered.
+    /// The requested or answered command.
     pub command: Command,
     /// Length of the whole message in bytes, header included: from 16 to [`MESSAGE_MAX`].
     pub size: u32,
@@ -117,10 +117,7 @@ impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size { size } => {
-                write!(
-                    f,
-                    "a message's header says {size} B; at least {HEADER_LENGTH} and at most {MESSAGE_MAX} are allowed"
-                )
+                write!(f, "a message of {size} B by its header, expected {HEADER_LENGTH} to {MESSAGE_MAX} B")
             }
             Self::Type { flags } => {
                 write!(f, "a message's flags are {flags:#x}: neither a command nor a reply")

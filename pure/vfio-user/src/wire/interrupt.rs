@@ -84,11 +84,11 @@ const SET_LENGTH: usize = 20;
 impl<'a> SetInterrupts<'a> {
     /// Length of the payload's fixed part in bytes.
     pub const LENGTH: usize = SET_LENGTH;
-    /// Flag: no data comes with the operation.
+    /// Flag: the operation has no data.
     pub const NONE: u32 = 1;
-    /// Flag: a byte comes for each vector.
+    /// Flag: the data are a byte for each vector.
     pub const BOOLS: u32 = 1 << 1;
-    /// Flag: a descriptor comes for each vector, or none at all.
+    /// Flag: the data are a descriptor for each vector, or no descriptor.
     pub const DESCRIPTORS: u32 = 1 << 2;
     /// Flag: mask the interrupts.
     pub const MASK: u32 = 1 << 3;
@@ -99,11 +99,11 @@ impl<'a> SetInterrupts<'a> {
     const DATA: u32 = Self::NONE | Self::BOOLS | Self::DESCRIPTORS;
     const ACTION: u32 = Self::MASK | Self::UNMASK | Self::TRIGGER;
 
-    /// The flag that tells which data comes with the operation.
+    /// The flag for the kind of data.
     pub const fn data(&self) -> u32 {
         self.flags & Self::DATA
     }
-    /// The flag that tells what to do.
+    /// The flag for the action.
     pub const fn action(&self) -> u32 {
         self.flags & Self::ACTION
     }

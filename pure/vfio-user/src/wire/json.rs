@@ -1,17 +1,17 @@
-//! A JSON reader that keeps nothing, for the capabilities of a version. It walks objects, takes the
-//! values that are wanted, and skips all others.
+//! A JSON reader that stores nothing, for the capabilities of a version. It walks objects, takes
+//! the needed values, and skips all others.
 
 use core::fmt;
 
 /// The deepest nesting of values.
 const DEPTH_MAX: u32 = 8;
 
-/// Where a text stops being JSON, or has something other than what was wanted.
+/// The position at which a text is not JSON, or has an unexpected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
     /// Offset from the start of the text, in bytes.
     pub at: usize,
-    /// What was expected at the offset.
+    /// The expected element at the offset.
     pub expected: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
     fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), JsonError> {
         if self.accept(byte) { Ok(()) } else { Err(self.error(expected)) }
     }
-    /// Checks that nothing but white space follows.
+    /// Checks that only white space follows.
     pub(super) fn end(&mut self) -> Result<(), JsonError> {
         self.skip_space();
         if self.peek().is_none() { Ok(()) } else { Err(self.error("the end")) }
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         self.list(b']', "a comma or the end of an array", Self::skip)
     }
 
-    /// Walks what stands between commas up to the byte `end`.
+    /// Walks the elements between commas up to the byte `end`.
     fn list(
         &mut self,
         end: u8,
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
 
     fn deeper(&mut self) -> Result<(), JsonError> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { Err(self.error("nothing as deep as this")) } else { Ok(()) }
+        if self.depth > DEPTH_MAX { Err(self.error("fewer nested levels")) } else { Ok(()) }
     }
 
     /// A string as written, without its quotes. Escapes are only checked for where they end.

@@ -83,7 +83,7 @@ impl RegionInfo {
     }
 
     /// Encodes the reply: all of it, or the fixed part alone if all of it is longer than `room`
-    /// bytes. Both forms tell where the capability is.
+    /// bytes. Both forms have the offset of the capability.
     pub fn emit(&self, room: u32) -> Vec<u8> {
         let full = self.full_length();
         let flags = flags([

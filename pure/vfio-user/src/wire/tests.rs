@@ -1,4 +1,4 @@
-//! Encoded structures parse to the same, and errors tell where the form is wrong.
+//! Encoded structures parse to the same value, and errors have the position of the fault.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,7 +58,7 @@ fn what_is_not_json_says_where() {
         ("{\"a\":[1 2]}", 8, "a comma or the end of an array"),
         ("{} x", 3, "the end"),
         ("{}\0", 2, "the end"),
-        (&deep, 13, "nothing as deep as this"),
+        (&deep, 13, "fewer nested levels"),
         ("{\"capabilities\":1}", 16, "an object"),
         ("{\"capabilities\":{\"pgsizes\":\"4096\"}}", 27, "an unsigned integer"),
         ("{\"capabilities\":{\"pgsizes\":-1}}", 27, "an unsigned integer"),
@@ -143,6 +143,6 @@ proptest! {
 fn errors_carry_what_was_found() {
     let say = |error: ParseError| -> String { error.to_string() };
     assert_eq!(say(DmaMap::parse(&[0; 31]).unwrap_err()), "a payload of 31 B where 32 B are needed");
-    assert_eq!(say(DmaMap::parse(&[0; 33]).unwrap_err()), "a payload of 33 B that says it has 32 B");
+    assert_eq!(say(DmaMap::parse(&[0; 33]).unwrap_err()), "a payload of 33 B with a length field of 32 B");
     assert_eq!(say(DmaUnmap::parse(&[0; 24]).unwrap_err()), "argsz 0x0 is not allowed");
 }

@@ -21,7 +21,7 @@ pub struct Version {
     pub capabilities: Option<Capabilities>,
 }
 
-/// What a sender can do. Each capability that is `None` has a default.
+/// The capabilities of a sender. Each capability that is `None` has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// `max_msg_fds`: how many descriptors the sender accepts in one message. The default is 1.
@@ -141,8 +141,8 @@ impl Capabilities {
         text
     }
 
-    /// The capabilities that `other` also names, whatever their values. `write_multiple` remains
-    /// only if it is true in `other`.
+    /// The capabilities that `other` also names, with any values. `write_multiple` remains only if
+    /// it is true in `other`.
     #[must_use]
     pub fn in_common_with(self, other: &Self) -> Self {
         Self {

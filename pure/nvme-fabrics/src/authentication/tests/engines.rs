@@ -13,7 +13,7 @@ fn every_hash_group_and_direction_authenticates() {
                 assert_eq!(run(&mut host, &mut controller, |_, _| ()), Ok(agreed));
                 assert_eq!(controller.take_news(), Some(Ok(agreed)));
                 assert!(controller.is_authenticated() && !controller.is_over());
-                assert_eq!(controller.poll_timeout(), None, "nothing is waited for");
+                assert_eq!(controller.poll_timeout(), None, "there is no deadline");
             }
         }
     }
@@ -90,7 +90,7 @@ fn a_queue_authenticates_again_and_fails_again() {
     }
     let wrong = Credentials { host: credentials(2, Hash::Sha384, Group::Null, false).host, ..right };
     assert!(run(&mut host(&wrong, 9), &mut controller, |_, _| ()).is_err());
-    assert!(!controller.is_authenticated() && controller.is_over(), "a failure takes away what was");
+    assert!(!controller.is_authenticated() && controller.is_over(), "a failure revokes an earlier success");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an impostor may do with messages: reflect, replay, cut, change and invent them.
+//! Attacks of an impostor on messages: reflection, replay, truncation, change and invention.
 
 use proptest::prelude::*;
 
@@ -27,8 +27,8 @@ fn a_host_that_sends_the_challenge_back_is_refused() {
     assert_eq!(controller.take_news(), Some(Err(Failure::Reflected)));
 }
 
-/// An impostor without any secret has the host prove itself to it, and passes the proof on as its
-/// own: with one secret for both ends, only the role in the proof tells them apart.
+/// An impostor without any secret has the host authenticate to it, and passes the proof on as its
+/// own: with one secret for both ends, only the role in the proof distinguishes them.
 #[test]
 fn a_controller_that_reflects_the_hosts_proof_is_refused() {
     let mut credentials = cheap(true);
@@ -46,7 +46,7 @@ fn a_controller_that_reflects_the_hosts_proof_is_refused() {
     let success = Body::Success1 { hash_length: 32, response };
     assert_eq!(host.step(), Step::Receive);
     host.on_message(&message(Kind::Success1, success));
-    let Step::Send(failure) = host.step() else { panic!("it gives up") };
+    let Step::Send(failure) = host.step() else { panic!("the host gives up") };
     assert_eq!(header(&failure), Some((Kind::Failure2, 0x0506)));
     assert_eq!(host.step(), Step::Done(Err(Failure::ControllerSecret)));
 }
@@ -104,14 +104,14 @@ fn messages_out_of_turn_end_the_transaction() {
         let (answer, _) = Message::parse(&controller.answer(NOW)).map(|(one, _)| (one.kind, ())).unwrap();
         assert_eq!(answer, Kind::Failure1);
         assert!(controller.is_over());
-        // Nothing revives it.
+        // A failed transaction cannot be resumed.
         controller.on_message(NOW, &recorded[0]);
         controller.answer(NOW);
         assert!(controller.is_over() && !controller.is_authenticated());
     }
     let mut impatient = controller(&credentials, 1);
     impatient.answer(NOW);
-    assert!(impatient.is_over(), "whoever asks before he has said anything is refused");
+    assert!(impatient.is_over(), "a host that requests a message before it has sent one is refused");
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn any_credentials() -> impl Strategy<Value = Credentials> {
 }
 
 proptest! {
-    /// Whoever changes a bit of a message that matters keeps both ends from agreeing; and whatever
-    /// he changes, no end believes what was not proved.
+    /// A changed bit of an essential message prevents an agreement of the two ends; and no change
+    /// makes an end accept an unproved identity.
     #[test]
     fn a_changed_message_never_authenticates_an_impostor(
         both in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Vectors of others, every choice between both engines, and what impostors try.
+//! Vectors of other implementations, every choice between both engines, and attacks of impostors.
 
 mod engines;
 mod impostors;

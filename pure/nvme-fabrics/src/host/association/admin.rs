@@ -7,7 +7,7 @@ use engine::Instant;
 use crate::host::ImpactedController;
 use crate::host::table::Table;
 
-/// Who sent a command, or what for.
+/// The sender or the purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Script,

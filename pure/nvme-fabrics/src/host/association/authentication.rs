@@ -28,7 +28,8 @@ pub(super) async fn authenticate_if_needed(
     match &mut config.authentication {
         None if demanded => Err(failed(authentication::Failure::NoHostSecret)),
         Some(with) if demanded => Ok(Some(authenticate(ask, names, with, queue).await?)),
-        // A discovery service only says where to look. What is found there must prove itself.
+        // A discovery service only returns addresses. The subsystems there must authenticate
+        // themselves.
         Some(with) if with.credentials.controller.is_some() && !names.subsystem.is_discovery() => {
             Err(failed(authentication::Failure::NotDemanded))
         }
@@ -86,7 +87,7 @@ async fn authenticate(
     }
 }
 
-/// Carries out a command that has to succeed. Returns its data, which may be shorter than asked.
+/// Executes a command that must succeed. Returns its data, which may be shorter than requested.
 async fn carry(ask: &Ask, what: &'static str, question: Question) -> Result<Buffer, Failure> {
     match ask.ask(question).await {
         Answer::Completed(entry, data) if entry.status().is_success() => Ok(data),

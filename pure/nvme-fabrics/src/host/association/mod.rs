@@ -68,7 +68,7 @@ enum State {
     Over,
 }
 
-/// What a script waits for.
+/// The event that a script waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaiting {
     Nothing,
@@ -94,9 +94,11 @@ pub struct Association {
     /// A command has ended since the Keep Alive timer was last armed.
     traffic: bool,
     refresh: Refresh,
-    /// Commands that every connection of an I/O queue of this attempt takes at a time.
+    /// Maximum number of commands that every I/O queue's connection of this attempt accepts at a
+    /// time.
     queue_limit: u16,
-    /// Commands that the connection of this attempt's Admin Queue takes at a time.
+    /// Maximum number of commands that the Admin Queue's connection of this attempt accepts at a
+    /// time.
     admin_limit: u16,
     outputs: VecDeque<Output>,
 }
@@ -143,7 +145,7 @@ impl Association {
         self.state == State::Over
     }
 
-    /// The last identity that the controller reported; `None` before it was up.
+    /// The latest identity of the controller; `None` before it was up.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_deref()
     }
@@ -153,8 +155,8 @@ impl Association {
         &self.config
     }
 
-    /// Gives up the present connections and connects again, if the association is connecting
-    /// or live.
+    /// Gives up the present connections and connects again, if the association is connecting or
+    /// live.
     pub fn reset(&mut self, now: Instant, why: Loss) {
         if matches!(self.state, State::Connecting | State::Live) {
             self.lose(now, why);
@@ -182,7 +184,7 @@ impl Association {
     /// Sends an admin command of the caller; [`Output::AdminCompleted`] follows.
     ///
     /// # Errors
-    /// When the command cannot be taken.
+    /// When the command is rejected.
     pub fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
         if self.state != State::Live {
             return Err(SubmitError::NotReady);
@@ -207,10 +209,10 @@ impl Association {
             && self.send(now, QueueId::ADMIN, Owner::Reset(impacted), entry, Data::None).is_some()
     }
 
-    /// How long after a loss the controller may go on with the commands that it was sent; `None`
-    /// where the controller reports no CQT. The controller gives the host up within two Keep Alive
-    /// Timeouts (three where any command counts as a sign of life) and ends its commands within CQT
-    /// (NVM Express Base Specification, Communication Loss Handling).
+    /// How long after a loss the controller may continue with its commands; `None` if the
+    /// controller reports no CQT. The controller gives the host up within two Keep Alive Timeouts
+    /// (three where any command counts as a sign of life) and ends its commands within CQT (NVM
+    /// Express Base Specification, Communication Loss Handling).
     pub fn quiesce_time(&self) -> Option<Nanos> {
         let identity = &self.identity.as_ref()?.reported;
         let quiesce = identity.quiesce_time()?;
@@ -219,8 +221,8 @@ impl Association {
         Some(keep_alive * if identity.counts_traffic() { 3 } else { 2 } + quiesce)
     }
 
-    /// The connection of a queue takes no more than `commands` at a time. The transport says so
-    /// before it calls [`Association::on_queue_open`].
+    /// Limits the connection of a queue to `commands` at a time. The transport calls this before
+    /// [`Association::on_queue_open`].
     pub fn limit_queue(&mut self, queue: QueueId, commands: u16) {
         let limit = if queue.is_admin() { &mut self.admin_limit } else { &mut self.queue_limit };
         *limit = commands.min(*limit);
@@ -233,7 +235,7 @@ impl Association {
         }
     }
 
-    /// The connection of a queue could not be made, or is gone.
+    /// Handles a connection of a queue that could not be established, or was lost.
     pub fn on_queue_lost(&mut self, now: Instant, queue: QueueId) {
         match self.state {
             State::Connecting | State::Live => self.lose(now, Loss::Connection(queue)),
@@ -308,7 +310,7 @@ impl Association {
     }
 
     /// Authenticates every queue again, if the controller demanded authentication and nothing else
-    /// is under way. Whether it began. [`Output::Ended`] follows if it fails.
+    /// is in progress. Returns whether this began. [`Output::Ended`] follows if it fails.
     pub fn authenticate_again(&mut self, now: Instant) -> bool {
         let authenticated = self.identity.as_ref().is_some_and(|one| one.authenticated.is_some());
         let Some(identity) = self.identity.clone().filter(|_| authenticated) else { return false };
@@ -374,7 +376,7 @@ impl Association {
             }
             Ok(Outcome::Down) => self.end(None),
             Err(_) if self.state == State::ShuttingDown => self.end(None),
-            // Who fails to authenticate again is no longer trusted, whatever the reason.
+            // A controller that fails to authenticate again is no longer trusted, for any reason.
             Ok(Outcome::Untrusted(failure)) | Err(failure @ Failure::Authentication { .. }) => {
                 self.end(Some(failure));
             }
@@ -485,7 +487,7 @@ impl Association {
         }
     }
 
-    /// From now on, the controller cannot be reached: arms the time-outs of its loss.
+    /// Arms the time-outs of a controller that has become unreachable.
     fn on_away(&mut self, now: Instant) {
         if let Some(limit) = self.config.controller_loss_timeout
             && !self.timers.is_armed(Timer::ControllerLoss)
@@ -512,7 +514,7 @@ impl Association {
         self.timers.arm(Timer::Reconnect, now + delay);
     }
 
-    /// Lets go of queues, commands and scripts.
+    /// Drops queues, commands and scripts.
     fn stop(&mut self, abort: bool) {
         self.script = None;
         self.awaiting = Awaiting::Nothing;

@@ -26,7 +26,7 @@ use crate::wire::{
 const STATUS_POLL: Nanos = Nanos::from_millis(10);
 /// How long a controller may take to shut down.
 const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
-/// What a script asks of the association.
+/// A request of a script to the association.
 #[derive(Debug)]
 pub(super) enum Question {
     Open { queue: QueueId, controller: u16, size: u16, capsule_data_max: u32 },
@@ -34,7 +34,7 @@ pub(super) enum Question {
     Sleep(Nanos),
 }
 
-/// What the association answers. A loss ends the script, so no answer reports one.
+/// An answer of the association. A loss ends the script, so no answer reports one.
 #[derive(Debug)]
 pub(super) enum Answer {
     Open,
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
     Down,
 }
 
-/// What to read again.
+/// The data to read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refresh {
     pub(super) namespaces: bool,
@@ -232,7 +232,7 @@ pub(super) async fn bring_up(ask: Ask, mut config: Config) -> Result<Outcome, Fa
     Ok(Outcome::Up(Box::new(identity)))
 }
 
-/// In-capsule data in bytes that every controller takes on its Admin Queue (NVMe/TCP 1.0).
+/// In-capsule data in bytes that every controller accepts on its Admin Queue (NVMe/TCP 1.0).
 const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 
 async fn connect_io_queues(ask: &Ask, config: &mut Config, identity: &mut Identity) -> Result<(), Failure> {
@@ -276,8 +276,8 @@ async fn ana(ask: &Ask, reported: &nvme::host::Identity) -> Result<Vec<(Namespac
     Ok(ana_states(&log))
 }
 
-/// Reads again what an event says has changed. Namespaces that the controller does not report again
-/// stay as they were. ANA states must be read, because commands may wait for them.
+/// Reads the changed data of an event again. Namespaces whose data the controller fails to return
+/// stay unchanged. ANA states must be read, because commands may wait for them.
 pub(super) async fn refresh(
     ask: Ask,
     mut identity: Box<Identity>,

@@ -1,4 +1,4 @@
-//! What passes between an association and its world.
+//! Settings, inputs and outputs of an association.
 
 use alloc::string::String;
 use core::fmt;
@@ -14,7 +14,7 @@ use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, Queue
 /// How a host authenticates.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// The secrets, and what the host accepts.
+    /// The secrets, and the host's requirements.
     pub credentials: Credentials,
     /// The source of challenges and keys. In production it must be the system's.
     pub entropy: Entropy,
@@ -29,28 +29,29 @@ pub struct Config {
     pub host: Nqn,
     /// Identifier of this host (HOSTID).
     pub host_id: HostId,
-    /// Which controller to ask for.
+    /// The controller to request.
     pub controller: ControllerChoice,
-    /// I/O queues, 1..=64; the controller may grant fewer. A discovery subsystem has none.
+    /// Number of I/O queues, 1..=64; the controller may grant fewer. A discovery subsystem has
+    /// none.
     pub io_queues: u16,
     /// Commands that each I/O queue holds: 2..=1024.
     pub queue_size: u16,
     /// Commands that the Admin Queue holds: 2..=1024.
     pub admin_queue_size: u16,
-    /// Keep Alive Timeout (KATO); zero for none.
+    /// Keep Alive Timeout (KATO); zero disables it.
     pub keep_alive: Nanos,
     /// How long an attempt to bring the controller up may take, until the association is live.
     pub connect_timeout: Nanos,
-    /// How long an admin command may take before the association is given up and made anew.
+    /// How long an admin command may take before the association reconnects.
     pub admin_timeout: Nanos,
     /// The first and the longest wait between two attempts to connect again.
     pub reconnect: (Nanos, Nanos),
-    /// How long to try to reach a lost controller; `None`: for ever.
+    /// How long the association tries to reach a lost controller; `None` means without limit.
     pub controller_loss_timeout: Option<Nanos>,
-    /// How long commands wait for a lost controller before they fail. `None`: as long as the
+    /// How long commands wait for a lost controller before they fail. `None` means as long as the
     /// association tries to reach the controller.
     pub fast_io_fail_timeout: Option<Nanos>,
-    /// How the host authenticates when the controller demands it; `None` where it cannot.
+    /// How the host authenticates when the controller demands it; `None` if it cannot.
     pub authentication: Option<Authentication>,
 }
 
@@ -89,7 +90,7 @@ impl Config {
 /// Why an association was lost. The association tries to connect again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The connection of this queue ended or could not be made.
+    /// The connection of this queue ended or could not be established.
     Connection(QueueId),
     /// An admin command was not answered in time.
     AdminTimeout,
@@ -102,21 +103,21 @@ pub enum Loss {
     /// The controller refused to be brought up, or to report its ANA states again, but may accept a
     /// later attempt.
     Refused(Failure),
-    /// The caller asked for a reset.
+    /// The caller requested a reset.
     Requested,
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connection(queue) if queue.is_admin() => f.write_str("the admin connection is gone"),
-            Self::Connection(queue) => write!(f, "the connection of queue {} is gone", queue.0),
+            Self::Connection(queue) if queue.is_admin() => f.write_str("the admin connection is lost"),
+            Self::Connection(queue) => write!(f, "the connection of queue {} is lost", queue.0),
             Self::AdminTimeout => f.write_str("an admin command was not answered in time"),
             Self::KeepAlive => f.write_str("a Keep Alive was not answered in time"),
             Self::IoTimeout => f.write_str("an I/O command was not answered in time"),
             Self::Connecting => f.write_str("connecting took too long"),
             Self::Refused(failure) => failure.fmt(f),
-            Self::Requested => f.write_str("a reset was asked for"),
+            Self::Requested => f.write_str("the caller requested a reset"),
         }
     }
 }
@@ -152,7 +153,7 @@ pub enum Failure {
         /// Name of the command.
         what: &'static str,
     },
-    /// CSTS.RDY did not come in time (CAP.TO).
+    /// CSTS.RDY was not set in time (CAP.TO).
     NotReady,
     /// The controller reports Controller Fatal Status (CSTS.CFS).
     Fatal,
@@ -172,11 +173,11 @@ impl Failure {
         }
     }
 
-    /// Whether an I/O queue reached a controller that has ended this host's association, because
-    /// the controller saw the admin connection go before the host did, or another controller of the
-    /// same number: a target that was started again has given the number to another path of this
-    /// host, whose queues are connected. Linux's target sets Do Not Retry in these answers. The bit
-    /// is about this Connect, not about a new association.
+    /// Whether an I/O queue reached a controller that has ended this host's association. Either the
+    /// controller lost the admin connection before the host did, or another controller has the same
+    /// number: a restarted target has given the number to another path of this host, whose queues
+    /// are connected. Linux's target sets Do Not Retry in these answers. The bit is about this
+    /// Connect, not about a new association.
     fn is_of_an_ended_association(self) -> bool {
         let Self::Connect { queue, status, dw0 } = self else { return false };
         let of_ours = [Parameter::CONTROLLER, Parameter::HOST, Parameter::HOST_ID];
@@ -207,8 +208,8 @@ impl fmt::Display for Failure {
                 write!(f, "authentication of queue {} failed: {why}", queue.0)
             }
             Self::Command { what, status } => write!(f, "{what} failed: {status}"),
-            Self::Short { what } => write!(f, "{what} returned fewer bytes than it has to"),
-            Self::NotReady => f.write_str("CSTS.RDY did not come within CAP.TO"),
+            Self::Short { what } => write!(f, "{what} returned too few bytes"),
+            Self::NotReady => f.write_str("CSTS.RDY was not set within CAP.TO"),
             Self::Fatal => f.write_str("the controller reports a fatal error (CSTS.CFS)"),
             Self::ControllerLoss => f.write_str("the controller could not be reached again in time"),
         }
@@ -217,7 +218,7 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// What an association asks of its transport, or tells its owner.
+/// An output of an association: a request to its transport, or a report to its owner.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Connect a queue. [`super::Association::on_queue_open`] or
@@ -225,7 +226,7 @@ pub enum Output {
     OpenQueue {
         /// The queue to connect.
         queue: QueueId,
-        /// The controller that the queue is of (CNTLID); 0 for an Admin Queue, which has none yet.
+        /// The controller of the queue (CNTLID); 0 for an Admin Queue, which has none yet.
         controller: u16,
         /// Commands that the queue holds.
         size: u16,
@@ -255,7 +256,7 @@ pub enum Output {
     Lost(Loss),
     /// The controller was away for as long as the fast I/O fail time-out.
     FastIoFail,
-    /// The association has ended for good: given up with this failure, or shut down (`None`).
+    /// The association has ended for good: with this failure, or by a shutdown (`None`).
     Ended(Option<Failure>),
     /// An admin command of the caller has ended.
     AdminCompleted(Completed),
@@ -263,7 +264,7 @@ pub enum Output {
     ControllerReset {
         /// The life of the controller that was to be ended.
         impacted: ImpactedController,
-        /// Whether that life has ended, so that none of its commands is carried out any more.
+        /// Whether that life has ended, so that none of its commands is executed any more.
         done: bool,
     },
     /// The controller reports an event (DW0 of the Asynchronous Event Request).
@@ -272,7 +273,7 @@ pub enum Output {
     IdentityChanged,
 }
 
-/// Why an admin command was not taken.
+/// Why an admin command was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitError {
     /// Too many admin commands are outstanding.
@@ -286,7 +287,7 @@ pub enum SubmitError {
 impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("as many admin commands are outstanding as there may be"),
+            Self::Busy => f.write_str("the maximum number of admin commands is outstanding"),
             Self::NotReady => f.write_str("the controller is not up"),
             Self::Length(text) => f.write_str(text),
         }

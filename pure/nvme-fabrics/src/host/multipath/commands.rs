@@ -1,4 +1,4 @@
-//! Commands between their submission and their end, whatever paths they take.
+//! Commands from their submission to their end, over any paths.
 
 use alloc::vec::Vec;
 
@@ -27,13 +27,13 @@ pub(super) struct Command {
     pub(super) retries: u8,
 }
 
-/// The commands. A token names one sending of a command: an answer to an earlier sending finds
-/// nothing.
+/// The commands. A token names one transmission of a command: an answer to an earlier transmission
+/// matches nothing.
 pub(super) type Commands = Table<Command>;
 
 impl Commands {
-    /// The command was sent. Returns its token, which is valid until the command ends or is taken
-    /// back.
+    /// Notes that the command was sent. Returns its token, which is valid until the command ends or
+    /// is taken back.
     pub(super) fn on_sent(&mut self, index: u32, deadline: Instant) -> u64 {
         self.arm(index, deadline);
         self.token(index)

@@ -46,14 +46,14 @@ impl Fences {
         !self.0.is_empty() && self.0.iter().any(|fence| fence.is_leaking)
     }
 
-    /// A controller that can be ended and that no other controller was asked to end yet.
+    /// A controller that can be ended and for which no other controller was asked to do so yet.
     pub(super) fn next(&mut self) -> Option<(&mut Fence, ImpactedController)> {
         let fence = self.0.iter_mut().find(|fence| fence.asked.is_none() && fence.impacted.is_some())?;
         let impacted = fence.impacted?;
         Some((fence, impacted))
     }
 
-    /// A path is lost: its controller will not answer what it was asked.
+    /// Handles a lost path: its controller will not answer the request to it.
     pub(super) fn on_path_gone(&mut self, path: PathIndex) {
         for fence in self.0.iter_mut().filter(|fence| fence.asked == Some(path)) {
             fence.asked = None;

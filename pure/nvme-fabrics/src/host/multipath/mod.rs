@@ -1,9 +1,9 @@
 //! Several associations with one subsystem, used as one: ANA, round robin or lowest latency,
 //! failover.
 //!
-//! A command is remembered until it has ended, whatever happens to its path. When a path is lost,
-//! its commands go another way, or wait for a path. A late answer to a command that was taken back
-//! is dropped. Each command therefore ends exactly once, and a write is acknowledged only after a
+//! A command is remembered until it has ended, even if it loses its path. When a path is lost, its
+//! commands take another path, or wait for one. A late answer to a command that was taken back is
+//! dropped. Each command therefore ends exactly once, and a write is acknowledged only after a
 //! controller has acknowledged it.
 
 mod commands;
@@ -56,7 +56,7 @@ impl Multipath {
     ///
     /// # Panics
     /// When there is no association, or there are more than [`PATHS_MAX`], or `config` exceeds a
-    /// limit that its fields name.
+    /// limit of one of its fields.
     pub fn new(config: Config, associations: impl IntoIterator<Item = Association>) -> Self {
         let paths: Vec<Path> = associations.into_iter().map(Path::new).collect();
         assert!((1..=PATHS_MAX).contains(&paths.len()), "1..={PATHS_MAX} paths");
@@ -88,7 +88,7 @@ impl Multipath {
     }
 
     /// Authenticates the queues of every live path again whose controller demanded authentication.
-    /// Returns whether that began on any path. [`Output::PathEnded`] follows where it fails.
+    /// Returns whether this began on any path. [`Output::PathEnded`] follows where it fails.
     pub fn authenticate_again(&mut self, now: Instant) -> bool {
         let mut began = false;
         for path in &mut self.paths {
@@ -107,8 +107,7 @@ impl Multipath {
         self.paths.iter().all(|path| path.association.is_over())
     }
 
-    /// The identity of a live path's controller, or else the last one that any path's controller
-    /// reported.
+    /// The identity of a live path's controller, or else the latest one of any path's controller.
     pub fn identity(&self) -> Option<&nvme::host::Identity> {
         let live = self.paths.iter().find(|path| path.is_live());
         let any = || self.paths.iter().find(|path| path.association.identity().is_some());
@@ -137,12 +136,12 @@ impl Multipath {
         self.statistics
     }
 
-    /// Takes an I/O command. If a path has room for the command, returns the dispatch, which the
+    /// Accepts an I/O command. If a path has room for the command, returns the dispatch, which the
     /// caller must send at once. Otherwise the command waits for a path. The command ends with
     /// [`Output::Completed`], or with the return value of [`Multipath::on_completed`].
     ///
     /// # Errors
-    /// When the command cannot be taken.
+    /// When the command is rejected.
     #[inline]
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<Option<Dispatch>, SubmitError> {
         let length = request.data.len() as u64;
@@ -172,7 +171,7 @@ impl Multipath {
     /// is never sent again.
     ///
     /// # Errors
-    /// When the command cannot be taken.
+    /// When the command is rejected.
     pub fn submit_admin(
         &mut self,
         now: Instant,
@@ -183,8 +182,8 @@ impl Multipath {
         path.association.submit_admin(now, command)
     }
 
-    /// The connection of a queue takes no more than `commands` at a time. The transport says so
-    /// before it calls [`Multipath::on_queue_open`].
+    /// Limits the connection of a queue to `commands` at a time. The transport calls this before
+    /// [`Multipath::on_queue_open`].
     pub fn limit_queue(&mut self, path: PathIndex, queue: QueueId, commands: u16) {
         self.paths[path.usize()].association.limit_queue(queue, commands);
     }
@@ -194,7 +193,7 @@ impl Multipath {
         self.paths[path.usize()].association.on_queue_open(now, queue);
     }
 
-    /// The connection of a queue could not be made, or is gone.
+    /// Handles a connection of a queue that could not be established, or was lost.
     pub fn on_queue_lost(&mut self, now: Instant, path: PathIndex, queue: QueueId) {
         self.paths[path.usize()].association.on_queue_lost(now, queue);
     }
@@ -235,7 +234,7 @@ impl Multipath {
         Some(finish(command, entry, data))
     }
 
-    /// Sends a command again whose failure the command did not cause.
+    /// Sends a command again that failed for a reason outside the command.
     #[cold]
     fn send_again(
         &mut self,
@@ -278,7 +277,7 @@ impl Multipath {
         limits.map(|identity| identity.reported.transfer_bytes_max).min().unwrap_or(TRANSFER_BYTES_MAX)
     }
 
-    /// Whether a path to `namespace` may come, so that a command may wait for it.
+    /// Whether there may be a path to `namespace` later, so that a command may wait for it.
     fn may_wait(&self, namespace: NamespaceId) -> bool {
         self.paths.iter().any(|path| {
             let lost = path.state(namespace) == AnaState::PersistentLoss;
@@ -374,7 +373,7 @@ impl Multipath {
         }
     }
 
-    /// A lost controller has ended: its commands go another way.
+    /// Handles the end of a lost controller: its commands take another path.
     fn on_fence_down(&mut self, now: Instant, commands: Vec<u32>) {
         commands.into_iter().rev().for_each(|index| self.waiting.push_front(index));
         self.send_waiting(now);
@@ -391,10 +390,10 @@ impl Multipath {
         self.outputs.push_back(Output::Completed(completed));
     }
 
-    /// A path was lost: its commands go another way, or wait.
+    /// Handles the loss of a path: its commands take another path, or wait.
     fn on_path_gone(&mut self, now: Instant, path: PathIndex) {
         self.paths[path.usize()].on_lost();
-        // Nothing more is sent on the path.
+        // No further output goes to the path.
         self.outputs.retain(|output| !matches!(output, Output::Dispatch(dispatch) if dispatch.path == path));
         let stranded = self.commands.on(path);
         self.statistics.stranded += stranded.len() as u64;
@@ -420,7 +419,7 @@ impl Multipath {
         self.send_waiting(now);
     }
 
-    /// Handles an output of an association, and passes on what concerns the transport or the user.
+    /// Handles an output of an association, and passes on the part for the transport or the user.
     fn on_association(&mut self, now: Instant, path: PathIndex, output: association::Output) {
         use association::Output as From;
         let output = match output {

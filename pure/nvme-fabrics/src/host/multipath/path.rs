@@ -60,7 +60,7 @@ impl Path {
         }
     }
 
-    /// A command's status said that the path does not lead to `namespace` now.
+    /// Notes from a command's status that the path does not lead to `namespace` at present.
     pub(super) fn on_refused(&mut self, namespace: NamespaceId, state: AnaState) {
         match self.ana.iter_mut().find(|(id, _)| *id == namespace) {
             Some((_, known)) => *known = state,

@@ -1,4 +1,4 @@
-//! Paths to a subsystem that the test plays: the subsystem keeps what it acknowledges, and no
+//! Paths to a subsystem that the test simulates: the subsystem keeps acknowledged writes, and no
 //! command ends twice.
 
 use alloc::boxed::Box;
@@ -28,7 +28,7 @@ struct Controller {
     queues: Vec<QueueId>,
     configuration: u32,
     reachable: bool,
-    /// The controller takes commands and answers nothing.
+    /// The controller accepts commands and answers none.
     silent: bool,
     /// Status of every Connect, if the controller refuses.
     refusal: Option<FabricsStatus>,
@@ -55,18 +55,18 @@ struct World {
     /// Commands that are on their way, with their arrival times.
     flying: Vec<(Instant, Dispatch)>,
     done: BTreeMap<u64, Completed>,
-    told: Vec<Output>,
+    outputs: Vec<Output>,
     rng: Rng,
     latency: Vec<Nanos>,
-    /// How many commands a connection takes at a time, if it says so.
+    /// Maximum number of commands that a connection accepts at a time, if it reports one.
     receives: Option<u16>,
-    /// Whether controllers report how long they go on with their commands (CQT).
+    /// Whether controllers report how long they continue with their commands (CQT).
     quiesces: bool,
     /// Whether any command keeps controllers alive (TBKAS).
     counts_traffic: bool,
     /// Whether controllers can end each other; if so, whether they do so at once.
     resets: Option<bool>,
-    /// Controllers that were to be ended, and the paths whose controllers were asked.
+    /// Controllers that had to end, and the paths whose controllers were asked to end them.
     ended: Vec<(u32, u16)>,
 }
 
@@ -99,7 +99,7 @@ impl World {
             blocks: BTreeMap::new(),
             flying: Vec::new(),
             done: BTreeMap::new(),
-            told: Vec::new(),
+            outputs: Vec::new(),
             rng: Rng::from_seed(paths as u64),
             receives: None,
             quiesces: false,
@@ -140,7 +140,7 @@ impl World {
             }
             Output::Dispatch(dispatch) => self.fly(dispatch),
             Output::Completed(completed) => self.on_done(completed),
-            other => self.told.push(other),
+            other => self.outputs.push(other),
         }
     }
 
@@ -386,7 +386,7 @@ fn a_controller_is_brought_up_kept_alive_and_shut_down() {
     world.host.shut_down(world.now);
     world.drain();
     world.run(Nanos::from_secs(1), |world| world.host.is_over());
-    assert!(matches!(world.told.last(), Some(Output::PathEnded(PathIndex(0), None))));
+    assert!(matches!(world.outputs.last(), Some(Output::PathEnded(PathIndex(0), None))));
     assert_eq!(world.submit(1, 0, None), Err(SubmitError::NoPath));
 }
 
@@ -412,8 +412,9 @@ fn what_a_controller_refuses_for_good_is_not_tried_again() {
     let mut world = World::new(1, Config::default(), &association());
     world.controllers[0].refusal = Some(FabricsStatus::InvalidHost);
     world.run(Nanos::from_secs(5), |world| world.host.is_over());
-    let Some(Output::PathEnded(_, Some(Failure::Connect { queue, status, .. }))) = world.told.last() else {
-        panic!("{:?}", world.told)
+    let Some(Output::PathEnded(_, Some(Failure::Connect { queue, status, .. }))) = world.outputs.last()
+    else {
+        panic!("{:?}", world.outputs)
     };
     assert_eq!((*queue, FabricsStatus::of(*status)), (QueueId::ADMIN, Some(FabricsStatus::InvalidHost)));
     assert_eq!(world.controllers[0].connects, 1);
@@ -432,9 +433,9 @@ fn a_controller_that_has_forgotten_the_association_is_connected_anew() {
     let mut world = World::new(1, Config::default(), &association());
     world.controllers[0].forgets = 2;
     world.run(Nanos::from_secs(20), |world| world.live() == 1);
-    assert_eq!((world.live(), world.controllers[0].forgets), (1, 0), "{:?}", world.told);
+    assert_eq!((world.live(), world.controllers[0].forgets), (1, 0), "{:?}", world.outputs);
     let lost = |output: &&Output| matches!(output, Output::PathLost(_, Loss::Refused(_)));
-    assert_eq!(world.told.iter().filter(lost).count(), 2);
+    assert_eq!(world.outputs.iter().filter(lost).count(), 2);
 }
 
 #[test]
@@ -521,14 +522,14 @@ fn callers_leave_the_association_its_places_in_the_admin_queue() {
     let busy = Err(association::SubmitError::Busy);
     assert_eq!([submit(1), submit(2), submit(3)], [Ok(()), Ok(()), busy]);
     world.drain();
-    let ended = |told: &&Output| matches!(told, Output::AdminCompleted(_));
-    world.run(Nanos::from_secs(1), |world| world.told.iter().filter(ended).count() == 2);
+    let ended = |output: &&Output| matches!(output, Output::AdminCompleted(_));
+    world.run(Nanos::from_secs(1), |world| world.outputs.iter().filter(ended).count() == 2);
     let command = nvme::host::Command { cookie: 4, entry, data: Data::None };
     assert_eq!(world.host.submit_admin(world.now, command), Ok(()));
 }
 
-/// A host with live paths, to controllers that report CQT, and that end each other as
-/// `resets` says.
+/// A host with live paths, to controllers that report CQT, and that end each other according to
+/// `resets`.
 fn fenced(paths: usize, resets: Option<bool>, association: &host::Config) -> World {
     let mut world = World::idle(paths, Config::default(), association);
     (world.quiesces, world.resets) = (true, resets);
@@ -633,7 +634,7 @@ fn a_controller_that_falls_silent_is_found_out() {
     let mut world = up(1);
     world.controllers[0].silent = true;
     world.run(Nanos::from_secs(8), |world| world.live() == 0);
-    assert!(world.told.iter().any(|told| matches!(told, Output::PathLost(_, Loss::KeepAlive))));
+    assert!(world.outputs.iter().any(|output| matches!(output, Output::PathLost(_, Loss::KeepAlive))));
     // Without Keep Alive, an I/O command finds the loss.
     let config = host::Config { keep_alive: Nanos::ZERO, ..association() };
     let mut world = World::new(1, Config::default(), &config);
@@ -641,7 +642,7 @@ fn a_controller_that_falls_silent_is_found_out() {
     world.controllers[0].silent = true;
     world.submit(1, 1, None).unwrap();
     world.run(Nanos::from_secs(31), |world| world.live() == 0);
-    assert!(world.told.iter().any(|told| matches!(told, Output::PathLost(_, Loss::IoTimeout))));
+    assert!(world.outputs.iter().any(|output| matches!(output, Output::PathLost(_, Loss::IoTimeout))));
     world.controllers[0].silent = false;
     world.run(Nanos::from_secs(20), |world| world.done.contains_key(&1));
     assert!(world.done[&1].entry.status().is_success());
@@ -656,7 +657,9 @@ fn a_keep_alive_that_is_not_answered_does_not_undo_a_shutdown() {
     world.host.shut_down(world.now);
     world.drain();
     world.run(Nanos::from_secs(20), |world| world.host.is_over());
-    assert!(world.host.is_over() && !world.told.iter().any(|told| matches!(told, Output::PathLost(..))));
+    assert!(
+        world.host.is_over() && !world.outputs.iter().any(|output| matches!(output, Output::PathLost(..)))
+    );
 }
 
 #[test]
@@ -698,7 +701,7 @@ fn a_path_whose_ana_states_are_not_reported_again_is_lost() {
     (world.controllers[0].ana, world.controllers[0].hides_ana) = (3, true);
     world.submit(1, 1, None).unwrap();
     world.run(Nanos::from_secs(1), |world| world.live() == 0);
-    assert!(world.told.iter().any(|told| matches!(told, Output::PathLost(_, Loss::Refused(_)))));
+    assert!(world.outputs.iter().any(|output| matches!(output, Output::PathLost(_, Loss::Refused(_)))));
     (world.controllers[0].ana, world.controllers[0].hides_ana) = (1, false);
     world.run(Nanos::from_secs(20), |world| world.done.contains_key(&1));
     assert!(world.done[&1].entry.status().is_success());
@@ -719,8 +722,8 @@ fn the_faster_path_is_taken_more() {
     assert!(used[1] > 950 && used[0] > 2, "{used:?}");
 }
 
-/// Two paths come and go while blocks are written and read. Every command ends once, and no
-/// acknowledged write is lost.
+/// Two paths are lost and reconnected while blocks are written and read. Every command ends once,
+/// and no acknowledged write is lost.
 #[test]
 fn paths_come_and_go_and_nothing_acknowledged_is_lost() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! What passes between several paths to a subsystem and their user.
+//! Settings, inputs and outputs of several paths to a subsystem.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ impl PathIndex {
     }
 }
 
-/// Which of several equally good paths a command takes.
+/// The choice between several equally good paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Each path in turn.
@@ -37,11 +37,11 @@ pub enum Policy {
 /// The settings that all paths share.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Which of several equally good paths a command takes.
+    /// The choice between several equally good paths.
     pub policy: Policy,
     /// Maximum number of commands outstanding at a time, over all paths: 1..=65536.
     pub commands_max: u32,
-    /// How long a command may take on its path before the path is given up and made anew.
+    /// How long a command may take on its path before the path reconnects.
     pub io_timeout: Nanos,
     /// How often a command is sent again after errors that the command did not cause.
     pub retries_max: u8,
@@ -101,15 +101,15 @@ pub struct Completed {
     pub cookie: u64,
     /// The completion queue entry of the command.
     pub entry: CompletionQueueEntry,
-    /// The data that the command has read; after a success, all the bytes that were asked for.
+    /// The data that the command has read; after a success, all the requested bytes.
     pub data: Buffer,
-    /// Who reports the end of the command.
+    /// The origin of the result.
     pub origin: Origin,
     /// When the command was submitted.
     pub submitted: Instant,
 }
 
-/// What the paths ask of their transport, or tell their user.
+/// An output of the paths: a request to their transport, or a report to their user.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Connect a queue of a path.
@@ -118,7 +118,7 @@ pub enum Output {
         path: PathIndex,
         /// The queue to connect.
         queue: QueueId,
-        /// The controller that the queue is of (CNTLID); 0 for an Admin Queue, which has none yet.
+        /// The controller of the queue (CNTLID); 0 for an Admin Queue, which has none yet.
         controller: u16,
         /// Commands that the queue holds.
         size: u16,
@@ -136,9 +136,9 @@ pub enum Output {
     Dispatch(Dispatch),
     /// A path can be used, for the first time or again.
     PathUp(PathIndex),
-    /// A path is lost and tries to connect again. Its commands go another way or wait.
+    /// A path is lost and tries to connect again. Its commands take another path or wait.
     PathLost(PathIndex, Loss),
-    /// A path has ended for good: given up with this failure, or shut down (`None`).
+    /// A path has ended for good: with this failure, or by a shutdown (`None`).
     PathEnded(PathIndex, Option<Failure>),
     /// An I/O command has ended.
     Completed(Completed),
@@ -150,12 +150,12 @@ pub enum Output {
     IdentityChanged(PathIndex),
 }
 
-/// Why a command was not taken.
+/// Why a command was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
     /// The maximum number of commands is outstanding; take completions first.
     Busy,
-    /// There is no path, and none will come.
+    /// There is no path, and there will be none.
     NoPath,
     /// The command moves too many bytes.
     Length {
@@ -169,7 +169,7 @@ pub enum SubmitError {
 impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("as many commands are outstanding as there may be"),
+            Self::Busy => f.write_str("the maximum number of commands is outstanding"),
             Self::NoPath => f.write_str("no path to the subsystem is left"),
             Self::Length { length, limit } => {
                 write!(f, "{length} B of data, where {limit} B at most can be moved")

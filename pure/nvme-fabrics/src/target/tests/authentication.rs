@@ -30,7 +30,7 @@ fn receive(
 ) -> Result<(Vec<u8>, Progress), Status> {
     match target.authentication_receive(START, of.association, of.claim, command)? {
         Received::Message(message, progress) => Ok((message, progress)),
-        Received::Waits => panic!("nothing is done elsewhere"),
+        Received::Waits => panic!("the target does all work itself"),
     }
 }
 
@@ -58,7 +58,8 @@ fn authenticate(target: &mut Target, of: &Connected, mut host: Host) -> Progress
     }
 }
 
-/// The names of a host pass in the clear: an association without its proof says nothing of it.
+/// The names of a host are sent in the clear: an association without its proof reveals nothing
+/// about it.
 #[test]
 fn only_a_proven_host_finds_its_last_controller() {
     let mut target = demanding(1);
@@ -66,7 +67,7 @@ fn only_a_proven_host_finds_its_last_controller() {
     authenticate(&mut target, &admin, host(1));
     target.end(admin.association);
     let had = admin.response.controller;
-    // Strangers with the host's names connect and go, more of them than are remembered.
+    // Unproven hosts with the host's names connect and leave, more of them than are remembered.
     for _ in 0..300 {
         let held = [(); 2].map(|()| ask(0, 0xffff).of(&mut target).unwrap());
         for one in held {
@@ -112,8 +113,8 @@ fn every_queue_authenticates_before_it_is_used() {
     assert!(admits(&target, &admin) && !admits(&target, &io));
 }
 
-/// Whoever knows the host's name and identifier may connect its queues first, as they pass in the
-/// clear.
+/// An attacker that knows the host's name and identifier may connect its queues first, as they are
+/// sent in the clear.
 #[test]
 fn a_queue_belongs_to_the_connection_that_proved_last_who_its_host_is() {
     let mut target = demanding(1);
@@ -134,7 +135,7 @@ fn a_queue_belongs_to_the_connection_that_proved_last_who_its_host_is() {
         for one in &squatters {
             assert!(!admits(&target, one));
             target.close_queue(key, one.claim);
-            assert!(admits(&target, &own), "what a stranger closes is its own");
+            assert!(admits(&target, &own), "an attacker can close only its own queue");
         }
         assert!(authenticate(&mut target, &late, host(2)).is_over);
         target.close_queue(key, late.claim);
@@ -150,7 +151,7 @@ fn a_queue_belongs_to_the_connection_that_proved_last_who_its_host_is() {
     assert_eq!(target.association(key).unwrap().queue_count(), 65);
 }
 
-/// A stranger connects Admin Queues in the name of a host, and proves nothing.
+/// An attacker connects Admin Queues in the name of a host, and proves nothing.
 #[test]
 fn strangers_take_no_controller_of_a_proven_host() {
     for model in [ControllerModel::Dynamic(1..=2), ControllerModel::Static(1..=2)] {
@@ -176,7 +177,7 @@ fn strangers_take_no_controller_of_a_proven_host() {
         assert!(ids == [1, 2] || ids == [2, 1], "{ids:?}");
         let (busy, _) = refused(ask(0, any), &mut target);
         assert_eq!(busy, FabricsStatus::ControllerBusy.into());
-        // A stranger's I/O queue finds no controller that is not proven.
+        // An attacker's I/O queue finds no unproven controller.
         assert!(strangers.iter().all(|one| !target.association(one.association).unwrap().is_proven()));
         for one in strangers {
             target.end(one.association);
@@ -208,9 +209,9 @@ fn exponentiations_are_done_elsewhere_one_at_a_time() {
                 }
                 Step::Receive => {
                     match target.authentication_receive(START, key, claim, ALLOCATION).unwrap() {
-                        Received::Message(message, told) => {
+                        Received::Message(message, reported) => {
                             host.on_message(&message);
-                            progress = told;
+                            progress = reported;
                         }
                         Received::Waits => {
                             assert!(progress.is_waiting);
@@ -275,7 +276,7 @@ fn commands_with_wrong_fields_are_refused() {
     }
     let long = AuthenticationCommand::in_band(u32::try_from(MESSAGE_BYTES_MAX).unwrap() + 1);
     assert_eq!(target.authentication_length(key, long), invalid.map(|()| 0));
-    // A buffer that is too short changes nothing.
+    // A buffer that is too short has no effect.
     let Step::Send(negotiate) = host(1).step() else { panic!("it negotiates") };
     target.authentication_send(START, key, claim, &negotiate).unwrap();
     let short = AuthenticationCommand::in_band(47);
@@ -300,7 +301,7 @@ fn a_host_that_does_not_authenticate_is_forgotten() {
     assert_eq!(target.poll_timeout(), Some(late));
     assert!(target.association(key).unwrap().authentication_is_overdue(late));
     assert_eq!(target.expired(late), [key]);
-    // An I/O queue goes alone: whoever connects it may be an impostor.
+    // An I/O queue ends alone: its host may be an impostor.
     let mut target = demanding(1);
     let admin = ask(0, 0xffff).of(&mut target).unwrap();
     authenticate(&mut target, &admin, host(1));

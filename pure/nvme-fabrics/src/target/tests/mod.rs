@@ -20,7 +20,7 @@ const PORT: PortId = PortId(1);
 const DISK: &str = "nqn.2026-01.io.farlane:disk";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1";
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:2";
-/// What Linux writes to CC.
+/// Linux's value of CC.
 const ENABLE: u64 = 0x0046_0001;
 
 fn nqn(name: &str) -> Nqn {
@@ -52,7 +52,7 @@ fn with(change: impl FnOnce(&mut Directory)) -> Target {
     Target::new(directory, engine::Rng::from_seed(1).into())
 }
 
-/// A host that has come through a port, without TLS.
+/// A host that has connected through a port, without TLS.
 fn through(port: PortId) -> Arrival<'static> {
     let origin = Origin::of([198, 51, 100, 1].into());
     Arrival { port, local: None, proved: None, origin, is_known: false }
@@ -165,7 +165,7 @@ fn every_wrong_connect_is_refused_by_its_name() {
     assert_eq!(unknown, invalid(Parameter::SUBSYSTEM));
     let stranger = change(&|ask| ask.data.host = nqn(OTHER), 0, 0xffff);
     assert_eq!(stranger, (FabricsStatus::InvalidHost.into(), 0));
-    // A dynamic subsystem has no controllers to ask for by identifier.
+    // A dynamic subsystem has no controllers to request by identifier.
     for controller in [0, 1, 0xfffe, 0xfff0] {
         assert_eq!(change(&|_| (), 0, controller), invalid(Parameter::CONTROLLER));
     }
@@ -190,7 +190,8 @@ fn an_io_queue_is_its_hosts_once_and_as_many_as_were_granted() {
     enable(&mut target, key);
     target.set_io_queues(key, 2);
     let first = ask(1, 1).of(&mut target).unwrap();
-    // The host may try again: its earlier connection may be lost, and the target not know it yet.
+    // The host may try again: its earlier connection may be lost, without the target's knowledge
+    // yet.
     let twice = Status::from(StatusCode::CommandSequenceError).with_do_not_retry(false);
     assert_eq!(refused(ask(1, 1), &mut target).0, twice);
     assert_eq!(refused(ask(3, 1), &mut target), invalid(Parameter::QUEUE));
@@ -203,7 +204,7 @@ fn an_io_queue_is_its_hosts_once_and_as_many_as_were_granted() {
     other.data.host_id = HostId([2; 16]);
     other.of(&mut target).unwrap();
     assert_eq!(target.association(key).unwrap().host_id(), HostId([1; 16]));
-    // A queue that is gone can be connected again.
+    // A lost queue can be connected again.
     target.close_queue(key, first.claim);
     ask(1, 1).of(&mut target).unwrap();
 }
@@ -508,7 +509,7 @@ fn a_change_of_the_log_is_told_once_until_it_is_read() {
     assert_eq!(target.take_event(key), None, "the host has read another log");
     assert_eq!(log(&mut target, key).0.generation, 2);
     assert_eq!(target.take_event(key), Some((CommandId(2), 0x0070_f002)));
-    // The associations of a subsystem that is gone end.
+    // The associations of a removed subsystem end.
     let nvm = ask(0, 0xffff).of(&mut target).unwrap().association;
     assert_eq!(target.set_directory(Directory::default()).1, [nvm]);
 }

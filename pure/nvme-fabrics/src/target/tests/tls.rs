@@ -1,4 +1,4 @@
-//! Hosts that must encrypt, what a key is good for, and what the discovery log says of it.
+//! Hosts that must encrypt, the uses of a key, and its effect on the discovery log.
 
 use alloc::string::ToString;
 
@@ -95,15 +95,16 @@ fn the_discovery_log_says_who_must_encrypt() {
 fn a_subsystem_is_closed_when_each_of_its_hosts_proves_who_it_is() {
     let listed = Hosts::Listed(Vec::from([nqn(HOST), nqn(OTHER)]));
     let mut terms = Vec::new();
-    assert!(!is_closed(&Hosts::Any, &terms), "whoever comes");
-    assert!(!is_closed(&listed, &terms), "whoever gives itself the name");
+    assert!(!is_closed(&Hosts::Any, &terms), "any host may connect");
+    assert!(!is_closed(&listed, &terms), "any host can use the name");
     terms.push((nqn(HOST), tls(1).into()));
     assert!(!is_closed(&listed, &terms) && !is_closed(&Hosts::Any, &terms));
     terms.push((nqn(OTHER), tls(2).into()));
     assert!(is_closed(&listed, &terms));
 }
 
-/// Whom the discovery service lets in: a host with a TLS key, one with a secret, one with neither.
+/// The access to the discovery service: of a host with a TLS key, one with a secret, one with
+/// neither.
 #[test]
 fn discovery_is_open_or_keyed_or_closed() {
     use crate::authentication::{Credentials, Secret};

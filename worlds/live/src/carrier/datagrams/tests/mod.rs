@@ -184,7 +184,7 @@ fn who_does_not_answer_is_said() {
     let clock = Clock::start();
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = dial(clock, None, nobody, None).unwrap_err();
-    assert!(error.contains("nobody listens there"), "{error}");
+    assert!(error.contains("nothing listens there"), "{error}");
     let error = Listener::at("no-such-one".parse().unwrap(), &Options::default(), clock.now())
         .unwrap_err()
         .to_string();
