@@ -22,12 +22,12 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// An analyser that has seen nothing.
+    /// An empty analyser.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An analyser that has seen nothing, whose commands remember the numbers of their packets.
+    /// An empty analyser, whose commands remember the numbers of their packets.
     pub fn remembering() -> Self {
         let mut analyser = Self::default();
         analyser.known.remember();
@@ -35,22 +35,22 @@ impl Analyser {
         analyser
     }
 
-    /// Learns of a controller whose set-up is not in the capture.
+    /// Adds a controller whose set-up is not in the capture.
     pub fn learn(&mut self, told: &Told) {
         self.known.learn(told);
     }
 
-    /// What is known of controllers by now, as [`Known::told`] tells it.
+    /// The known controllers, as returned by [`Known::told`].
     pub fn told(&self) -> impl Iterator<Item = Told> {
         self.known.told()
     }
 
-    /// A number that changes with each change of what [`Analyser::told`] tells.
+    /// A number that changes with each change of the result of [`Analyser::told`].
     pub fn changes(&self) -> u64 {
         self.known.changes()
     }
 
-    /// What the packet that was seen last is a part of, as far as queues are known.
+    /// The role of the latest packet, as far as queues are known.
     pub const fn place(&self) -> Option<Place> {
         self.known.place()
     }
@@ -88,7 +88,7 @@ impl Analyser {
         }
     }
 
-    /// Ends the capture: what is under way ends with it.
+    /// Ends the capture, and all commands in progress with it.
     pub fn finish(&mut self) {
         for command in self.inferred.finish() {
             self.statistics.inferred_commands += 1;
@@ -101,7 +101,7 @@ impl Analyser {
         }
     }
 
-    /// The next command that has ended. Known commands come in the order of their ends.
+    /// The next command that has ended. Known commands are in the order of their ends.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }

@@ -1,4 +1,4 @@
-//! An NVMe command as a capture shows it: what it did, and the steps that it took.
+//! An NVMe command in a capture: its kind, and its steps.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use engine::{Instant, Nanos};
 
 use crate::seen::Mark;
 
-/// What kind of command a capture shows.
+/// The kind of a captured command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// An admin command with this opcode.
@@ -22,42 +22,42 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it is an Asynchronous Event Request, which waits for as long as nothing happens.
+    /// Whether it is an Asynchronous Event Request, which waits until an event occurs.
     pub const fn waits_for_events(self) -> bool {
         matches!(self, Self::Admin(0x0c))
     }
 }
 
-/// What a packet is a part of.
+/// The role of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The submission queue. Of an interrupt and of a head doorbell, the completion queue.
     pub queue: u16,
-    /// What kind of command it is; none of packets that serve several commands, such as doorbells
-    /// and fetches of entries.
+    /// The kind of command; none for packets that serve several commands, such as doorbells and
+    /// fetches of entries.
     pub kind: Option<Kind>,
 }
 
-/// A step of a command, in the order in which steps are taken.
+/// A step of a command. The variants are in the order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     /// The host sends the command's capsule.
     Capsule,
     /// The host rings the submission queue's doorbell.
     Doorbell,
-    /// The device asks for the entry.
+    /// The device requests the entry.
     Fetch,
     /// The entry arrives.
     Entry,
-    /// The device asks for a list of pages.
+    /// The device requests a list of pages.
     List,
     /// The list arrives.
     Listed,
-    /// The controller asks for data (R2T).
+    /// The controller requests data (R2T).
     ReadyToTransfer,
-    /// Data pass, or are asked for.
+    /// Data pass, or are requested.
     Data,
-    /// The last data that the device asked for arrive; of a fabric, those of an H2CData.
+    /// The last data that the device requested arrive; of a fabric, those of an H2CData.
     DataArrived,
     /// The device posts the completion.
     Completion,
@@ -68,7 +68,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps, in the order in which they are taken.
+    /// All steps, in their order.
     pub const ALL: [Self; 12] = [
         Self::Capsule,
         Self::Doorbell,
@@ -119,7 +119,7 @@ pub struct Hop {
 /// A command, from the first packet that belongs to it to the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What kind of command it is.
+    /// The kind of command.
     pub kind: Kind,
     /// The submission queue, if it is known.
     pub queue: Option<u16>,
@@ -127,7 +127,7 @@ pub struct Command {
     pub id: Option<u16>,
     /// The namespace, if it is known.
     pub namespace: Option<u32>,
-    /// The first logical block, if the command has one that is known.
+    /// The first logical block, if the command has one and it is known.
     pub lba: Option<u64>,
     /// The number of logical blocks, if it is known.
     pub blocks: Option<u32>,
@@ -135,7 +135,7 @@ pub struct Command {
     pub bytes: u64,
     /// Status Field of the completion without the Phase Tag, if the completion was captured.
     pub status: Option<u16>,
-    /// The steps, in the order in which they were first taken.
+    /// The steps, in the order of their first packets.
     pub hops: Vec<Hop>,
     /// The step and the number of each packet, if they are remembered. Of PDUs, the segments with
     /// their first and last bytes count.
@@ -160,7 +160,7 @@ impl Command {
         }
     }
 
-    /// The same, which remembers the numbers of its packets if it is told so.
+    /// The same, with the numbers of its packets if `remembers` is set.
     pub(crate) const fn remembering(mut self, remembers: bool) -> Self {
         self.remembers = remembers;
         self
@@ -209,7 +209,7 @@ impl Command {
     }
 
     /// The time until the device posted the completion, or until the last packet if no completion
-    /// was captured. What the host does with the completion comes later, often for many at once.
+    /// was captured. The host handles the completion later, often together with many others.
     pub fn latency(&self) -> Nanos {
         let first = self.begun();
         let completion = self.hops.iter().find(|hop| hop.step == Step::Completion);
@@ -225,8 +225,8 @@ impl Command {
     }
 
     /// The time between each step's end and the end of the step before it, in the order of their
-    /// ends. The times add up to [`Command::length`]: the first step's is the time that its own
-    /// packets took.
+    /// ends. The times add up to [`Command::length`]: the first step's is the time of its own
+    /// packets.
     pub fn chain(&self) -> Vec<(Step, Nanos)> {
         let mut hops = self.hops.clone();
         hops.sort_by_key(|hop| (hop.last, hop.step));

@@ -1,9 +1,9 @@
-//! Commands from the words of Linux: the trace events `nvme_setup_cmd`, `nvme_complete_rq`,
+//! Commands from the trace output of Linux: the trace events `nvme_setup_cmd`, `nvme_complete_rq`,
 //! `block_rq_issue` and `block_rq_complete`, as `trace-cmd report`, `perf script` and the file
-//! `trace` of tracefs print them; and what blkparse prints.
+//! `trace` of tracefs print them; and the output of blkparse.
 //!
-//! They tell when a command was handed to the device and when it was completed, and nothing of what
-//! happens between.
+//! They have the times at which a command was passed to the device and completed, and nothing in
+//! between.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -14,14 +14,14 @@ use engine::Instant;
 use crate::command::{Command, Kind, Step};
 use crate::seen::Mark;
 
-/// The most commands under way at once.
+/// Maximum number of commands in progress.
 const COMMANDS_MAX: usize = 65_536;
-/// The longest name of a device, in bytes: what is longer is none of Linux's.
+/// The longest name of a device, in bytes. Linux has no longer ones.
 const NAME_MAX: usize = 64;
 /// Bytes of a sector of the block layer.
 const SECTOR: u64 = 512;
 
-/// What names a command until it is completed: its device, its queue or 0, and its identifier or
+/// The key of a command until it is completed: its device, its queue or 0, and its identifier or
 /// first sector.
 type Key = (String, u32, u64);
 
@@ -85,7 +85,7 @@ impl Events {
         self.commands.pop_front()
     }
 
-    /// Ends the words: what is under way is not finished.
+    /// Ends the trace: commands in progress stay unfinished.
     pub fn finish(&mut self) {
         self.unfinished += self.under_way.len() as u64;
         self.under_way.clear();
@@ -112,7 +112,7 @@ fn time(text: &str) -> Option<Instant> {
     Some(Instant::from_nanos(nanos.checked_add(fraction * 10_u64.pow(9 - digits))?))
 }
 
-/// What follows `key=` in `text`, up to a comma, a space or a parenthesis.
+/// The value of `key=` in `text`, up to a comma, a space or a parenthesis.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let start = text.match_indices(key).find(|(at, _)| {
         text[..*at].chars().next_back().is_none_or(|before| !before.is_alphanumeric())
@@ -221,7 +221,7 @@ fn block(at: Instant, device: &str, rwbs: &str, rest: &str, begins: bool) -> Opt
     }
     let key = (device.to_owned(), 0, sector);
     if !begins {
-        // The last word is the error: [0] is none.
+        // The last word is the error: [0] means none.
         let failed = rest.rsplit_once('[').is_some_and(|(_, error)| !error.starts_with("0]"));
         return Some(Line::Ends(key, at, u16::from(failed)));
     }

@@ -1,4 +1,4 @@
-//! What fuzzing calls: any packets in any order.
+//! Entry points for fuzzing: any packets in any order.
 
 use engine::{Instant, Nanos};
 use pcie::wire::Head;
@@ -7,8 +7,8 @@ use crate::fabric::{Datagram, Fabric, Segment};
 use crate::fields::{self, Held, Wanted};
 use crate::{Analyser, Direction, Seen, Step};
 
-/// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
-/// length. Whatever they are, the times of a command's chain add up to its length.
+/// Analyses the packets in `bytes`, each behind a byte with its direction and a byte with its
+/// length. For any packets, the times of a command's chain add up to its length.
 pub fn analyser(mut bytes: &[u8]) {
     let mut analyser = Analyser::remembering();
     let mut at = Instant::ZERO;
@@ -37,7 +37,7 @@ pub fn analyser(mut bytes: &[u8]) {
     assert!(statistics.known + statistics.inferred <= statistics.of_devices, "{statistics:?}");
 }
 
-/// What is looked for in a frame, by a byte that says so.
+/// The wanted command in a frame, chosen by a byte.
 fn wanted(byte: u8) -> Option<Wanted> {
     let step = Step::ALL.get(usize::from(byte >> 4))?;
     Some(Wanted { step: *step, id: u16::from(byte & 0xf) })
@@ -51,9 +51,9 @@ fn check(held: &Held, bytes: &[u8]) {
     }
 }
 
-/// Analyses segments that `bytes` hold, each behind a byte with its direction and its end, two with
-/// its place, and one with its length. Whatever they are, the times of a command's chain add up to
-/// its length.
+/// Analyses the segments in `bytes`, each behind a byte with its direction and its end, two with
+/// its position, and one with its length. For any segments, the times of a command's chain add up
+/// to its length.
 pub fn fabric(mut bytes: &[u8]) {
     let mut fabric = Fabric::remembering();
     let mut at = Instant::ZERO;
@@ -79,8 +79,8 @@ pub fn fabric(mut bytes: &[u8]) {
     }
 }
 
-/// Analyses datagrams of RoCE that `bytes` hold, each behind a byte with its direction and one with
-/// its length. Whatever they are, the times of a command's chain add up to its length.
+/// Analyses the datagrams of RoCE in `bytes`, each behind a byte with its direction and one with
+/// its length. For any datagrams, the times of a command's chain add up to its length.
 pub fn datagrams(mut bytes: &[u8]) {
     let mut fabric = Fabric::default();
     let mut at = Instant::ZERO;

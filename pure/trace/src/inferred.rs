@@ -1,8 +1,7 @@
-//! Commands inferred from the sizes and addresses of a device's packets, where nothing is known of
-//! its queues.
+//! Commands inferred from the sizes and addresses of a device's packets, if its queues are unknown.
 //!
 //! A device writes the data of a read to the host, and reads the data of a write from the host.
-//! Both go through memory in order, a page at a time. So a run of packets of one kind belongs to
+//! Both move through memory in order, a page at a time. So a run of packets of one kind belongs to
 //! one command as long as each packet begins where the last one ended, or at the start of another
 //! page after the last one ended its page. A completion queue entry is a write of 16 bytes, and a
 //! submission queue entry is a read of 64 bytes at a multiple of 64: neither is data.
@@ -21,7 +20,7 @@ const PAUSE_MAX: Nanos = Nanos::from_millis(10);
 const COMPLETION_BYTES: u32 = 16;
 /// Bytes of a submission queue entry.
 const ENTRY_BYTES: u32 = 64;
-/// The most devices whose runs are followed at once.
+/// Maximum number of devices whose runs are followed.
 const DEVICES_MAX: usize = 256;
 
 /// The run of a device's packets.
@@ -31,7 +30,7 @@ struct Run {
     /// Where the last packet ended.
     next: u64,
     last: Instant,
-    /// Bytes that the device has asked for and that have not come.
+    /// Number of bytes that the device has requested and that have not arrived.
     awaited: u64,
 }
 
@@ -123,7 +122,7 @@ impl Inferred {
         (true, ended)
     }
 
-    /// Counts a completion of data that a device has asked for.
+    /// Counts a completion of data that a device has requested.
     fn arrive(&mut self, seen: &Seen<'_>, device: Bdf) -> bool {
         let Some(run) = self.runs.iter_mut().find(|run| run.device == device && run.awaited > 0) else {
             return false;
@@ -134,7 +133,7 @@ impl Inferred {
         true
     }
 
-    /// The commands whose runs the capture's end has ended.
+    /// The commands whose runs ended with the capture.
     pub fn finish(&mut self) -> impl Iterator<Item = Command> {
         core::mem::take(&mut self.runs).into_iter().map(|run| run.command)
     }

@@ -1,23 +1,23 @@
-//! What a capture of PCIe packets means: transactions, NVMe commands, and where their time went.
+//! The meaning of a capture of PCIe packets: transactions, NVMe commands, and their time by step.
 //!
-//! An [`Analyser`] is shown each packet with [`Analyser::see`], in the order of capture, and
-//! gives out [`Command`]s as they end. It has no clock and reads no file: whoever has the capture
-//! shows it.
+//! [`Analyser::see`] shows an [`Analyser`] each packet, in the order of capture. The analyser
+//! returns [`Command`]s as they end. It has no clock and reads no file: the owner of the capture
+//! passes it the packets.
 //!
-//! Two ways lead to commands:
+//! There are two ways to find commands:
 //! - **Known**: the capture has the writes of registers that set up a controller. Then the analyser
 //!   knows the queues, reads the entries that the device fetches, and follows doorbells, lists,
 //!   data, completions and interrupts ([`known`]).
-//! - **Inferred**: nothing is known of queues, as in captures of data alone. Then runs of addresses
-//!   are taken for the data of commands ([`inferred`]), and [`Statistics`] tells how much of the
-//!   capture fits.
+//! - **Inferred**: the queues are unknown, as in captures of data alone. Then runs of addresses are
+//!   considered the data of commands ([`inferred`]), and [`Statistics`] has the matching share of
+//!   the capture.
 //!
-//! Commands of NVMe/TCP come from the segments of a network's capture instead ([`fabric`]), and
-//! others from the words of Linux's tracers ([`events`]).
+//! Commands of NVMe/TCP come from the segments of a network's capture ([`fabric`]), and others from
+//! the output of Linux's tracers ([`events`]).
 //!
-//! # What a capture can do
-//! A capture comes from anybody. Each table has a limit, [`WAITING_MAX`] and others; what does not
-//! fit is counted in [`Statistics::dropped`].
+//! # Trust
+//! A capture is untrusted input. Each table has a limit, [`WAITING_MAX`] and others;
+//! [`Statistics::dropped`] counts packets that do not fit.
 //!
 //! ```
 //! use engine::Instant;

@@ -5,7 +5,7 @@
 pub struct Statistics {
     /// Packets seen.
     pub packets: u64,
-    /// Bytes of payload of these, as their headers tell.
+    /// Payload bytes of these packets, from their headers.
     pub bytes: u64,
     /// Completions without success, except those of configuration requests.
     pub errors: u64,
@@ -28,11 +28,11 @@ pub struct Statistics {
     pub known_commands: u64,
     /// Commands inferred.
     pub inferred_commands: u64,
-    /// Commands that were under way when the capture or their controller's life ended, except
+    /// Commands that were in progress when the capture or their controller's life ended, except
     /// those that wait for an event.
     pub unfinished: u64,
     /// Asynchronous Event Requests that waited then.
     pub waiting: u64,
-    /// Completions of commands that were not under way: completed twice, or begun before.
+    /// Completions of unknown commands: completed twice, or begun before the capture.
     pub unexpected: u64,
 }

@@ -17,11 +17,11 @@ pub struct Transaction {
     pub direction: Direction,
     /// The request's header.
     pub request: Header,
-    /// Who made the request.
+    /// The requester.
     pub requester: Bdf,
     /// Address of the first byte of a memory request; 0 for other requests.
     pub address: u64,
-    /// Bytes that a memory read asks for; 0 for other requests.
+    /// Number of bytes that a memory read requests; 0 for other requests.
     pub bytes: u32,
     /// When the request passed.
     pub begun: Instant,
@@ -47,7 +47,7 @@ impl Transaction {
 
 struct Waiting {
     transaction: Transaction,
-    /// Bytes that have not come yet.
+    /// Number of bytes that have not arrived yet.
     left: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Captures of an SSD's data, of which nothing else is known, are understood as commands whose
-//! number, direction and size are those of the files' names.
+//! Captures of only an SSD's data are analysed as commands whose number, direction and size are
+//! those of the files' names.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{Guest, Kit};
 
-/// How long a guest may take to boot by the machine's own processor; it takes a second.
+/// Time limit for a guest to boot on the machine's own processor; a boot takes a second.
 const BOOT_MAX: Duration = Duration::from_secs(20);
 /// The name of this start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -32,9 +32,9 @@ impl Acceleration {
         }
     }
 
-    /// What works on this machine. A machine may let `/dev/kvm` be opened and still start no guest,
-    /// so a small guest is booted, once for each start of the machine; a file beside the kit keeps
-    /// the result.
+    /// Finds a working acceleration. On some machines `/dev/kvm` can be opened and a guest still
+    /// cannot start, so a small guest is booted, once for each start of the machine; a file beside
+    /// the kit keeps the result.
     pub(crate) fn of(kit: &Kit) -> Self {
         let may_open = fs::OpenOptions::new().read(true).write(true).open(KVM).is_ok();
         let Some(boot) = fs::read_to_string(BOOT_ID).ok().filter(|_| may_open) else {
@@ -55,7 +55,7 @@ impl Acceleration {
         }
     }
 
-    /// What was kept, if it was found since the machine's start `boot`.
+    /// The kept result, if it was found since the machine's start `boot`.
     fn parse(kept: &str, boot: &str) -> Option<Self> {
         let (then, name) = kept.trim().split_once(' ')?;
         let all = [Self::Kvm, Self::Interpreter];

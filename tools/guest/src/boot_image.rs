@@ -6,7 +6,7 @@ const SECTOR: usize = 512;
 /// Size of the disk in bytes. The firmware cannot boot from a disk smaller than a cylinder of the
 /// geometry that it makes up.
 const SIZE: usize = 1 << 20;
-/// Where the words are on the disk, in sectors: far enough away to need a read of its own.
+/// Position of the message on the disk, in sectors: far enough away to need a read of its own.
 const WORDS_AT: u8 = 200;
 /// The last two bytes of a boot sector.
 const SIGNATURE: [u8; 2] = [0x55, 0xAA];
@@ -57,7 +57,8 @@ const PROGRAM: [u8; 74] = [
 ]; // 4A failed: the text of failure
 
 /// A disk of 1 MiB in 512-byte blocks, for a guest made with [`crate::Builder::boot_from_device`];
-/// more blocks may follow. The guest's status is 0 when the firmware has read what the disk holds.
+/// more blocks may follow. The guest's status is 0 when the firmware has read the contents of the
+/// disk.
 #[must_use]
 pub fn boot_image() -> Vec<u8> {
     let mut image = vec![0; SIZE];

@@ -1,4 +1,4 @@
-//! The description of a guest: memory, devices, the contents of its root, and what it runs.
+//! The description of a guest: memory, devices, the contents of its root, and its script.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const NETWORK_MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
 const NETWORK_PRELUDE: &str = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
     ip route add default via 10.0.2.2\n";
 
-/// What a guest's network card leads to.
+/// The other end of a guest's network card.
 #[derive(Clone, Debug)]
 pub(crate) enum Network {
     /// QEMU's own network, which ends in sockets of this machine. Ports of this machine's loopback,
@@ -71,7 +71,7 @@ impl Guest {
 #[must_use = "nothing boots before `run` or `start`"]
 pub struct Builder {
     pub(crate) kit: Kit,
-    /// What works on this machine, unless something else is to be tried.
+    /// The acceleration to use; by default one that works on this machine.
     pub(crate) acceleration: Option<Acceleration>,
     pub(crate) memory: u32,
     pub(crate) processors: u32,
@@ -115,22 +115,21 @@ impl Builder {
         self
     }
 
-    /// Plugs a device in on the root complex. The monitor knows devices as `device0`, `device1` and
-    /// so on.
+    /// Adds a device on the root complex. The monitor names devices `device0`, `device1` and so on.
     pub fn device(mut self, device: Device) -> Self {
         self.slots.push(Slot::Root(device));
         self
     }
 
-    /// Plugs a device in below a root port of its own, which can be hot-plugged; `None` leaves the
-    /// port empty. The monitor knows the port as `portN`, where N counts all calls of `root_port`,
-    /// `device` and `switch`.
+    /// Adds a device below a root port of its own, which can be hot-plugged; `None` leaves the port
+    /// empty. The monitor names the port `portN`, where N counts all calls of `root_port`, `device`
+    /// and `switch`.
     pub fn root_port(mut self, device: Option<Device>) -> Self {
         self.slots.push(Slot::RootPort(device));
         self
     }
 
-    /// Plugs devices in below a PCI Express switch, each below a downstream port of its own.
+    /// Adds devices below a PCI Express switch, each below a downstream port of its own.
     pub fn switch(mut self, devices: impl IntoIterator<Item = Device>) -> Self {
         self.slots.push(Slot::Switch(devices.into_iter().collect()));
         self
@@ -144,10 +143,10 @@ impl Builder {
         self.card(Network::User { forwards: Vec::new() }, NETWORK_PRELUDE)
     }
 
-    /// Adds a network card that leads to the tap interface `interface` of this machine, and gives
-    /// the guest `address` with its prefix length, such as `10.9.0.2/24`. Unlike with
-    /// [`Self::user_network`], every protocol passes as it is. QEMU must be allowed to open the
-    /// interface, in the network namespace of whoever starts the guest.
+    /// Adds a network card on the tap interface `interface` of this machine, and gives the guest
+    /// `address` with its prefix length, such as `10.9.0.2/24`. Unlike with [`Self::user_network`],
+    /// every protocol passes unchanged. QEMU must be allowed to open the interface, in the network
+    /// namespace of the process that starts the guest.
     ///
     /// # Errors
     /// When the kernel lacks the modules for the card.
@@ -184,7 +183,7 @@ impl Builder {
         self
     }
 
-    /// Lets the firmware boot from a device, for example one that holds [`crate::boot_image`] or
+    /// Lets the firmware boot from a device, for example one with [`crate::boot_image`] or
     /// [`crate::efi_image`]. The guest then has no kernel, no root and no script.
     pub fn boot_from_device(mut self) -> Self {
         self.disk_boots = true;
@@ -267,7 +266,7 @@ impl Builder {
         self
     }
 
-    /// Also shows the console and the script's output on standard error, as they come.
+    /// Also copies the console and the script's output to standard error, as they arrive.
     pub fn echo(mut self) -> Self {
         self.echo = true;
         self

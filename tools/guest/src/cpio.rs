@@ -93,7 +93,7 @@ mod tests {
         assert!(bytes.ends_with(b"TRAILER!!!\0\0\0\0"));
     }
 
-    /// Another program reads the archive: bsdtar, GNU cpio or busybox, whichever this machine has.
+    /// Another program reads the archive: bsdtar, GNU cpio or busybox, depending on the machine.
     #[test]
     fn another_program_reads_it_back() {
         let mut archive = Archive::new(Vec::new());

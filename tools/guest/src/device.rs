@@ -85,7 +85,7 @@ pub(crate) fn topology(slots: &[Slot]) -> Vec<String> {
     };
     for (number, slot) in slots.iter().enumerate() {
         let port = format!("port{number}");
-        // QEMU tells ports apart by their chassis and slot numbers.
+        // QEMU distinguishes ports by their chassis and slot numbers.
         let chassis = number * 0x20 + 1;
         let mut add = |argument: String| arguments.extend(["-device".to_owned(), argument]);
         match slot {

@@ -1,4 +1,4 @@
-//! Errors of guests. Each message tells the reader what to do.
+//! Errors of guests. Each message names the remedy.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub enum Error {
     /// No guest can run on this machine, or its parts could not be fetched. Tests are skipped.
     #[error("no guest can be run here: {reason}")]
     Unavailable {
-        /// What is missing, and what would help.
+        /// The missing part, and a remedy.
         reason: String,
     },
     /// Linux did not reach the init script in time.
@@ -21,33 +21,33 @@ pub enum Error {
         /// The last lines of the console, and QEMU's messages.
         tail: String,
     },
-    /// The script did not end, or did not say an expected word, in time.
+    /// The script did not end, or did not send an expected word, in time.
     #[error("the guest's script: {waited_for} did not come within {after:?}\n{tail}")]
     ScriptTimeout {
-        /// What was waited for, as words for a message.
+        /// The awaited event, as words for a message.
         waited_for: String,
         /// How long it was waited for.
         after: Duration,
         /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
     },
-    /// The script ended before it said an expected word.
+    /// The script ended before it sent an expected word.
     #[error("the guest's script ended with status {status} before {waited_for} came\n{tail}")]
     ScriptEnded {
         /// The script's exit status.
         status: i32,
-        /// What was waited for, as words for a message.
+        /// The awaited event, as words for a message.
         waited_for: String,
         /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
     },
-    /// QEMU ended before the script's status came: the guest panicked or was reset, or QEMU refused
-    /// an argument.
+    /// QEMU ended before the script's status arrived: the guest panicked or was reset, or QEMU
+    /// refused an argument.
     #[error("QEMU ended ({status}) before {waited_for} came\n{tail}")]
     QemuEnded {
         /// QEMU's exit status, as text.
         status: String,
-        /// What was waited for, as words for a message.
+        /// The awaited event, as words for a message.
         waited_for: String,
         /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
@@ -55,18 +55,18 @@ pub enum Error {
     /// The monitor refused a command or did not answer.
     #[error("QEMU's monitor: {0}")]
     Monitor(String),
-    /// Something that the caller wants in the guest does not exist.
-    #[error("{what} is not among what was fetched for guests ({looked_in})")]
+    /// A file that the caller needs in the guest does not exist.
+    #[error("{what} is not among the files fetched for guests ({looked_in})")]
     Missing {
         /// The program, library or module that is missing.
         what: String,
-        /// The directory in which it was looked for.
+        /// The directory that was searched.
         looked_in: String,
     },
     /// A file, a process or a socket failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done, as words for a message.
+        /// The action that failed, as words for a message.
         doing: String,
         /// The system's error.
         source: io::Error,
@@ -74,13 +74,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: adds what was being done to an [`io::Error`].
+    /// For `map_err`: adds the failed action to an [`io::Error`].
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
 
-    /// For `map_err`: adds what was being done with a path to an [`io::Error`].
+    /// For `map_err`: adds the failed action and its path to an [`io::Error`].
     pub(crate) fn at<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| Self::Io { doing: format!("{verb} {}", path.display()), source }
     }

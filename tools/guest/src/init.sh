@@ -1,5 +1,6 @@
 #!/bin/sh
-# The guest's first process: mounts what programs expect, runs the script, tells its status, powers off.
+# The guest's first process: mounts the file systems that programs expect, runs the script, reports
+# its status, powers off.
 #   ttyS0  the console: kernel messages and ours
 #   ttyS1  the script's output, nothing else
 #   ttyS2  the control line: "ready", "tell WORDS", "status N" to the host; words for `await` from it

@@ -14,9 +14,9 @@ use crate::{Error, Kit, libraries, modules};
 
 /// The script of the guest's first process.
 const INIT: &str = include_str!("init.sh");
-/// Sends words to whoever runs the guest: `tell WORDS`.
+/// Sends words to the owner of the guest: `tell WORDS`.
 const TELL: &str = "#!/bin/sh\necho \"tell $*\" >/dev/ttyS2\n";
-/// Waits until whoever runs the guest sends the words: `await WORDS`.
+/// Waits until the owner of the guest sends the words: `await WORDS`.
 const AWAIT: &str =
     "#!/bin/sh\nwhile read -r line; do [ \"$line\" = \"$*\" ] && exit 0; done </dev/ttyS2\nexit 1\n";
 /// Waits until a path exists, since drivers take their time: `appears PATH [SECONDS]`.
@@ -94,7 +94,7 @@ impl Initramfs {
         let place = ["usr/sbin", "usr/bin"].into_iter().find(|place| tree.join(place).join(name).is_file());
         let place = place
             .ok_or_else(|| Error::Missing { what: name.to_owned(), looked_in: tree.display().to_string() })?;
-        // A busybox applet of this name might come first in the search path.
+        // A busybox applet of this name might precede it in the search path.
         self.entries.remove(&format!("usr/bin/{name}"));
         self.program(&format!("{place}/{name}"), &tree.join(place).join(name))?;
         if name == "lspci" {
@@ -116,8 +116,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds what programs need to use RDMA links of the kinds `siw` and `rxe` through libibverbs:
-    /// the libraries of both kinds, and `rdma`, which makes the links.
+    /// Adds the files that programs need to use RDMA links of the kinds `siw` and `rxe` through
+    /// libibverbs: the libraries of both kinds, and `rdma`, which creates the links.
     ///
     /// # Errors
     /// [`Error::Missing`] when the kit has no such library.
@@ -167,7 +167,7 @@ impl Initramfs {
             if self.modules.contains(&name) {
                 continue;
             }
-            // Unpacked here, because a guest takes ten times as long.
+            // Unpacked here, because a guest needs ten times as long.
             let xz = path.extension().is_some_and(|extension| extension == "xz");
             let bytes = if xz {
                 self.unpack(&path)?
@@ -202,7 +202,7 @@ impl Initramfs {
         self.entries.insert(path.to_owned(), entry);
     }
 
-    /// The archive of the root, from the cache if an archive of the same parts is there.
+    /// The archive of the root, from the cache if it has an archive of the same parts.
     pub(crate) fn archive(&self) -> Result<PathBuf, Error> {
         let directory = self.kit.place().join("initramfs");
         fs::create_dir_all(&directory).map_err(Error::at("creating", &directory))?;

@@ -1,11 +1,11 @@
-//! Takes the uncompressed kernel out of a bzImage. QEMU enters it directly, which saves a guest
+//! Extracts the uncompressed kernel from a bzImage. QEMU enters it directly, which saves a guest
 //! without KVM most of its boot (Linux, Documentation/arch/x86/boot.rst).
 
 /// The offset and the bytes of the set-up header's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
 /// `setup_sects`: number of sectors of real-mode code behind the first sector.
 const SETUP_SECTORS: usize = 0x1F1;
-/// `version` of the boot protocol, two bytes. Versions since 2.08 tell where the payload is.
+/// `version` of the boot protocol, two bytes. Versions since 2.08 have the position of the payload.
 const PROTOCOL: usize = 0x206;
 const PROTOCOL_MIN: u16 = 0x0208;
 /// `payload_offset` and `payload_length`, four bytes each; the offset counts from the

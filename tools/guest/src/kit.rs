@@ -111,7 +111,7 @@ impl Kit {
         fs::read_to_string(&path).map_err(Error::at("reading", &path))
     }
 
-    /// The release of the kernel, as `uname -r` tells it in the guest.
+    /// The release of the kernel, as printed by `uname -r` in the guest.
     #[must_use]
     pub fn kernel_version(&self) -> &str {
         &self.kernel.version
@@ -173,8 +173,9 @@ fn once(
 pub(crate) fn cache_directory() -> Result<PathBuf, Error> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    base.map(|base| base.join("farlane").join("guest"))
-        .ok_or_else(|| Error::unavailable("neither XDG_CACHE_HOME nor HOME says where to keep it"))
+    base.map(|base| base.join("farlane").join("guest")).ok_or_else(|| {
+        Error::unavailable("neither XDG_CACHE_HOME nor HOME is set, so there is no cache directory")
+    })
 }
 
 /// A command that runs a program of a tree with the tree's own loader and libraries.

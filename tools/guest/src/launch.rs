@@ -19,9 +19,9 @@ use crate::process::{self, Process};
 use crate::running::{Parts, Running, Streams, ended};
 use crate::{Error, stream};
 
-/// Words on the kernel's command line that every boot needs: no waiting, nothing expensive for an
-/// interpreted processor, a panic that ends QEMU instead of hanging, and registers that nvme-cli
-/// may read beside the driver (`show-regs`, `effects-log`). [`clock`] adds to them.
+/// The kernel's parameters for every boot: no waiting, nothing expensive for an interpreted
+/// processor, a panic that ends QEMU instead of hanging, and registers that nvme-cli may read
+/// beside the driver (`show-regs`, `effects-log`). [`clock`] adds to them.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0 mitigations=off nokaslr \
     cryptomgr.notests apparmor=0 iomem=relaxed";
 /// Words that make Linux use the IOMMU.
@@ -142,7 +142,7 @@ impl Builder {
             command.arg("-append").arg(format!("{COMMAND_LINE} {}{iommu}{}", clock(), self.command_line));
         }
         if self.iommu {
-            // The IOMMU must come before the devices that it watches.
+            // The IOMMU must precede the devices behind it.
             command.args(["-device", "intel-iommu,intremap=off"]);
         }
         if let Some(network) = &self.network {
@@ -175,10 +175,10 @@ fn network_of(network: &Network) -> String {
     }
 }
 
-/// Tells the guest the rate of its time stamp counter, which is this machine's: calibration takes
-/// long under an interpreter, and finds a wrong value. A virtual machine sees the counter's rate as
-/// the rate of its processor. On other machines that rate changes, so the guest had better watch
-/// the counter, and leave it for a slower clock.
+/// Passes the rate of its time stamp counter, which is this machine's, to the guest: calibration
+/// takes long under an interpreter, and finds a wrong value. A virtual machine sees the counter's
+/// rate as the rate of its processor. On other machines that rate changes, so the guest should
+/// watch the counter, and change to a slower clock if needed.
 fn clock() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     clock_of(&information).unwrap_or_else(|| "tsc_early_khz=2000000".to_owned())

@@ -1,8 +1,9 @@
 //! A stock Linux guest under QEMU. It is fetched once a machine, boots in seconds, runs a script,
 //! and returns the script's status.
 //!
-//! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and
-//! at [`Guest::builder`]. [`skip`] is for tests, which continue without a guest where none can run.
+//! Start at [`Kit::shared`], which fetches the files of a guest into the user's cache directory,
+//! and at [`Guest::builder`]. [`skip`] is for tests, which continue without a guest where none can
+//! run.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,7 @@ impl Monitor {
     }
 
     /// Runs a command of the human monitor, such as `info pci`, `system_reset` or `device_del
-    /// device0`. Returns what the command prints.
+    /// device0`. Returns the command's output.
     pub(crate) fn human(&mut self, line: &str) -> Result<String, Error> {
         let answer = self.execute("human-monitor-command", &json!({"command-line": line}))?;
         Ok(answer.as_str().unwrap_or_default().replace("\r\n", "\n"))

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often the child is asked whether it has ended.
+/// Interval between two checks whether the child has ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A running child, which is killed and waited for on drop.
@@ -20,7 +20,7 @@ pub(crate) struct Process {
     pub(crate) id: u32,
 }
 
-/// The child's pipes that the command has asked for.
+/// The child's pipes that the command has requested.
 pub(crate) struct Pipes {
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
@@ -42,7 +42,7 @@ impl Process {
                 }
             };
             let pipes = Pipes { stdout: child.stdout.take(), stderr: child.stderr.take() };
-            // If nobody receives this, `kill` was dropped as well.
+            // If the receiver is gone, `kill` was dropped as well.
             let _ = started.send(Ok((child.id(), pipes)));
             let status = loop {
                 match child.try_wait() {
@@ -83,7 +83,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.kill.take());
         if let Some(warden) = self.warden.take() {
-            // A warden that panicked leaves nothing to wait for.
+            // A warden that panicked has ended, so there is nothing to wait for.
             let _ = warden.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A running guest: keeps what the guest prints, talks to its script, and waits for its end.
+//! A running guest: keeps its output, exchanges words with its script, and waits for its end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -15,11 +15,13 @@ use crate::stream::Kept;
 
 /// Number of lines of the console and of the script's output that an error shows.
 const TAIL_LINES: usize = 30;
-/// The words of Linux when it cannot go on.
+/// Linux's message when it cannot continue.
 const PANIC: &str = "Kernel panic";
-/// How long QEMU may take to end after the script's status has come or its control line has closed.
+/// How long QEMU may take to end after the script's status has arrived or its control line has
+/// closed.
 const LEAVING: Duration = Duration::from_secs(60);
-/// Number of the script's words that wait to be asked for; further words are dropped.
+/// Maximum number of the script's words that wait for [`Running::expect`]; further words are
+/// dropped.
 const UNHEARD_MAX: usize = 100_000;
 
 /// The result of a guest's script.
@@ -27,9 +29,9 @@ const UNHEARD_MAX: usize = 100_000;
 pub struct Outcome {
     /// The script's exit status; 0 is success.
     pub status: i32,
-    /// What the script printed on both of its streams, and nothing else.
+    /// The script's output on both of its streams, and nothing else.
     pub output: String,
-    /// What firmware, kernel and init script printed on the console.
+    /// The output of firmware, kernel and init script on the console.
     pub console: String,
     /// Time from QEMU's start to the init script's first line.
     pub boot: Duration,
@@ -62,7 +64,7 @@ impl Outcome {
 enum Word {
     /// Linux has started the init script.
     Ready,
-    /// The words that the script has told.
+    /// Words sent by the script.
     Said(String),
     /// The script has ended with this status.
     Status(i32),
@@ -80,7 +82,7 @@ impl Word {
     }
 }
 
-/// What a guest's streams have brought so far.
+/// The output of a guest's streams so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) console: Kept,
@@ -122,7 +124,7 @@ pub struct Running {
     begun: Instant,
     boot: Duration,
     script_limit: Duration,
-    /// The script's status, if it came while something else was waited for.
+    /// The script's status, if it arrived during another wait.
     status: Option<i32>,
     /// The directory of QEMU's sockets, which is removed after QEMU's end.
     _directory: TempDir,
@@ -175,11 +177,10 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits until the script sends `words` (`tell WORDS` in the guest). Other words are passed
-    /// over.
+    /// Waits until the script sends `words` (`tell WORDS` in the guest). Other words are skipped.
     ///
     /// # Errors
-    /// When the words do not come within `limit`, or the script or QEMU ends first.
+    /// When the words do not arrive within `limit`, or the script or QEMU ends first.
     pub fn expect(&mut self, words: &str, limit: Duration) -> Result<(), Error> {
         self.wait_for(
             &format!("\"{words}\""),
@@ -210,16 +211,18 @@ impl Running {
         }
     }
 
-    /// Lets a script continue that waits for `words` (`await WORDS` in the guest).
+    /// Sends `words` to a script that waits for them (`await WORDS` in the guest).
     ///
     /// # Errors
-    /// When the guest is gone.
+    /// When the guest has ended.
     pub fn tell(&mut self, words: &str) -> Result<(), Error> {
-        self.control.write_all(format!("{words}\n").as_bytes()).map_err(Error::io("telling the guest"))
+        self.control
+            .write_all(format!("{words}\n").as_bytes())
+            .map_err(Error::io("sending words to the guest"))
     }
 
     /// Runs a command of QEMU's human monitor, such as `system_reset`, `device_del device0` or
-    /// `info pci`. Returns what the command prints.
+    /// `info pci`. Returns the command's output.
     ///
     /// # Errors
     /// When the monitor does not answer, or refuses the command.
@@ -250,13 +253,13 @@ impl Running {
         self.boot
     }
 
-    /// What the script has printed so far.
+    /// The script's output so far.
     #[must_use]
     pub fn output(&self) -> String {
         self.streams.output.text()
     }
 
-    /// What firmware, kernel and init script have printed so far.
+    /// The output of firmware, kernel and init script so far.
     #[must_use]
     pub fn console(&self) -> String {
         self.streams.console.text()
@@ -330,8 +333,8 @@ fn read_words(source: UnixStream) -> (Receiver<Word>, JoinHandle<()>) {
         let mut line = Vec::new();
         while let Ok(1..) = source.read_until(b'\n', &mut line) {
             if let Some(word) = Word::parse(String::from_utf8_lossy(&line).trim()) {
-                // Full: the script has said more than anybody will ask for. Closed: nobody asks any
-                // more.
+                // Full: the script has sent more words than any caller waits for. Closed: no caller
+                // waits any more.
                 let _ = tell.try_send(word);
             }
             line.clear();

@@ -1,12 +1,12 @@
-//! For tests: returns a kit, or prints a loud line that says why there is none.
+//! For tests: returns a kit, or prints a conspicuous line with the reason why there is none.
 
 use std::env;
 use std::io::{self, Write};
 
 use crate::{Error, Kit};
 
-/// The environment variable that decides what tests do about guests. `off` skips them; `required`
-/// makes the lack of a kit a failure.
+/// The environment variable that controls how tests handle guests. `off` skips them; `required`
+/// makes a missing kit a failure.
 pub const WISH: &str = "FARLANE_GUEST";
 
 /// The kit; or `None`, after a line on standard error that `test` is skipped and why. The line is

@@ -1,4 +1,4 @@
-//! The output of a running guest: kept, echoed if asked for, and searched for its last lines.
+//! The output of a running guest: kept, echoed on request, and searched for its last lines.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ pub(crate) fn keep(
     let into = kept.clone();
     let thread = thread::spawn(move || {
         let mut chunk = vec![0; CHUNK];
-        // A stream that fails has ended, because its writer is gone.
+        // A stream that fails has ended, because its writer has ended.
         while let Ok(length @ 1..) = source.read(&mut chunk) {
             into.push(&chunk[..length]);
             for copy in &mut copies {

@@ -81,7 +81,7 @@ fn a_failing_script_is_told_from_a_guest_that_panics_or_hangs() {
     let script = "echo something first; tell told; await panic; echo c >/proc/sysrq-trigger; sleep 1000";
     let mut running = guest().script(script).start().unwrap();
     running.expect("told", Duration::from_secs(60)).unwrap();
-    let error = running.expect("what is never said", Duration::from_secs(2)).unwrap_err();
+    let error = running.expect("a word that is never sent", Duration::from_secs(2)).unwrap_err();
     let Error::ScriptTimeout { after, tail, .. } = &error else { panic!("{error}") };
     assert_eq!(after.as_secs(), 2, "{error}");
     assert!(tail.contains("something first"), "{error}");

@@ -16,7 +16,7 @@ use rdma::{
 
 /// The port of rping.
 const PORT: u16 = 7174;
-/// What rping sends: address, key and length of a buffer.
+/// rping's message: address, key and length of a buffer.
 const INFO_BYTES: u32 = 16;
 const PINGS: u32 = 20;
 /// Bytes of a ping: more than one segment.
@@ -43,7 +43,7 @@ impl Live {
         Self { stream, connection, begun: Clock::now(), block: vec![0; 64 << 10] }
     }
 
-    /// Sends what is to be sent, and receives for a while.
+    /// Sends pending bytes, and receives for a while.
     fn step(&mut self) {
         assert!(self.begun.elapsed() < LIMIT, "the peer does nothing: {:?}", self.connection);
         let now = Instant::ZERO + self.begun.elapsed().into();
@@ -73,7 +73,7 @@ impl Live {
         }
     }
 
-    /// What the next request has done.
+    /// The result of the next request.
     fn done(&mut self) -> Done {
         loop {
             if let Some(completion) = self.connection.poll_completion() {
@@ -135,11 +135,12 @@ fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PATIENCE),
             Err(error) => panic!("{error}"),
         }
-        assert!(begun.elapsed() < LIMIT, "nobody connects");
+        assert!(begun.elapsed() < LIMIT, "no client connects");
     }
 }
 
-/// rping's server, by our end: reads what the client names, and writes it where the client says.
+/// rping's server, by Farlane's end: reads the memory that the client names, and writes it back
+/// where the client names.
 fn serve(listener: &TcpListener, crc: bool) {
     let stream = accept(listener);
     let mut live = Live::new(stream, |config| Connection::accept(Instant::ZERO, config), crc);

@@ -10,11 +10,12 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// By this word, readers know the order of bytes in a section.
+/// The word from which readers determine the byte order of a section.
 const ORDER: u32 = 0x1a2b_3c4d;
-/// The length of a section that does not say it.
+/// The length of a section of unknown length.
 const UNKNOWN: [u8; 8] = [0xff; 8];
-/// By this word, readers know the order of bytes in a pcap file, and that times are nanoseconds.
+/// The word from which readers determine the byte order of a pcap file, and that times are
+/// nanoseconds.
 const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
 /// Time stamps count in units of 10 to the minus 9 seconds.
 const NANOSECONDS: u8 = 9;
@@ -23,9 +24,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// The order of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The lowest byte comes first.
+    /// Little-endian.
     Little,
-    /// The highest byte comes first.
+    /// Big-endian.
     Big,
 }
 
@@ -58,7 +59,7 @@ impl Order {
     }
 }
 
-/// What a block says beside its fixed fields (an option).
+/// An option of a block, besides its fixed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail<'a> {
     /// A comment, in any block (opt_comment).
@@ -67,7 +68,7 @@ pub enum Detail<'a> {
     Application(&'a str),
     /// The name of an interface (if_name).
     Name(&'a str),
-    /// What an interface is (if_description).
+    /// The description of an interface (if_description).
     Description(&'a str),
     /// The times of an interface are nanoseconds (if_tsresol).
     Nanoseconds,
@@ -116,10 +117,10 @@ pub struct Blocks<W> {
 }
 
 impl<W: Write> Blocks<W> {
-    /// Begins a file whose numbers have this `order`.
+    /// Begins a file with this byte `order`.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn begin(out: W, order: Order, details: &[Detail<'_>]) -> io::Result<Self> {
         let mut blocks = Self { out, order, details: Vec::new() };
         let [[a, b], [c, d]] = [order.short(1), order.short(0)];
@@ -128,11 +129,11 @@ impl<W: Write> Blocks<W> {
         Ok(blocks)
     }
 
-    /// Describes the next interface, whose frames have the link type `link`. Interfaces count
-    /// from 0.
+    /// Describes the next interface, whose frames have the link type `link`. Interfaces count from
+    /// 0.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn interface(&mut self, link: u32, details: &[Detail<'_>]) -> io::Result<()> {
         let [a, b] = self.order.short(u16::try_from(link & 0xffff).expect("16 bits"));
         self.block(INTERFACE, &[a, b, 0, 0, 0, 0, 0, 0], &[], details)
@@ -157,10 +158,10 @@ impl<W: Write> Blocks<W> {
         self.block(PACKET, fixed.as_flattened(), bytes, details)
     }
 
-    /// Tells what passed an `interface` until `nanos`.
+    /// Writes the statistics of an `interface` up to `nanos`.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn statistics(&mut self, interface: u32, nanos: u64, details: &[Detail<'_>]) -> io::Result<()> {
         let [upper, lower] = self.order.time(nanos);
         let fixed = [self.order.word(interface), upper, lower];
@@ -192,7 +193,7 @@ impl<W: Write> Blocks<W> {
     }
 }
 
-/// A pcap file, whose times are nanoseconds and whose numbers have the highest byte first.
+/// A big-endian pcap file with times in nanoseconds.
 pub struct Records<W> {
     out: W,
 }
@@ -201,7 +202,7 @@ impl<W: Write> Records<W> {
     /// Begins a file whose frames have the link type `link` and at most `longest` bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn begin(mut out: W, link: u32, longest: u32) -> io::Result<Self> {
         // Version 2.4, and two words that are always 0.
         let words = [NANOSECONDS_MAGIC, 0x0002_0004, 0, 0, longest, link];
@@ -290,7 +291,7 @@ mod tests {
     /// A frame's link type, its time, its bytes, and how many it had.
     type Found = (u32, u64, Vec<u8>, usize);
 
-    /// What a reader finds in a file: its frames, its notes and the sum of its tallies.
+    /// The content of a file by a reader: its frames, its notes and the sum of its tallies.
     fn read(file: Vec<u8>) -> (Vec<Found>, Vec<String>, Tally) {
         let (mut frames, mut notes, mut sum) = (Vec::new(), Vec::new(), Tally::default());
         let mut reader = Reader::of(Cursor::new(file), Path::new("written")).unwrap();

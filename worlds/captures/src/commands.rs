@@ -1,4 +1,5 @@
-//! What a capture has, piece by piece: commands, or packets. A capture may be larger than memory.
+//! The content of a capture, piece by piece: commands, or packets. A capture may be larger than
+//! memory.
 
 use std::path::Path;
 
@@ -12,23 +13,23 @@ use crate::reader::{Item, Reader};
 use crate::reading::{Analysis, Reading};
 use crate::rows::{Columns, Row, Rows};
 
-/// A capture: a file, and what its columns are if it is a table.
+/// A capture: a file, and its columns if it is a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The file: pcap, pcapng, a table, or the words of Linux's tracers.
     pub file: &'a Path,
-    /// The columns of a table of a hardware analyser; none if it is no table.
+    /// The columns of a table of a hardware analyser; none if it is not a table.
     pub columns: Option<&'a Columns>,
 }
 
-/// What a file has.
+/// The kind of a file's content.
 #[derive(Debug)]
 enum Input {
     /// The frames of pcap or pcapng.
     Frames(Reader),
     /// The rows of a table.
     Rows(Box<Rows>),
-    /// The words of tracers. Unless a line is one of theirs, the file is broken so.
+    /// The output of tracers. If no line is of this kind, the file has this error.
     Words(Lines, Option<Error>),
 }
 
@@ -53,17 +54,17 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// The commands of a capture from its beginning on.
+    /// The commands of a capture from its beginning.
     ///
     /// # Errors
-    /// When there is no such file, or it can't be read.
+    /// When the file does not exist or cannot be read.
     pub fn open(from: Source<'_>) -> Result<Self, Error> {
         let lines = || Lines::open(from.file);
         let input = match from.columns {
             Some(columns) => Input::Rows(Box::new(Rows::of(lines()?, columns))),
             None => match Reader::open(from.file) {
                 Ok(reader) => Input::Frames(reader),
-                // What begins as no capture may be words.
+                // A file that does not begin as a capture may be trace output.
                 Err(broken @ Error::Broken { .. }) => Input::Words(lines()?, Some(broken)),
                 Err(error) => return Err(error),
             },
@@ -104,17 +105,17 @@ impl Commands {
         read
     }
 
-    /// The next command that has ended, of what was read.
+    /// The next command that has ended in the part that was read.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.reading.poll_command()
     }
 
-    /// The time of the first packet, once it was read; tracers' words have none.
+    /// The time of the first packet, once it was read; none for trace output.
     pub const fn began(&self) -> Option<Instant> {
         self.reading.began()
     }
 
-    /// What the capture has had so far.
+    /// The analysis of the capture so far.
     pub fn analysis(&self) -> Analysis {
         self.reading.analysis()
     }
@@ -150,7 +151,7 @@ pub fn each_command(from: Source<'_>, mut show: impl FnMut(Command)) -> Result<A
     Ok(commands.analysis())
 }
 
-/// Checks that a capture in which something was not found has something else.
+/// Checks that a capture without one kind of content has another.
 ///
 /// # Errors
 /// Those of [`Commands`]; also [`Error::Nothing`].
@@ -165,10 +166,10 @@ pub fn refuse_empty(from: Source<'_>) -> Result<(), Error> {
 pub struct Packets(Input);
 
 impl Packets {
-    /// The packets of a capture from its beginning on. The words of tracers tell of none.
+    /// The packets of a capture from its beginning. Trace output has none.
     ///
     /// # Errors
-    /// When there is no such file, or it has no packets.
+    /// When the file does not exist, or has no packets.
     pub fn open(from: Source<'_>) -> Result<Self, Error> {
         Ok(Self(match from.columns {
             Some(columns) => Input::Rows(Box::new(Rows::of(Lines::open(from.file)?, columns))),

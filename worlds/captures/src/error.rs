@@ -17,22 +17,22 @@ pub enum Error {
         /// The system's words.
         error: io::Error,
     },
-    /// The file is no capture, or is malformed from some byte on. What is before it was read.
+    /// The file is not a capture, or is malformed from some byte on. The part before it was read.
     #[error("{} at byte {offset}: {what}", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// Bytes before what is malformed.
+        /// Number of bytes before the malformed part.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: Cow<'static, str>,
     },
-    /// Nothing in the file was decoded.
+    /// No frame of the file was decoded.
     #[error("{}: nothing in it was decoded{unknown}", path.display())]
     Nothing {
         /// The file.
         path: PathBuf,
-        /// The link types that are not known, behind a semicolon each; empty if there are none.
+        /// The unknown link types, each behind a semicolon; empty if there are none.
         unknown: String,
     },
     /// A hardware analyser's table lacks a column.

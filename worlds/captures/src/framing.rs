@@ -1,4 +1,5 @@
-//! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` has our own frames.
+//! The content of a captured frame: a PCIe packet or a TCP segment. `docs/trace.md` has Farlane's
+//! own frames.
 
 use pcie::wire::Head;
 use trace::fabric::{Datagram, Segment};
@@ -25,18 +26,18 @@ const NETTLP_HEADER: usize = 6;
 /// A PCIe packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Framed<'a> {
-    /// Which way the packet passed, if the frame tells.
+    /// The direction of the packet, if the frame has it.
     direction: Option<Direction>,
     /// The packet, or as much of it as was captured.
     tlp: &'a [u8],
 }
 
-/// What a frame turns out to hold.
+/// The content of a frame.
 #[derive(Debug)]
 pub enum Held<'a> {
     /// A PCIe packet.
     Packet(Packet<'a>),
-    /// A TCP segment, of whatever protocol.
+    /// A TCP segment of any protocol.
     Segment(Segment<'a>),
     /// A datagram of RoCEv2.
     Datagram(Datagram<'a>),
@@ -51,9 +52,9 @@ pub enum Held<'a> {
 /// A PCIe packet that a frame holds.
 #[derive(Debug)]
 pub struct Packet<'a> {
-    /// What precedes the payload.
+    /// The part before the payload.
     pub head: Head,
-    /// Which way it passed, as the frame tells, or else as a packet of its kind would.
+    /// The direction of the packet, from the frame, or else as usual for a packet of its kind.
     pub direction: Direction,
     /// The payload, or as much of it as was captured.
     pub payload: &'a [u8],
@@ -67,7 +68,7 @@ impl Packet<'_> {
     }
 }
 
-/// What `frame` holds.
+/// The content of `frame`.
 pub fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
     let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
         if links::carried(frame.link, frame.bytes) == Carries::Unknown {
@@ -83,7 +84,7 @@ pub fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
     Held::Packet(Packet { head, direction, payload })
 }
 
-/// The TCP segment in a frame; none if it holds something else.
+/// The TCP segment in a frame; none if the frame has other content.
 fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     let Frame { number, at, link, bytes: frame, .. } = *frame;
     let Carried { ends: [from, to], bytes: segment, length } = carried(link, frame, TCP)?;
@@ -107,7 +108,7 @@ fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     })
 }
 
-/// The datagram of RoCEv2 in a frame; none if it holds something else.
+/// The datagram of RoCEv2 in a frame; none if the frame has other content.
 fn datagram_of<'a>(frame: &Frame<'a>) -> Option<Datagram<'a>> {
     let Frame { number, at, link, bytes: frame, .. } = *frame;
     let Carried { ends: [from, to], bytes: datagram, length } = carried(link, frame, UDP)?;
@@ -121,17 +122,17 @@ fn datagram_of<'a>(frame: &Frame<'a>) -> Option<Datagram<'a>> {
     Some(Datagram { number, at, from, to, bytes, missing: whole - bytes.len() })
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 struct Carried<'a> {
     /// The addresses from which and to which.
     ends: [[u8; 16]; 2],
-    /// Its bytes, as far as they were captured, and perhaps what is behind it.
+    /// Its bytes, as far as they were captured, and perhaps trailing bytes.
     bytes: &'a [u8],
     /// Bytes that it has.
     length: usize,
 }
 
-/// What the IP packet in a frame carries, if it is of this protocol.
+/// The payload of the IP packet in a frame, if it is of this protocol.
 fn carried(link: u32, frame: &[u8], protocol: u8) -> Option<Carried<'_>> {
     let Carries::Ip(packet) = links::carried(link, frame) else { return None };
     let (ends, start, length) = match packet.first()? >> 4 {
@@ -142,7 +143,7 @@ fn carried(link: u32, frame: &[u8], protocol: u8) -> Option<Carried<'_>> {
     Some(Carried { ends, bytes: packet.get(start..)?, length })
 }
 
-/// The addresses of a packet, where what it carries begins, and how long that is.
+/// The addresses of a packet, and the offset and the length of its payload.
 type Routed = ([[u8; 16]; 2], usize, usize);
 
 fn ipv4(packet: &[u8], protocol: u8) -> Option<Routed> {
@@ -180,7 +181,7 @@ pub fn header(direction: Direction, port: u8) -> [u8; 8] {
     [VERSION, length, u8::from(direction == Direction::Up), port, 0, 0, 0, 0]
 }
 
-/// The PCIe packet in a frame of this link type; none if the frame holds something else.
+/// The PCIe packet in a frame of this link type; none if the frame has other content.
 fn packet_of(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
     match link {
         LINK => ours(frame),
@@ -208,7 +209,7 @@ fn nettlp(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
     }
     let end = usize::from(length).min(udp.len());
     let tlp = udp.get(UDP_HEADER + NETTLP_HEADER..end)?;
-    // The addresses tell one end from the other, but not the host from the device.
+    // The addresses distinguish the two ends, but not the host from the device.
     Some(Framed { direction: None, tlp })
 }
 

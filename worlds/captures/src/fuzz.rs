@@ -1,4 +1,4 @@
-//! What fuzzing calls: any files.
+//! Entry points for fuzzing: any files.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::reader::Reader;
 use crate::reading::Reading;
 use crate::rows::{Columns, Rows};
 
-/// The name of a file that is none.
+/// The name of a file that does not exist.
 const NAME: &str = "fuzzed";
 
 /// Checks each command of a reading that has ended: the times of its chain add up to its length.
@@ -27,7 +27,7 @@ fn check(mut reading: Reading) {
 pub fn frames(bytes: &[u8]) {
     let Ok(mut reader) = Reader::of(Cursor::new(bytes.to_vec()), Path::new(NAME)) else { return };
     let (mut reading, mut numbers) = (Reading::default(), 0..);
-    // An error ends the file, and what is before it was read.
+    // An error ends the file; the part before it was read.
     let _ = reader.each_item(|item| {
         if let crate::Item::Frame(frame) = &item {
             assert_eq!(Some(frame.number), numbers.next());
@@ -39,8 +39,8 @@ pub fn frames(bytes: &[u8]) {
     check(reading);
 }
 
-/// Reads `bytes` as a hardware analyser's table: what its columns are, and behind the first line's
-/// end the table.
+/// Reads `bytes` as a hardware analyser's table: the description of its columns, and behind the end
+/// of the first line the table.
 pub fn table(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let columns = String::from_utf8_lossy(parts.next().unwrap_or_default()).parse::<Columns>();

@@ -1,20 +1,20 @@
-//! Captures as files: reading those of anybody, understanding what they hold, writing our own.
+//! Captures as files: reads untrusted ones, decodes their content, and writes Farlane's own.
 //!
-//! [`Commands`] gives the NVMe commands of a file one after the other, [`Packets`] its PCIe
-//! packets: a file may be larger than memory. [`Reader`] gives frames, whatever they hold. What
-//! makes commands of them is `trace`'s to know. This crate reads files for it, and makes tables of
-//! what comes.
+//! [`Commands`] returns the NVMe commands of a file one after the other, [`Packets`] its PCIe
+//! packets: a file may be larger than memory. [`Reader`] returns frames with any content. The crate
+//! `trace` turns them into commands. This crate reads files for it, and makes tables of the
+//! results.
 //!
-//! | file | what is read |
+//! | file | content |
 //! |---|---|
-//! | pcap, pcapng | frames of ours, of NetTLP, and of networks with NVMe over fabrics |
+//! | pcap, pcapng | frames of Farlane, of NetTLP, and of networks with NVMe over fabrics |
 //! | CSV | tables of hardware analysers, whose columns are named ([`Columns`]) |
 //! | text | Linux's trace events of nvme and block, and blkparse |
 //!
-//! # What a file can do
-//! A file comes from anybody. What is no capture, or is malformed, is an [`Error`] that names the
-//! byte; what is before it was read. A block has at most 1 MiB, a line is read up to 64 KiB, and
-//! each table of the analysis has a limit of its own.
+//! # Trust
+//! A file is untrusted input. If it is not a capture, or is malformed, the result is an [`Error`]
+//! with the position of the byte; the part before it was read. A block has at most 1 MiB, a line is
+//! read up to 64 KiB, and each table of the analysis has a limit of its own.
 //!
 //! ```
 //! use captures::{Commands, Error, Source};

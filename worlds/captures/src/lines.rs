@@ -1,4 +1,4 @@
-//! Lines of a file in words: what tracers and hardware analysers write.
+//! Lines of a text file: the output of tracers and hardware analysers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// The longest line that is read, in bytes. What is behind it is a line of its own.
+/// The longest line that is read, in bytes. The rest is a line of its own.
 const LINE_MAX: u64 = 64 << 10;
 
 /// The lines of a file.
@@ -28,7 +28,7 @@ impl Lines {
         Ok(Self::of(file, path))
     }
 
-    /// The lines of what `file` has; `path` is its name.
+    /// The lines of `file`; `path` is its name.
     pub(crate) fn of(file: impl Read + Send + 'static, path: &Path) -> Self {
         Self { path: path.to_owned(), file: Box::new(BufReader::new(file)), line: Vec::new() }
     }
@@ -38,10 +38,10 @@ impl Lines {
         &self.path
     }
 
-    /// The next line; none at the end. Bytes that are no UTF-8 are replaced.
+    /// The next line; none at the end. Bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub(crate) fn read_on(&mut self) -> Result<Option<Cow<'_, str>>, Error> {
         self.line.clear();
         let read = self.file.by_ref().take(LINE_MAX).read_until(b'\n', &mut self.line);

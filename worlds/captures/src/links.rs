@@ -39,7 +39,7 @@ const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_FRAMING: [u8; 2] = [0xff, 3];
-/// What systems call IPv4 and IPv6 in the word of a loopback interface (AF_INET, AF_INET6).
+/// The systems' numbers for IPv4 and IPv6 in the word of a loopback interface (AF_INET, AF_INET6).
 const FAMILIES: [u32; 6] = [2, 10, 23, 24, 28, 30];
 /// Bytes of an Ethernet header without tags, and of the preamble and start delimiter before it.
 const ETHERNET_HEADER: usize = 14;
@@ -53,10 +53,10 @@ const ERF_IP: [u8; 2] = [22, 23];
 /// How often a link type may name another one.
 const NESTED_MAX: usize = 2;
 
-/// What a frame of a capture carries.
+/// The content of a frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carries<'a> {
-    /// An IP packet, and perhaps what is behind it.
+    /// An IP packet, and perhaps trailing bytes.
     Ip(&'a [u8]),
     /// Something else, or less than a header.
     Other,
@@ -64,7 +64,7 @@ pub(crate) enum Carries<'a> {
     Unknown,
 }
 
-/// What a frame of the link type `link` carries.
+/// The content of a frame of the link type `link`.
 pub(crate) fn carried(link: u32, frame: &[u8]) -> Carries<'_> {
     let found = match link {
         ETHERNET | MPACKET | NULL | LOOP | PPP | PPP_HDLC | LINUX_COOKED | LINUX_COOKED_2 | PPI | ERF
@@ -79,7 +79,7 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// The IP packet in a frame of a link type that may name another one so many times.
+/// The IP packet in a frame of a link type that may refer to another one, `nested` times at most.
 fn ip(link: u32, frame: &[u8], nested: usize) -> Option<&[u8]> {
     match link {
         ETHERNET => tagged(frame, ETHERNET_HEADER - 2),
@@ -109,7 +109,7 @@ fn erf(frame: &[u8]) -> Option<&[u8]> {
     let kind = *frame.get(8)?;
     let (mut start, mut more) = (ERF_HEADER, kind & 0x80 != 0);
     while more {
-        // An extension header of 8 bytes says in its first bit whether another one follows.
+        // The first bit of an extension header of 8 bytes says whether another one follows.
         more = frame.get(start)? & 0x80 != 0;
         start += 8;
     }
@@ -126,9 +126,9 @@ fn tagged(frame: &[u8], at: usize) -> Option<&[u8]> {
     of_type(half(frame, at)?, frame.get(at + 2..)?)
 }
 
-/// The IP packet in what follows an EtherType.
+/// The IP packet behind an EtherType.
 fn of_type(mut kind: u16, mut rest: &[u8]) -> Option<&[u8]> {
-    // Each tag, label or header takes bytes away, so this ends.
+    // Each tag, label or header consumes bytes, so the loop ends.
     loop {
         match kind {
             IPV4 | IPV6 => return Some(rest),
@@ -154,7 +154,7 @@ fn of_type(mut kind: u16, mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The IP packet in what follows PPP's address and control bytes.
+/// The IP packet behind PPP's address and control bytes.
 fn ppp(frame: &[u8]) -> Option<&[u8]> {
     match half(frame, 0)? {
         PPP_IPV4 | PPP_IPV6 => frame.get(2..),

@@ -1,17 +1,17 @@
-//! Names of kinds of commands, as people and machines read them.
+//! Names of kinds of commands, for people and machines.
 
 use std::collections::BTreeMap;
 
 use nvme::wire::{AdminOpcode, IoOpcode};
 use trace::Kind;
 
-/// The most kinds of commands that are told apart. Further ones count as one.
+/// Maximum number of distinguished kinds of commands. Further ones count as one.
 pub const KINDS_MAX: usize = 64;
 /// The name of these.
 pub const OTHERS: &str = "other kinds";
 
-/// The entry that commands of this kind have in `kinds`, by its name. A capture may have many
-/// kinds of commands: when there is no room for another, it shares the entry of [`OTHERS`].
+/// The entry of this kind of command in `kinds`, by its name. A capture may have many kinds of
+/// commands: without room for another entry, the kind shares that of [`OTHERS`].
 pub fn of_kind<T: Default>(kinds: &mut BTreeMap<String, T>, kind: Kind) -> &mut T {
     let name = name(kind);
     let has_room = kinds.contains_key(&name) || kinds.len() + 1 < KINDS_MAX;

@@ -1,7 +1,7 @@
-//! What a capture of ours says of controllers whose set-up it does not have, as comments of its
-//! interface: lines of JSON, which Wireshark shows among the capture's properties.
+//! Notes of Farlane's captures about controllers whose set-up they do not contain, as comments of
+//! the interface: lines of JSON, which Wireshark shows among the capture's properties.
 //!
-//! A capture of anybody may have such comments: what is no line of ours is nothing that is known.
+//! Any capture may have such comments. A line without Farlane's mark is ignored.
 
 use pcie::wire::Bdf;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ const NOTE_MAX: usize = 60_000;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Note {
-    /// Says that the comment is one of ours.
+    /// Marks the comment as one of Farlane.
     farlane: Controller,
 }
 
@@ -33,7 +33,7 @@ struct Controller {
     namespaces: Vec<(u32, u32)>,
 }
 
-/// The comment that tells of a controller; none of one that has too many queues for a comment.
+/// The comment that describes a controller; none if it has too many queues for a comment.
 pub fn note_of(told: &Told) -> Option<String> {
     let rings = |of: &[Ring]| of.iter().map(|one| (one.id, one.base, one.entries)).collect();
     let controller = Controller {
@@ -48,7 +48,7 @@ pub fn note_of(told: &Told) -> Option<String> {
     Some(note).filter(|note| note.len() <= NOTE_MAX)
 }
 
-/// The controller that a comment tells of, if it is one of ours.
+/// The controller that a comment describes, if it is a comment of Farlane.
 pub fn told_by(note: &str) -> Option<Told> {
     let Note { farlane: of } = serde_json::from_str(note).ok()?;
     let rings = |of: &[(u16, u64, u32)]| {

@@ -8,12 +8,12 @@ use trace::Command;
 use crate::Error;
 use crate::commands::{Commands, Source};
 
-/// How many commands wait for their turn. A command that ends later than so many younger ones
-/// stands behind them.
+/// Maximum number of waiting commands. A command that ends after this many younger ones follows
+/// them.
 const WAITING_MAX: usize = 1 << 18;
 
-/// Commands that wait for older ones. An admin command may end, for all that a capture shows, with
-/// the capture itself, and still comes first.
+/// Commands that wait for older ones. In a capture, an admin command may end only with the capture
+/// itself, and still comes first.
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: BTreeMap<(Instant, u64), Command>,
@@ -21,7 +21,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes a command that has ended. Returns the oldest once too many wait.
+    /// Adds a command that has ended. Returns the oldest once too many wait.
     #[must_use]
     pub fn add(&mut self, command: Command) -> Option<Command> {
         self.seen += 1;
@@ -48,15 +48,15 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// The commands of a capture from its beginning on.
+    /// The commands of a capture from its beginning.
     ///
     /// # Errors
-    /// When there is no such file, or it can't be read.
+    /// When the file does not exist or cannot be read.
     pub fn open(from: Source<'_>) -> Result<Self, Error> {
         Ok(Self { commands: Commands::open(from)?, queue: Queue::default(), is_over: false })
     }
 
-    /// The time of the first packet, once a command was read; tracers' words have none.
+    /// The time of the first packet, once a command was read; none for trace output.
     pub const fn began(&self) -> Option<Instant> {
         self.commands.began()
     }

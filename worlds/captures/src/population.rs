@@ -55,8 +55,8 @@ impl Population {
         if whole > 0.0 { part / whole } else { 0.0 }
     }
 
-    /// Leaves out, of each distribution, what is further from the mean than three
-    /// standard deviations.
+    /// Removes from each distribution the values that are further from the mean than three standard
+    /// deviations.
     pub fn filter(&mut self) {
         let steps = self.steps.values_mut().map(|of| &mut of.times);
         for times in steps.chain([&mut self.latency, &mut self.whole]) {

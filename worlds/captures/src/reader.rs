@@ -24,7 +24,7 @@ const PCAP_LINK: u32 = 0x03ff_ffff;
 /// The most bytes of a file that describe its sections and interfaces.
 const PREAMBLES_MAX: usize = 16 << 20;
 
-/// What of a port was captured.
+/// Counts of a port's captured and lost packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets that passed, the lost ones among them.
@@ -39,7 +39,7 @@ impl Tally {
         self.seen.saturating_sub(self.lost)
     }
 
-    /// What this tally has beyond `before`.
+    /// The part of this tally beyond `before`.
     const fn since(self, before: Self) -> Self {
         let (seen, lost) = (self.seen.saturating_sub(before.seen), self.lost.saturating_sub(before.lost));
         Self { seen, lost }
@@ -54,12 +54,12 @@ impl Tally {
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its number among the frames of the file, from 0. A packet that is no frame here
-    /// ([`Item::Foreign`]) has none: where a file has such packets, another program that numbers
-    /// them, too, has a higher number for the frames behind them.
+    /// Its number among the frames of the file, from 0. A packet that is not a frame here
+    /// ([`Item::Foreign`]) has none: where a file has such packets, a program that numbers them,
+    /// too, has a higher number for the frames behind them.
     pub number: u64,
 
-    /// Where it is.
+    /// Its position in the file.
     pub place: Place,
     /// When it was captured, since 1970.
     pub at: Instant,
@@ -78,12 +78,12 @@ pub enum Item<'a> {
     Frame(Frame<'a>),
     /// A packet that is no frame here: its block has no time, or its interface is not known.
     Foreign,
-    /// A comment of an interface: what is known beside the frames.
+    /// A comment of an interface: information besides the frames.
     Note(&'a str),
-    /// Nothing more is here yet.
+    /// The file has no more data yet.
     Waits,
-    /// What passed and what was lost of it, as an interface's statistics tell: what is new since
-    /// those before. The sum of all tallies is that of the capture.
+    /// The counts of an interface's statistics for captured and lost packets, since the previous
+    /// ones. The sum of all tallies is that of the capture.
     Tally(Tally),
 }
 
@@ -92,7 +92,7 @@ pub enum Item<'a> {
 pub struct Place {
     /// Bytes of the file before its block.
     pub offset: u64,
-    /// From where to where the file's preambles hold what it takes to understand the block.
+    /// The range of the file's preambles that are needed to decode the block.
     preamble: (u32, u32),
 }
 
@@ -100,10 +100,10 @@ pub struct Place {
 struct Interface {
     /// Its link type.
     link: u32,
-    /// What its time stamps count.
+    /// The units of its time stamps.
     units: Units,
-    /// What its statistics have told so far: they count from the beginning of the capture.
-    told: Tally,
+    /// The totals of its statistics so far: they count from the beginning of the capture.
+    reported: Tally,
 }
 
 /// The frames of a file.
@@ -114,9 +114,9 @@ pub struct Reader {
     pcap: (u32, u64),
     /// The interfaces of this section of a pcapng file.
     interfaces: Vec<Interface>,
-    /// Bytes of the file before what is read next.
+    /// Position in the file of the next block, in bytes.
     offset: u64,
-    /// Frames before what is read next.
+    /// Number of frames before the next block.
     number: u64,
     /// The blocks so far that describe sections and interfaces.
     preambles: Vec<u8>,
@@ -128,7 +128,7 @@ impl Reader {
     /// Opens the capture at `path`.
     ///
     /// # Errors
-    /// When there is no such file, or it is neither pcap nor pcapng.
+    /// When the file does not exist, or is neither pcap nor pcapng.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
         if file.metadata().is_ok_and(|it| it.is_file() && it.len() == 0) {
@@ -160,11 +160,11 @@ impl Reader {
         }
     }
 
-    /// Opens the capture at `path` at the frame that has this number and this place.
-    /// `preambles` are those of the reader that found the place.
+    /// Opens the capture at `path` at the frame with this number and this position. `preambles` are
+    /// those of the reader that found the position.
     ///
     /// # Errors
-    /// When the file is not there any more, or not what it was.
+    /// When the file no longer exists, or has changed.
     pub fn resume(path: &Path, preambles: &[u8], number: u64, place: Place) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
         let mut file = File::open(path).map_err(fail)?;
@@ -173,7 +173,7 @@ impl Reader {
         let preamble = preambles.get(from as usize..to as usize).unwrap_or_default().to_vec();
         let length = preamble.len() as u64;
         let parser = pcap_parser::create_reader(BUFFER, Cursor::new(preamble).chain(file));
-        let parser = parser.map_err(|_| broken(path, place.offset, "it is not what it was"))?;
+        let parser = parser.map_err(|_| broken(path, place.offset, "the file has changed"))?;
         let mut reader = Self::new(path, parser);
         (reader.offset, reader.number) = (place.offset.saturating_sub(length), number);
         Ok(reader)
@@ -215,8 +215,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the next block, and shows to `show` what it has. Returns false at the end of the file,
-    /// or when `show` has returned false of a frame.
+    /// Reads the next block, and passes its items to `show`. Returns false at the end of the file,
+    /// or when `show` has returned false for a frame.
     ///
     /// # Errors
     /// Those of [`Reader::each`].
@@ -309,12 +309,12 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// What is to be done before the next block.
+/// The action before the next block.
 enum Next {
-    /// So many bytes have been read.
+    /// This many bytes were read.
     Consume(usize),
-    /// So many bytes have been read that describe frames after them, and whether a section begins
-    /// with them.
+    /// This many bytes were read that describe later frames, and whether a section begins with
+    /// them.
     Keep(usize, bool),
     /// The next block needs more bytes of the file.
     Refill,
@@ -324,23 +324,23 @@ fn broken(path: &Path, offset: u64, what: impl Into<Cow<'static, str>>) -> Error
     Error::Broken { path: path.to_owned(), offset, what: what.into() }
 }
 
-/// What a block is.
+/// The content of a block.
 enum Found<'a> {
-    /// A frame: its time, the link type of its interface, its bytes, and how many it had.
+    /// A frame: its time, the link type of its interface, its bytes, and its original length.
     Frame(Instant, u32, &'a [u8], usize),
     /// A packet without a time, or of an interface that is not known.
     Foreign,
-    /// What passed and what was lost.
+    /// Counts of captured and lost packets.
     Tally(Tally),
     /// The beginning of a section or a file.
     Section,
     /// The description of an interface.
     Interface,
-    /// Nothing that matters here.
+    /// No relevant content.
     Nothing,
-    /// An option that decides what times mean, and is not understood.
+    /// An unsupported option that affects the meaning of times.
     Bad(BadOption),
-    /// A packet whose time is none.
+    /// A packet with an invalid time.
     Timeless,
 }
 
@@ -352,7 +352,7 @@ fn on_block<'a>(
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let unit = if header.is_nanosecond_precision() { 1 } else { 1_000 };
-            // Above the link type is the length of frame check sequences, where it is known.
+            // The length of frame check sequences is above the link type, if it is known.
             *pcap = (header.network.0.cast_unsigned() & PCAP_LINK, unit);
             Found::Section
         }
@@ -375,7 +375,7 @@ fn on_block<'a>(
                 return Found::Nothing;
             }
             let link = u32::try_from(interface.linktype.0).unwrap_or(u32::MAX);
-            interfaces.push(Interface { link, units, told: Tally::default() });
+            interfaces.push(Interface { link, units, reported: Tally::default() });
             Found::Interface
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(frame)) => {
@@ -395,8 +395,8 @@ fn on_block<'a>(
             let tally = Tally { seen: count(statistics.isb_ifrecv()).unwrap_or(lost), lost };
             let index = usize::try_from(statistics.if_id).unwrap_or(usize::MAX);
             Found::Tally(interfaces.get_mut(index).map_or(tally, |interface| {
-                let before = interface.told;
-                interface.told = before.max(tally);
+                let before = interface.reported;
+                interface.reported = before.max(tally);
                 tally.since(before)
             }))
         }
@@ -493,7 +493,7 @@ mod tests {
             statistics(0, 4, 1),
             statistics(1, 7, 2),
             statistics(0, 9, 3),
-            // A program that begins anew takes nothing back.
+            // A restarted program does not reduce the counts.
             statistics(0, 2, 0),
         ];
         let bytes = [section.concat(), file(), statistics(0, 5, 1)].concat();

@@ -13,22 +13,22 @@ use crate::notes::told_by;
 use crate::reader::{Frame, Item};
 use crate::rows::Row;
 
-/// What is wrong with frames of a capture.
+/// Faults of a capture's frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flaws {
     /// Frames of other protocols, packets that are no frames, and lines that are no event.
     pub foreign: u64,
-    /// Frames whose packet is malformed.
+    /// Frames with a malformed packet.
     pub malformed: u64,
     /// Packets with an earlier time than the one before. Spans that would be negative count as 0.
     pub backwards: u64,
-    /// Packets that passed and are not in the capture, as it says itself.
+    /// Packets that are not in the capture, by its own count.
     pub lost: u64,
     /// Frames of link types that are not known.
     pub unknown: UnknownLinks,
 }
 
-/// Frames of link types that are not known: nothing in them was decoded.
+/// Frames of unknown link types, which were not decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnknownLinks {
     /// The first few link types that occurred, and how many frames each had.
@@ -64,17 +64,17 @@ impl UnknownLinks {
     }
 }
 
-/// What a whole capture has.
+/// The analysis of a whole capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Analysis {
-    /// What PCIe packets tell.
+    /// The statistics of PCIe packets.
     pub statistics: Statistics,
-    /// What PDUs and messages of NVMe over fabrics tell.
+    /// The counts of PDUs and messages of NVMe over fabrics.
     pub fabric: Counts,
     /// Of the words of tracers: completions without their command, commands without their
     /// completion, and commands that had no room.
     pub words: (u64, u64, u64),
-    /// What is wrong with the capture.
+    /// The faults of the capture.
     pub flaws: Flaws,
 }
 
@@ -84,11 +84,11 @@ impl Analysis {
         self.statistics.packets == 0 && self.fabric.pdus == 0
     }
 
-    /// Checks that something of the file at `path` was decoded. `has_commands` says whether a
+    /// Checks that some frame of the file at `path` was decoded. `has_commands` says whether a
     /// command was found.
     ///
     /// # Errors
-    /// [`Error::Nothing`], which names link types that are not known.
+    /// [`Error::Nothing`], with the unknown link types.
     pub fn check(&self, path: &Path, has_commands: bool) -> Result<(), Error> {
         if has_commands || !self.is_empty() {
             return Ok(());
@@ -98,7 +98,7 @@ impl Analysis {
     }
 }
 
-/// Understands what it is shown of a capture.
+/// Analyses the items of a capture.
 #[derive(Debug, Default)]
 pub struct Reading {
     analyser: Analyser,
@@ -116,8 +116,8 @@ impl Reading {
         Self { analyser: Analyser::remembering(), fabric: Fabric::remembering(), ..Self::default() }
     }
 
-    /// Shows the next frame, and what it holds. Returns whether it is a PCIe packet or a segment
-    /// of NVMe/TCP.
+    /// Adds the next frame and its content. Returns whether it is a PCIe packet or a segment of
+    /// NVMe/TCP.
     pub fn see(&mut self, frame: &Frame<'_>, held: &Held<'_>) -> bool {
         let is_ours = match held {
             Held::Packet(packet) => {
@@ -139,7 +139,7 @@ impl Reading {
         is_ours
     }
 
-    /// Shows whatever a file has next.
+    /// Adds the next item of a file.
     pub fn see_item(&mut self, item: &Item<'_>) {
         match item {
             Item::Frame(frame) => {
@@ -152,10 +152,10 @@ impl Reading {
         }
     }
 
-    /// Takes what a capture says beside its frames, if it is a note about a controller.
+    /// Adopts a note of the capture, if it is about a controller.
     fn learn(&mut self, note: &str) {
-        if let Some(told) = told_by(note) {
-            self.analyser.learn(&told);
+        if let Some(controller) = told_by(note) {
+            self.analyser.learn(&controller);
         }
     }
 
@@ -181,7 +181,7 @@ impl Reading {
         is_event
     }
 
-    /// The time of the first packet; tracers' words have none.
+    /// The time of the first packet; none for trace output.
     pub const fn began(&self) -> Option<Instant> {
         self.began
     }
@@ -199,7 +199,7 @@ impl Reading {
         self.events.finish();
     }
 
-    /// What the capture has had so far.
+    /// The analysis of the capture so far.
     pub fn analysis(&self) -> Analysis {
         let (statistics, fabric) = (self.analyser.statistics(), self.fabric.counts());
         let backwards = self.flaws.backwards + self.events.backwards();
@@ -215,7 +215,7 @@ impl Flaws {
         *before = at;
     }
 
-    /// Notes what is wrong with a frame, and whether it is earlier than the one `before`.
+    /// Notes the faults of a frame, and whether it is earlier than the one `before`.
     fn note(&mut self, at: Instant, held: &Held<'_>, is_ours: bool, before: &mut Instant) {
         if is_ours {
             self.in_order(at, before);

@@ -1,5 +1,5 @@
-//! Packets in the rows of a table, as hardware analysers export them (CSV). Each vendor has columns
-//! of its own, so whoever has the table says which is which.
+//! Packets in the rows of a table, as exported by hardware analysers (CSV). Each vendor has columns
+//! of its own, so the user names them.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ use crate::lines::Lines;
 const FIRST_MAX: usize = 300;
 /// The bytes of a page, which no memory request crosses.
 const PAGE: u64 = 4096;
-/// What a column can be.
+/// The kinds of columns.
 const KEYS: [&str; 12] = [
     "time",
     "direction",
@@ -32,12 +32,12 @@ const KEYS: [&str; 12] = [
     "data",
 ];
 
-/// Which column of a table has what.
+/// The columns of a table by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// The name of the column of each of [`KEYS`], if it is there.
+    /// The name of the column of each of [`KEYS`], if the table has it.
     names: [Option<String>; KEYS.len()],
-    /// Picoseconds of a unit of time, where a time does not tell.
+    /// Picoseconds of a unit of time, if a time has no unit.
     picoseconds: u64,
 }
 
@@ -84,10 +84,10 @@ fn picoseconds(unit: &str) -> Option<u64> {
     })
 }
 
-/// What a row of a table holds.
+/// The content of a row.
 pub(crate) enum Row<'a> {
     Packet(Seen<'a>),
-    /// Something else: what keeps a link going, or the vendor's own words.
+    /// Other content: link maintenance, or text of the vendor.
     Foreign,
     Malformed,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Rows {
     columns: Columns,
     /// Where the columns are, once the head was found.
     places: Option<Places>,
-    /// The first line, for whoever wonders why there is no head.
+    /// The first line, for the error message if there is no head.
     first: Option<String>,
 }
 
@@ -112,12 +112,12 @@ impl Rows {
         Self { lines, columns: columns.clone(), places: None, first: None }
     }
 
-    /// Reads the next line, and shows to `show` what it holds. The first line that has all the
-    /// named columns is the head; what vendors write before it is skipped. Returns false once
-    /// there is no further line.
+    /// Reads the next line, and passes its content to `show`. The first line that has all the named
+    /// columns is the head; lines before it are skipped. Returns false once there is no further
+    /// line.
     ///
     /// # Errors
-    /// The system's; at the end, that there was no head.
+    /// Errors of the system; at the end, a missing head.
     pub(crate) fn read_on(&mut self, mut show: impl FnMut(Row<'_>)) -> Result<bool, Error> {
         let Some(line) = self.lines.read_on()? else {
             return if self.places.is_some() { Ok(false) } else { Err(self.no_column()) };
@@ -157,7 +157,7 @@ fn find(columns: &Columns, head: &[String]) -> Result<Places, ()> {
     Ok(places)
 }
 
-/// The cells of a line (RFC 4180, but none goes on in the next line).
+/// The cells of a line (RFC 4180, without cells that continue in the next line).
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut is_quoted) = (Vec::new(), String::new(), false);
     let mut characters = line.trim_end().chars().peekable();

@@ -1,4 +1,4 @@
-//! Writing what passes a port in virtual time to a pcapng file.
+//! Writes the packets of a port in virtual time to a pcapng file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,10 +33,10 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Begins a new file at `path`, for this user alone.
+    /// Begins a new file at `path`, readable by this user only.
     ///
     /// # Errors
-    /// When the file can't be made.
+    /// When the file cannot be created.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
         Self::begin(path, file.map_err(|error| Error::File { path: path.to_owned(), error })?)
@@ -60,10 +60,10 @@ impl Simulated {
         }
     }
 
-    /// Writes what is held. Returns how many packets there are.
+    /// Writes the buffered packets. Returns the total number of packets.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// When the file cannot be written.
     pub fn finish(&mut self) -> Result<u64, Error> {
         while !self.held.is_empty() {
             self.write_first();

@@ -1,4 +1,5 @@
-//! A pcapng file while it is written: its beginning, its frames, and at the end what was lost.
+//! A pcapng file that is being written: its beginning, its frames, and at the end the count of lost
+//! packets.
 
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use crate::blocks::{Blocks, Detail, Order};
 use crate::links::ETHERNET;
 use crate::reader::Tally;
 
-/// A pcapng file whose frames are of one interface.
+/// A pcapng file with frames of one interface.
 pub struct Sink<W: Write> {
     blocks: Blocks<BufWriter<W>>,
     link: u32,
@@ -17,11 +18,11 @@ pub struct Sink<W: Write> {
 }
 
 impl<W: Write> Sink<W> {
-    /// Begins a file whose frames have the link type `link`. `notes` tell a reader what the frames
-    /// do not.
+    /// Begins a file whose frames have the link type `link`. `notes` are information for readers
+    /// besides the frames.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn begin(out: W, link: u32, notes: &[String]) -> io::Result<Self> {
         let blocks = Blocks::begin(BufWriter::new(out), Order::Little, &[])?;
         let mut sink = Self { blocks, link, latest: Duration::ZERO, bytes: 0 };
@@ -30,11 +31,11 @@ impl<W: Write> Sink<W> {
         Ok(sink)
     }
 
-    /// Tells a reader what the frames from now on do not, by the description of an interface.
-    /// Frames are those of the first one all the same.
+    /// Adds information for readers of later frames, as the description of an interface. The frames
+    /// still belong to the first interface.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn note(&mut self, notes: &[String]) -> io::Result<()> {
         let (name, description) = match self.link {
             ETHERNET => ("fabric", "connections of NVMe over fabrics, with headers made by farlane"),
@@ -69,10 +70,10 @@ impl<W: Write> Sink<W> {
         self.blocks.flush()
     }
 
-    /// Ends the file with what passed and what was lost of it.
+    /// Ends the file with the counts of captured and lost packets.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn finish(mut self, tally: Tally) -> io::Result<()> {
         let details = [Detail::Received(tally.seen), Detail::Dropped(tally.lost)];
         self.blocks.statistics(0, nanos(self.latest), &details)?;

@@ -1,4 +1,4 @@
-//! What a whole capture has: counts, and the commands of each opcode.
+//! The statistics of a whole capture: counts, and the commands of each opcode.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use trace::Command;
 
 use crate::Analysis;
 
-/// Bytes of a logical block, where a capture does not tell.
+/// Length of a logical block in bytes, if a capture does not contain it.
 const BLOCK: u64 = 512;
-/// How much a command that is inferred from data alone is worth, beside one whose entry was read.
+/// The weight of a command inferred from data alone, compared with one whose entry was read.
 const WORTH_OF_INFERENCE: f64 = 0.5;
 
 /// The commands of one opcode.
@@ -48,10 +48,10 @@ pub fn confidence(analysis: &Analysis, groups: &Groups) -> f64 {
     let Analysis { statistics, fabric, .. } = analysis;
     let all = statistics.of_devices + fabric.pdus;
     if all == 0 {
-        // The words of tracers leave nothing to doubt, where there are any.
+        // Trace output is unambiguous, if there is any.
         return if groups.is_empty() { 0.0 } else { 1.0 };
     }
-    // PDUs that are no command's tell nothing of commands: with no command found, nothing is known.
+    // PDUs without a command are no evidence of commands: without commands, the share is unknown.
     let pdus = if groups.is_empty() { 0 } else { fabric.pdus.saturating_sub(fabric.unexpected) };
     let known = statistics.known + pdus;
     (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
@@ -62,7 +62,7 @@ pub fn failed(groups: &Groups) -> u64 {
     groups.values().map(|group| group.errors).sum()
 }
 
-/// What a capture has, for machines: `trace stats --json` prints it.
+/// The statistics of a capture for machines: `trace stats --json` prints them.
 pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
     let Analysis { statistics, fabric, words, flaws } = analysis;
     let group = |group: &Group| {

@@ -1,11 +1,11 @@
-//! Rows of commands and of packets, some of them together, as columns: what `farlane trace export`
-//! writes, and what Python gets.
+//! Rows of commands and of packets, in batches, as columns: for `farlane trace export` and for
+//! Python.
 
 use trace::{Command, Direction, Seen, Step};
 
 use crate::name;
 
-/// A column. Whole numbers are signed; what is larger is the largest that fits.
+/// A column. Whole numbers are signed; larger values are clamped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Words.
@@ -46,9 +46,9 @@ pub fn figures(command: &Command) -> impl Iterator<Item = Option<u64>> {
     figures.into_iter().chain(Step::ALL.into_iter().map(time))
 }
 
-/// Rows of a table that are gathered to go on together.
+/// Rows of a table that are collected into a batch.
 pub trait Rows {
-    /// Rows that are none yet; the first one will have this number.
+    /// An empty batch; its first row will have this number.
     fn new(first: u64) -> Self;
     /// The names of the columns.
     fn names() -> Vec<String>;
@@ -62,7 +62,7 @@ pub trait Rows {
     fn into_columns(self) -> Vec<Column>;
 }
 
-/// A row for each command: what it was, when it began, and how long each of its steps took.
+/// A row for each command: its kind, its begin, and the duration of each of its steps.
 #[derive(Debug)]
 pub struct CommandRows {
     first: u64,
@@ -107,11 +107,11 @@ impl Rows for CommandRows {
 pub struct PacketRows {
     first: u64,
     times: Vec<i64>,
-    /// `down` or `up`, the packet's line, the name of its kind, and who asked.
+    /// `down` or `up`, the packet's line, the name of its kind, and the requester.
     words: [Vec<String>; 4],
     /// The tag, and the bytes of the payload.
     numbers: [Vec<i64>; 2],
-    /// The address, and the bytes that a read asks for.
+    /// The address, and the number of bytes that a read requests.
     optional: [Vec<Option<i64>>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! What the time stamps of a pcapng interface count (pcapng, Interface Description Block:
+//! Units of the time stamps of a pcapng interface (pcapng, Interface Description Block:
 //! `if_tsresol` and `if_tsoffset`).
 
 use std::fmt;
@@ -9,13 +9,13 @@ use pcap_parser::{OptionCode, PcapNGOption};
 /// The most units a second, 10 to the 38th power and 2 to the 126th: more fit no integer.
 const DECIMAL_MAX: u8 = 38;
 const BINARY_MAX: u8 = 126;
-/// Says that the rest of `if_tsresol` is an exponent of 2 and not of 10.
+/// Marks the rest of `if_tsresol` as an exponent of 2, not of 10.
 const BINARY: u8 = 0x80;
-/// Units a second where no option says otherwise.
+/// Units a second by default.
 const MICROSECONDS: u128 = 1_000_000;
 const NANOS: i128 = 1_000_000_000;
 
-/// What time stamps count.
+/// The unit of time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Units {
     /// Units a second.
@@ -75,7 +75,7 @@ impl Units {
         Ok(Self { per_second, offset })
     }
 
-    /// The time of a stamp, to the nanosecond before; none if it lies before 1970 or after 2554.
+    /// The time of a stamp, rounded down to a nanosecond; none if it is before 1970 or after 2554.
     pub(crate) fn instant(self, stamp: u64) -> Option<Instant> {
         let (stamp, per_second) = (u128::from(stamp), self.per_second);
         // A remainder has fewer bits than the stamp, so the product fits.

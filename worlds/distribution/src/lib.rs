@@ -24,14 +24,14 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 pub struct Distribution(Histogram<u64>);
 
 impl Distribution {
-    /// A distribution of nothing.
+    /// An empty distribution.
     pub fn new() -> Self {
         Self(Histogram::new(3).expect("three significant digits are within the histogram's range"))
     }
 
     /// Adds a latency.
     pub fn record(&mut self, latency: Nanos) {
-        self.0.record(latency.get()).expect("a histogram that resizes itself takes every value");
+        self.0.record(latency.get()).expect("a histogram that resizes itself accepts every value");
     }
 
     /// How many latencies there are.
@@ -39,7 +39,7 @@ impl Distribution {
         self.0.len()
     }
 
-    /// The latency that half of them do not exceed; zero if there are none.
+    /// The median of the latencies; zero if there are none.
     pub fn median(&self) -> Nanos {
         self.quantile(0.5)
     }
@@ -83,16 +83,19 @@ impl Distribution {
         self.0.stdev()
     }
 
-    /// The values that are within so many standard deviations of the mean.
+    /// The values within this number of standard deviations of the mean.
     pub fn within_deviations(&self, deviations: f64) -> Self {
         // The mean of equal values is not quite one of them.
         let (mean, reach) = (self.mean(), self.deviation() * deviations + self.mean() * 1e-9);
         let mut within = Self::new();
         for bin in self.0.iter_recorded() {
             let value = bin.value_iterated_to();
-            // The mean takes the middle of each bin.
+            // The mean uses the middle of each bin.
             if (self.0.median_equivalent(value) as f64 - mean).abs() <= reach {
-                within.0.record_n(value, bin.count_at_value()).expect("it takes what the other one took");
+                within
+                    .0
+                    .record_n(value, bin.count_at_value())
+                    .expect("it accepts the values of the other one");
             }
         }
         within

@@ -21,7 +21,7 @@ struct Accepted {
     ended: bool,
 }
 
-/// The world's connections, by the numbers that the engine knows them by.
+/// The world's connections, by the numbers that the engine uses for them.
 #[derive(Debug, Default)]
 pub struct AcceptedConnections {
     connections: BTreeMap<u32, Accepted>,
@@ -84,7 +84,7 @@ impl AcceptedConnections {
         self.connections.clear();
     }
 
-    /// Number of connections that are there.
+    /// Number of connections.
     pub fn count(&self) -> usize {
         self.connections.len()
     }

@@ -14,18 +14,18 @@ struct Dialled {
     outbox: Outbox,
 }
 
-/// What has happened to a dialled connection, for the engine that dialled it.
+/// An event of a dialled connection, for the engine that dialled it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialledEvent {
     /// The connection is open.
     Connected,
     /// A piece of the byte stream has arrived.
     Received(Buffer),
-    /// The connection has ended, or could not be made.
+    /// The connection has ended, or could not be established.
     Disconnected,
 }
 
-/// The world's connections, by the indices that the engine knows them by.
+/// The world's connections, by the indices that the engine uses for them.
 #[derive(Debug)]
 pub struct DialledConnections(Vec<Option<Dialled>>);
 
@@ -35,8 +35,8 @@ impl DialledConnections {
         Self((0..count).map(|_| None).collect())
     }
 
-    /// The index of the connection and what has happened to it; `None` when the connection is not
-    /// one of these, or nothing has happened that the engine is told.
+    /// The index of the connection and its event; `None` if the connection is not one of these, or
+    /// the engine need not handle the event.
     pub fn on_event(
         &mut self,
         connection: ConnectionId,

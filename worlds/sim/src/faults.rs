@@ -11,8 +11,8 @@ use crate::stream::{Lane, LinkProfile};
 pub enum Fault {
     /// Every connection between two nodes is lost, at any byte. The nodes may dial again at once.
     Cut(NodeId, NodeId),
-    /// Nothing passes between two nodes for this time. Then everything does, and nothing is lost.
-    /// Dials time out.
+    /// Nothing passes between two nodes for this time. Afterwards everything does, and nothing is
+    /// lost. Dials time out.
     Hold(NodeId, NodeId, Nanos),
     /// The link between two nodes gets another profile.
     Link(NodeId, NodeId, LinkProfile),
@@ -24,7 +24,7 @@ pub enum Fault {
     Kill(NodeId),
     /// A killed node starts again, as a new process with its old media.
     Restart(NodeId),
-    /// A node does nothing for this time, and then sees everything that has come meanwhile.
+    /// A node does nothing for this time, and then handles all events of the meantime.
     Pause(NodeId, Nanos),
     /// A node's media get another profile, for instance one that fails.
     Media(NodeId, MediaProfile),

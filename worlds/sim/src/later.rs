@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use engine::Instant;
 
-/// Actions with their times. Of actions for the same time, the one that was put first comes first.
+/// Actions with their times. Actions for the same time are in the order in which they were added.
 #[derive(Debug)]
 pub struct Later<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,

@@ -2,8 +2,8 @@
 //!
 //! A [`World`] gives its [`Node`]s virtual time, byte-stream connections ([`stream`]), direct
 //! packet hops ([`direct`]) and media ([`media`]). Connections may run over modelled networks
-//! ([`World::model`]). The world also does to nodes what a real world does on a bad day
-//! ([`faults`]). A run is a function of the scenario and the seed; [`World::digest`] proves it.
+//! ([`World::model`]). The world also causes the faults of a real world ([`faults`]). A run is a
+//! function of the scenario and the seed; [`World::digest`] proves it.
 
 #![forbid(unsafe_code)]
 

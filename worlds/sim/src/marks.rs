@@ -1,5 +1,5 @@
-//! Marks that the models of a fabric make while one operation is followed: what happened because of
-//! what, so that the operation's time can be told apart.
+//! Marks that the models of a fabric make while an operation is followed: causes and effects, which
+//! divide the operation's time into parts.
 
 use engine::Instant;
 use network_models::network::Side;
@@ -14,13 +14,13 @@ pub enum Spot {
     Bus(Side),
     /// The card of this side, or its TCP stack.
     Card(Side),
-    /// A hop of the path of what this side sends, by its number.
+    /// A hop of the path of this side's packets, by its number.
     Hop(Side, usize),
     /// The medium of the controller.
     Medium,
 }
 
-/// The mark of the event that causes another one; `None` while nothing is followed.
+/// The mark of the event that causes another one; `None` while no operation is followed.
 pub type Cause = Option<usize>;
 
 /// The end of a stretch of time.
@@ -32,9 +32,9 @@ pub struct Mark {
     pub after: Cause,
     /// Where the time was spent.
     pub spot: Spot,
-    /// What kind of time it was.
+    /// The kind of time.
     pub part: Part,
-    /// What was done.
+    /// The action.
     pub what: &'static str,
 }
 
@@ -46,10 +46,10 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Maximum number of marks. Further ones are left out, and what follows them is not followed.
+    /// Maximum number of marks. Further ones, and their effects, are left out.
     pub const COUNT_MAX: usize = 1 << 20;
 
-    /// Begins or ends to follow; whatever was marked before is forgotten.
+    /// Begins or ends to follow; all earlier marks are forgotten.
     pub fn switch(&mut self, on: bool) {
         self.marks.clear();
         self.is_on = on;
@@ -66,7 +66,7 @@ impl Marks {
         if !self.is_on || self.marks.len() >= Self::COUNT_MAX {
             return None;
         }
-        // Causes of an operation before, whose marks are forgotten.
+        // Causes of an earlier operation, whose marks are forgotten.
         let after = after.filter(|after| *after < self.marks.len());
         let at = after.map_or(at, |after| at.max(self.marks[after].at));
         self.marks.push(Mark { at, after, spot, part, what });
@@ -97,7 +97,7 @@ mod tests {
         let mark = |marks: &mut Marks, after, at| {
             marks.mark(after, Instant::from_nanos(at), spot, Part::Processing, "work")
         };
-        assert_eq!(mark(&mut marks, None, 1), None, "nothing is followed");
+        assert_eq!(mark(&mut marks, None, 1), None, "no operation is followed");
         marks.switch(true);
         let first = mark(&mut marks, None, 10);
         mark(&mut marks, first, 15);

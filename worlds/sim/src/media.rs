@@ -20,8 +20,8 @@ pub struct MediaProfile {
     pub jitter: Nanos,
     /// One request in this many fails; 0 means never.
     pub error_one_in: u64,
-    /// One write in this many is a lie: it is torn, lost or written elsewhere, or another bit of
-    /// the medium rots, and the medium says that all is well; 0 means never.
+    /// One write in this many fails silently: it is torn, lost or written elsewhere, or another bit
+    /// of the medium rots, and the medium reports success; 0 means never.
     pub lies_one_in: u64,
     /// A request that fails or is lost may have been done in part, in whole units of this
     /// many bytes.
@@ -67,7 +67,7 @@ impl Medium {
         self.disk.submit(request, &mut |completion| answers.push_back(completion));
     }
 
-    /// Performs a part of a request, all of it or nothing, and answers nothing.
+    /// Performs a part of a request, all of it or nothing, without an answer.
     fn perform_part(&mut self, request: Request) {
         let unit = u64::from(self.profile.atomic_unit);
         let part = |length: u64, rng: &mut Rng| match rng.below(3) {
@@ -99,7 +99,7 @@ impl Medium {
         }
     }
 
-    /// Does something else than a write says, and answers that it is done.
+    /// Does something other than a write requests, and reports success.
     fn lie(&mut self, request: Request) {
         let (id, unit, size) = (request.id, u64::from(self.profile.atomic_unit), self.disk.bytes());
         match (self.rng.below(4), request) {
@@ -236,8 +236,8 @@ impl<P> Core<P> {
         self.media[index].node
     }
 
-    /// The next answer of a medium whose time has come. The answers of a request come one by one at
-    /// one instant.
+    /// The next due answer of a medium. The answers of a request are returned one by one at one
+    /// instant.
     pub(crate) fn pop_completion(&mut self, index: usize) -> Option<Completion> {
         let medium = &mut self.media[index];
         if medium.answers.is_empty()

@@ -13,7 +13,7 @@ use crate::schedule::{Key, Slot, Source};
 use crate::stream::{Closed, ConnectionId, Lane, StreamEvent};
 use crate::world::Core;
 
-/// A connection, as the nodes know it.
+/// A connection, as its nodes see it.
 #[derive(Debug)]
 struct Known {
     name: network::ConnectionId,
@@ -25,7 +25,7 @@ struct Known {
 
 /// An event to be reported to a node.
 #[derive(Debug)]
-struct Told {
+struct Report {
     key: Key,
     connection: ConnectionId,
     event: StreamEvent,
@@ -41,7 +41,7 @@ pub(crate) struct Modelled {
     network: Network,
     slot: Slot,
     /// The events to be reported to the node of each side, now.
-    events: [VecDeque<Told>; 2],
+    events: [VecDeque<Report>; 2],
     event_slots: [Slot; 2],
     known: Vec<Option<Known>>,
     free: Vec<usize>,
@@ -104,7 +104,7 @@ impl<P> Core<P> {
         assert!(!self.is_linked(one, other, lane), "two links join {one:?} and {other:?} as {lane:?}");
         let model = self.models.len();
         let slot = self.schedule.add(Source::Model(model));
-        let event_slots = [0, 1].map(|side| self.schedule.add(Source::Told { model, side }));
+        let event_slots = [0, 1].map(|side| self.schedule.add(Source::Report { model, side }));
         self.models.push(Modelled {
             nodes: [one, other],
             lane,
@@ -174,7 +174,7 @@ impl<P> Core<P> {
         taken
     }
 
-    /// Sends `data` without a copy, and returns how many bytes were taken.
+    /// Sends `data` without a copy, and returns the number of accepted bytes.
     pub(crate) fn send_buffer_modelled(&mut self, node: NodeId, id: ConnectionId, data: &Buffer) -> usize {
         let taken = self.model_room(node, id, data.len()).min(data.len());
         let Some((model, index, side)) = self.name_of(node, id).filter(|_| taken > 0) else { return 0 };
@@ -233,18 +233,18 @@ impl<P> Core<P> {
                 known.has[side.index()] = true;
                 model.network.handle_input(now, Input::Accept(connection));
                 let lane = model.lane;
-                self.tell(index, side, connection, StreamEvent::Accepted { peer, lane });
+                self.report(index, side, connection, StreamEvent::Accepted { peer, lane });
             }
             Output::Opened { connection, side } => {
                 let model = &self.models[index];
                 let known = model.by_name.get(&connection).and_then(|known| model.known[*known].as_ref());
                 // The dialled node has had the connection since the SYN.
                 if known.is_some_and(|known| known.dialler == side) {
-                    self.tell(index, side, connection, StreamEvent::Opened);
+                    self.report(index, side, connection, StreamEvent::Opened);
                 }
             }
             Output::Writable { connection, side } => {
-                self.tell(index, side, connection, StreamEvent::Writable);
+                self.report(index, side, connection, StreamEvent::Writable);
             }
             Output::Data { connection, side, data } => {
                 // Nodes consume data at once, even when they have closed the connection.
@@ -257,7 +257,7 @@ impl<P> Core<P> {
             Output::Finished { connection, side } => {
                 // In this world, a close ends both directions.
                 self.models[index].network.handle_input(now, Input::Finish { connection, side });
-                self.tell(index, side, connection, StreamEvent::Closed(Closed::ByPeer));
+                self.report(index, side, connection, StreamEvent::Closed(Closed::ByPeer));
             }
             Output::Closed { connection, side, why } => {
                 let why = match why {
@@ -266,17 +266,17 @@ impl<P> Core<P> {
                     Gone::Reset => Closed::Lost,
                     Gone::Closed => Closed::ByPeer,
                 };
-                self.tell(index, side, connection, StreamEvent::Closed(why));
+                self.report(index, side, connection, StreamEvent::Closed(why));
             }
         }
     }
 
     /// Reports an event to the node of `side`, if the node has the connection.
-    fn tell(&mut self, index: usize, side: Side, name: network::ConnectionId, event: StreamEvent) {
+    fn report(&mut self, index: usize, side: Side, name: network::ConnectionId, event: StreamEvent) {
         self.tell_of(index, side, name, event, None);
     }
 
-    /// Reports an event whose data a frame brought, with the frame's `trail`.
+    /// Reports an event with the data of a frame, and the frame's `trail`.
     fn tell_of(
         &mut self,
         index: usize,
@@ -295,16 +295,16 @@ impl<P> Core<P> {
         if events.is_empty() {
             self.schedule.arm(model.event_slots[side.index()], key);
         }
-        events.push_back(Told { key, connection: id, event, trail });
+        events.push_back(Report { key, connection: id, event, trail });
     }
 
     /// Takes the next event for the node of a side, unless the node has closed the connection
     /// meanwhile.
     pub(crate) fn pop_told(&mut self, index: usize, side: usize) -> Option<(ConnectionId, StreamEvent)> {
         let model = &mut self.models[index];
-        let told = model.events[side].pop_front().expect("an armed side has an event");
-        let Told { connection: id, event, trail, .. } = told;
-        let next = model.events[side].front().map(|told| told.key);
+        let report = model.events[side].pop_front().expect("an armed side has an event");
+        let Report { connection: id, event, trail, .. } = report;
+        let next = model.events[side].front().map(|report| report.key);
         self.schedule.show(model.event_slots[side], next);
         let node = model.nodes[side];
         let (_, known, at) = self.name_of(node, id)?;
@@ -315,7 +315,7 @@ impl<P> Core<P> {
         Some((id, event))
     }
 
-    /// The node was killed without notice; the network tells its peers.
+    /// Handles the kill of a node; the network informs its peers.
     pub(crate) fn drop_modelled(&mut self, node: NodeId) {
         for index in 0..self.models.len() {
             if self.models[index].nodes.contains(&node) {
@@ -349,7 +349,7 @@ impl<P> Core<P> {
         }
     }
 
-    /// Replaces the network's additional behaviour; its own models go on.
+    /// Replaces the network's additional behaviour; its own models continue.
     pub(crate) fn impair_model(&mut self, index: usize, behaviour: Behaviour) {
         let rng = self.rng.fork(&format!("faults of model {index}"));
         self.models[index].network.impair(self.now, behaviour, &rng);
@@ -369,7 +369,7 @@ impl<P> Core<P> {
         for side in Side::BOTH {
             for (_, connection) in self.models[index].of_side(side) {
                 self.models[index].network.handle_input(now, Input::Reset { connection, side });
-                self.tell(index, side, connection, StreamEvent::Closed(Closed::Lost));
+                self.report(index, side, connection, StreamEvent::Closed(Closed::Lost));
             }
         }
         self.heed_model(index);

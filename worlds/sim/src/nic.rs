@@ -1,6 +1,6 @@
 //! A packet's way from one processor to another, through the engines of two hosts and two cards.
 //!
-//! The engines are those of `niq`, as they run live. What they ask of memory becomes PCIe
+//! The engines are those of `niq`, as they run live. Their memory accesses become PCIe
 //! transactions, whose times are those of [`models::nic`](crate::models::nic).
 
 use std::cell::RefCell;
@@ -11,10 +11,10 @@ use pcie::memory::{Memory, Ram, Unmapped};
 
 use crate::models::nic::{CacheLine, Parameters};
 
-/// A step of a packet's way, and how long it takes.
+/// A step of a packet's way, and its duration.
 pub type Step = (&'static str, Nanos);
 
-/// Memory that remembers the lengths of what was read and written.
+/// Memory that records the lengths of accesses.
 struct Watched {
     ram: Ram,
     read: RefCell<Vec<u64>>,
@@ -62,7 +62,7 @@ impl Machine {
             memory: Watched::new(HOST_MEMORY_BYTES),
         };
         machine.card.set_link(true);
-        let start = machine.host.start(&mut machine.memory).expect("the memory is there");
+        let start = machine.host.start(&mut machine.memory).expect("the memory is mapped");
         for (register, value) in start {
             machine.card.register_write(&mut machine.window, register.into(), &value.to_le_bytes());
         }
@@ -90,7 +90,7 @@ pub fn one_way(parameters: &Parameters, bytes: usize, inline_max: usize) -> Vec<
 
     packet.resize(PACKET_MAX, 0);
     let taken = near.card.poll_transmit(&mut near.window, &mut near.memory, &mut packet);
-    let length = taken.expect("the card takes what was stored");
+    let length = taken.expect("the card takes the stored packet");
     let (fetched, _) = near.memory.take();
     let (mut logic_out, mut logic_in) = (parameters.logic_inline, parameters.logic_inline);
     if fetched > 0 {

@@ -34,7 +34,7 @@ pub enum Event<P> {
     Stream {
         /// The connection that the event is about.
         connection: ConnectionId,
-        /// What has happened to the connection.
+        /// The event of the connection.
         event: StreamEvent,
     },
     /// A medium has answered a request.
@@ -48,22 +48,22 @@ pub trait Node {
     /// The type of packets on direct links.
     type Packet;
 
-    /// Handles one event. The node may ask `context` for what it needs of the world, here or in
+    /// Handles one event. The node may request actions of the world from `context`, here or in
     /// [`Node::settle`].
     fn handle(&mut self, context: &mut Context<'_, Self::Packet>, event: Event<Self::Packet>);
 
-    /// Does what is due, hands outputs to `context`, and returns when it must be called again.
-    /// Called after every event, at every wake, and when the node starts.
+    /// Performs the due actions, passes outputs to `context`, and returns when it must be called
+    /// again. Called after every event, at every wake, and when the node starts.
     fn settle(&mut self, context: &mut Context<'_, Self::Packet>) -> Option<Instant>;
 
-    /// Starts again after a kill, with nothing left but the contents of its media.
+    /// Restarts after a kill, with only the contents of its media.
     fn restart(&mut self, now: Instant, rng: Rng);
 
     /// A fingerprint of a packet, for the world's digest.
     fn fingerprint(packet: &Self::Packet) -> u64;
 }
 
-/// What a node may do to the world.
+/// The actions of a node on the world.
 #[derive(Debug)]
 pub struct Context<'a, P> {
     pub(crate) core: &'a mut Core<P>,
@@ -115,8 +115,8 @@ impl<P> Context<'_, P> {
         self.core.dial(self.node, peer, lane)
     }
 
-    /// Gives `bytes` to a connection, and returns how many of them it took. If some are left,
-    /// [`StreamEvent::Writable`] follows when there is room again. A connection that is gone takes
+    /// Passes `bytes` to a connection, and returns how many of them it accepted. If some are left,
+    /// [`StreamEvent::Writable`] follows when there is room again. A closed connection accepts
     /// none.
     pub fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> usize {
         self.core.send(self.node, connection, bytes)
@@ -143,7 +143,7 @@ impl<P> Context<'_, P> {
     }
 
     /// Starts or stops following the frames of the modelled network that a connection runs over,
-    /// for [`Context::trail`]. This changes nothing that happens.
+    /// for [`Context::trail`]. This has no effect on the simulation.
     pub fn watch(&mut self, connection: ConnectionId, on: bool) {
         self.core.watch_model(self.node, connection, on);
     }

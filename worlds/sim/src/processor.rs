@@ -1,5 +1,5 @@
-//! A processor that one connection's software runs on: it does one thing after the other, and
-//! notices what arrives by polling or after an interrupt.
+//! A processor that runs one connection's software: it does one thing after the other, and notices
+//! arrivals by polling or after an interrupt.
 
 use engine::{Instant, Nanos};
 
@@ -10,12 +10,12 @@ use crate::models::hca::Driver;
 pub struct Processor {
     driver: Driver,
     busy_until: Instant,
-    /// When the software takes what has arrived last.
+    /// When the software notices the latest arrival.
     notices: Instant,
 }
 
 impl Processor {
-    /// A processor with nothing to do.
+    /// An idle processor.
     pub const fn new(driver: Driver) -> Self {
         Self { driver, busy_until: Instant::ZERO, notices: Instant::ZERO }
     }
@@ -30,14 +30,14 @@ impl Processor {
         self.busy_until
     }
 
-    /// Gives it work that takes `time`, and returns when that is done.
+    /// Adds work that takes `time`, and returns when it is done.
     pub fn work(&mut self, now: Instant, time: Nanos) -> Instant {
         self.busy_until = now.max(self.busy_until) + time;
         self.busy_until
     }
 
-    /// When it notices what arrives at `now`, if it has nothing else to do then. A processor that
-    /// is busy looks before it sleeps, and one that was woken finds whatever has come meanwhile.
+    /// When it notices an arrival at `now`, if it is idle then. A busy processor looks before it
+    /// sleeps, and one that was woken finds everything that has arrived meanwhile.
     pub fn notice(&mut self, now: Instant) -> Instant {
         let Driver { look, poll, interrupt, .. } = self.driver;
         if self.notices <= now {
@@ -72,7 +72,7 @@ mod tests {
         let done = processor.work(AT, Nanos::from_micros(1));
         assert_eq!(processor.notice(done + Nanos::from_micros(3)), done + Nanos::new(3_050));
         assert_eq!(processor.notice(done + Nanos::from_micros(9)), done + Nanos::from_micros(14));
-        // What comes while the interrupt is under way is found with it.
+        // Arrivals during the interrupt are found with it.
         assert_eq!(processor.notice(done + Nanos::from_micros(10)), done + Nanos::from_micros(14));
     }
 

@@ -4,7 +4,7 @@ use engine::Instant;
 
 use crate::NodeId;
 
-/// The time of an event. Of two events at one instant, the one scheduled first comes first.
+/// The time of an event. Of two events at one instant, the one scheduled first is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) at: Instant,
@@ -28,7 +28,7 @@ pub(crate) enum Source {
     /// The next deadline of a modelled network.
     Model(usize),
     /// Events that a modelled network reports to the node of one side.
-    Told { model: usize, side: usize },
+    Report { model: usize, side: usize },
 }
 
 /// A source's entry in the schedule.

@@ -14,7 +14,7 @@ use crate::schedule::{Schedule, Slot, Source};
 use crate::stream::{Lane, LinkProfile, StreamEvent, Streams};
 use crate::{Context, Digest, Event, Node, NodeId};
 
-/// What the world knows about a node besides the node itself.
+/// The world's state of a node, besides the node itself.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) alive: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
     incarnation: u64,
 }
 
-/// The world without its nodes, which is what nodes may access.
+/// The world without its nodes, which is the part that nodes may access.
 #[derive(Debug)]
 pub(crate) struct Core<P> {
     pub(crate) now: Instant,
@@ -36,8 +36,7 @@ pub(crate) struct Core<P> {
     pub(crate) streams: Streams,
     pub(crate) media: Vec<Medium>,
     pub(crate) models: Vec<Modelled>,
-    /// The trail of the frame that brought the current event's data, if somebody watches the
-    /// network.
+    /// The trail of the frame with the current event's data, if the network is watched.
     pub(crate) trail: Option<Box<Trail>>,
 }
 
@@ -109,8 +108,8 @@ impl<N: Node> World<N> {
         self.core.add_link(one, other, lane, profile);
     }
 
-    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Faults
-    /// come in addition to the effects of the network's own models; [`LaneFault`] says how.
+    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Faults act
+    /// in addition to the effects of the network's own models; see [`LaneFault`].
     ///
     /// # Panics
     /// When a link already joins the two nodes.
@@ -186,7 +185,7 @@ impl<N: Node> World<N> {
         self.core.now = self.core.now.max(until);
     }
 
-    /// Runs until `busy`, asked before every event, returns false, or to `until`. Returns whether
+    /// Runs until `busy`, called before every event, returns false, or to `until`. Returns whether
     /// `busy` did return false.
     pub fn run_while(&mut self, until: Instant, mut busy: impl FnMut(&Self) -> bool) -> bool {
         while busy(self) {
@@ -242,8 +241,8 @@ impl<N: Node> World<N> {
                 self.core.end_node(connection, side)
             }
             Source::Medium(index) => self.core.medium_node(index),
-            Source::Told { model, side } => self.core.model_node(model, side),
-            Source::Model(_) => unreachable!("a network's time is nobody's event"),
+            Source::Report { model, side } => self.core.model_node(model, side),
+            Source::Model(_) => unreachable!("a network's deadline is not an event of a node"),
         }
     }
 
@@ -273,7 +272,7 @@ impl<N: Node> World<N> {
                 }
             }
             Source::Model(_) => {}
-            Source::Told { model, side } => {
+            Source::Report { model, side } => {
                 if let Some((connection, event)) = self.core.pop_told(model, side) {
                     self.note_stream(node, &event);
                     self.deliver(node, Event::Stream { connection, event });
@@ -363,7 +362,7 @@ impl<N: Node> World<N> {
     }
 
     /// Replaces the additional behaviour of the modelled network between two nodes; the network's
-    /// own models go on. Returns whether there is such a network.
+    /// own models continue. Returns whether there is such a network.
     pub fn impair(&mut self, one: NodeId, other: NodeId, lane: Lane, behaviour: Behaviour) -> bool {
         let model = self.core.model_between(one, other, lane);
         if let Some(model) = model {

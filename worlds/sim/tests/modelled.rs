@@ -11,7 +11,7 @@ use sim::faults::Fault;
 use sim::stream::{Closed, ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 
-/// Sends a number of bytes and closes, or sends back what arrives.
+/// Sends a number of bytes and closes, or echoes received bytes.
 #[derive(Debug, Default)]
 struct Peer {
     dials: Option<NodeId>,

@@ -27,7 +27,7 @@ struct Source {
 /// Checks that the bytes that arrive are a prefix of the source's sequence.
 #[derive(Debug, Default)]
 struct Sink {
-    /// For each connection: the number of bytes that came, and how the connection ended.
+    /// For each connection: the number of received bytes, and how the connection ended.
     streams: Vec<(ConnectionId, usize, Option<Closed>)>,
     restarts: u32,
 }
@@ -293,7 +293,7 @@ fn media_answer_out_of_order_and_survive() {
     world.run(at_micros(120));
     let Toy::Disk(found) = world.node(disk) else { panic!("no disk") };
     assert_eq!(found.done.len(), 16);
-    assert!(!found.done.is_sorted(), "nothing overtook anything: {:?}", found.done);
+    assert!(!found.done.is_sorted(), "no request overtook another: {:?}", found.done);
     world.apply(Fault::Kill(disk));
     world.apply(Fault::Restart(disk));
     world.run(at_micros(300));
@@ -351,7 +351,7 @@ fn packets_hop_in_order_with_latency() {
     assert_eq!(echo.seen, [(at_micros(1), 5), (at_micros(3), 3), (at_micros(5), 1)]);
 }
 
-/// A run with everything that the seed brings: its digest, and what came over each connection.
+/// A run with all effects of the seed: its digest, and the result of each connection.
 fn rough_run(seed: u64) -> (u64, Vec<(usize, Option<Closed>)>) {
     let profile = LinkProfile { jitter: Nanos::from_micros(30), rate: 0, ..LinkProfile::default() };
     let (mut world, source, sink) = streams(seed, 20_000_000, profile);
@@ -390,7 +390,7 @@ fn a_run_is_a_function_of_its_seed() {
 }
 
 proptest! {
-    /// All bytes arrive in order, whatever the link is like.
+    /// All bytes arrive in order, over any link.
     #[test]
     fn every_byte_arrives_once(
         seed: u64,

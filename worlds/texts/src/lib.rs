@@ -1,6 +1,5 @@
-//! Texts that others write: files are read within bounds, TOML is parsed within bounds, and what an
-//! error, a report or a log quotes of either does no harm to a terminal, a journal or memory.
-//!
+//! Untrusted texts: files are read within bounds, TOML is parsed within bounds, and quotes of
+//! either in an error, a report or a log do not harm a terminal, a journal or memory.
 //! ```
 //! let quoted = texts::clean("the name '\u{1b}[31mred\u{1b}[0m' is taken");
 //! assert_eq!(quoted, "the name 'red' is taken");
@@ -63,7 +62,7 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| explain(text, &error))
 }
 
-/// What is wrong with a text of TOML. The line is shown if it is short.
+/// Describes the error in a TOML text. Shows the line if it is short.
 pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = text.as_bytes().get(..at).unwrap_or_default();

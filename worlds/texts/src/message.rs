@@ -1,4 +1,4 @@
-//! Messages that quote what others have written: without control characters, and never much of it.
+//! Messages with quotes of untrusted text: without control characters, and of limited length.
 
 use std::borrow::Cow;
 
@@ -33,10 +33,10 @@ pub fn clean_words(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// What others have written, as one word of a message: cleaned, on one line, and at most
-/// [`QUOTE_MAX`] bytes of it.
+/// Quotes untrusted text as one word of a message: cleaned, on one line, and at most [`QUOTE_MAX`]
+/// bytes of it.
 pub fn quote(text: &str) -> String {
-    // What is cut off is not looked at.
+    // The rest is not examined.
     let room = text.len().min(QUOTE_MAX * 4);
     let head = &text[..text.floor_char_boundary(room)];
     let cleaned = clean_words(head).replace(['\n', '\t'], " ");
@@ -51,12 +51,12 @@ const fn is_harmful(one: char) -> bool {
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// What stands behind an escape sequence, whose first character is gone (ECMA-48).
+/// The text behind an escape sequence, without its first character (ECMA-48).
 fn behind_escape(rest: &str) -> &str {
     let mut chars = rest.chars();
     match chars.next() {
         Some('[') => behind_control(chars.as_str()),
-        // A string goes on until its terminator. One without is no string.
+        // A string continues until its terminator. Without one it is not a string.
         Some(']' | 'P' | 'X' | '^' | '_') => {
             let text = chars.as_str();
             let end = text.find(['\u{7}', '\u{1b}', '\u{9c}', '\n']);
@@ -71,7 +71,7 @@ fn behind_escape(rest: &str) -> &str {
     }
 }
 
-/// What stands behind a control sequence, whose introducer is gone.
+/// The text behind a control sequence, without its introducer.
 fn behind_control(rest: &str) -> &str {
     let end = rest.find(|one| !(' '..='?').contains(&one)).unwrap_or(rest.len());
     let mut behind = rest[end..].chars();
@@ -101,7 +101,7 @@ fn cut_quotations(text: &str) -> Cow<'_, str> {
     }
     let mut short = String::new();
     let (mut at, mut before) = (0, ' ');
-    // Once a mark ends no quotation any more, none of its kind is looked for.
+    // Once a mark no longer ends a quotation, the search for its kind stops.
     let mut is_over = [false; 3];
     while let Some(one) = text[at..].chars().next() {
         let mark = ['\'', '"', '`'].iter().position(|mark| *mark == one);
@@ -119,7 +119,7 @@ fn cut_quotations(text: &str) -> Cow<'_, str> {
             }
         }
         let word = &text[at..];
-        // A mark stands by itself, so that what it begins is seen.
+        // A mark is a unit of its own, so that its quotation is recognised.
         let length = match mark {
             Some(_) => one.len_utf8(),
             None => word.find(|one: char| one.is_whitespace() || is_mark(one)).unwrap_or(word.len()),
@@ -183,7 +183,7 @@ mod tests {
             assert!(short.ends_with("is no size: it can't be; expected 4KiB"), "{short}");
             assert!(short.contains("… (") && short.starts_with("the value "), "{short}");
         }
-        // What closes one quotation opens no other.
+        // A mark that closes one quotation does not open another.
         let text = format!("'a' for '<URL>': {}; try '--help'", "and much prose ".repeat(30));
         assert_eq!(clean(&text), text);
         let text = "can't do this, and don't do that, ".repeat(20) + "as it isn't 'right'";

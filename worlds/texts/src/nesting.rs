@@ -4,7 +4,7 @@
 pub const NESTING_MAX: usize = 64;
 
 /// Checks that `text` nests at most [`NESTING_MAX`] levels deep: brackets, and the parts of a key
-/// with dots. What is no TOML is left to the parser.
+/// with dots. The parser handles text that is not TOML.
 ///
 /// # Errors
 /// A message with the line.
@@ -45,13 +45,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes to the first byte that `is_it`.
+    /// Advances to the first byte that matches `is_it`.
     fn skip_to(&mut self, is_it: impl Fn(u8) -> bool) {
         let length = self.rest.iter().position(|byte| is_it(*byte)).unwrap_or(self.rest.len());
         self.rest = &self.rest[length..];
     }
 
-    /// Goes behind a text that `quote` has begun.
+    /// Advances behind a text that `quote` has begun.
     fn skip_text(&mut self, quote: u8) {
         let is_long = self.rest.starts_with(&[quote, quote]);
         if is_long {

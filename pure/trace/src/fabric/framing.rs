@@ -1,4 +1,4 @@
-//! What a stream is cut into: the PDUs of NVMe/TCP, or the messages of RDMA.
+//! The framing of a stream: PDUs of NVMe/TCP, or messages of RDMA.
 
 use alloc::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::seen::Mark;
 /// Cuts the bytes of one direction of a connection.
 #[derive(Debug, Default)]
 pub(super) enum Framing {
-    /// Nothing of the stream was seen.
+    /// No byte of the stream was seen.
     #[default]
     Unknown,
     Tcp(Pdus),
@@ -18,7 +18,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// How a stream is cut that begins with these bytes, if it is one that is known.
+    /// The framing of a stream that begins with these bytes, if it is a known one.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         match plausible(bytes) {
             Some(_) => Some(Self::Tcp(Pdus::default())),
@@ -26,7 +26,7 @@ impl Framing {
         }
     }
 
-    /// Whether nothing more can be known of the stream.
+    /// Whether the rest of the stream is lost.
     pub(super) const fn is_lost(&self) -> bool {
         match self {
             Self::Unknown => false,
@@ -35,10 +35,10 @@ impl Framing {
         }
     }
 
-    /// Appends to `found` what ends within `bytes`, which passed at `at`.
+    /// Appends to `found` the units that end within `bytes`, which passed at `at`.
     pub(super) fn take(&mut self, at: Mark, bytes: &[u8], found: &mut VecDeque<Event>) {
         if matches!(self, Self::Unknown) {
-            // What is neither is lost as PDUs are.
+            // A stream of neither framing is lost in the same way as PDUs are.
             *self = Self::of(bytes).unwrap_or_else(|| Self::Tcp(Pdus::default()));
         }
         match self {
@@ -50,7 +50,7 @@ impl Framing {
         }
     }
 
-    /// Passes over bytes that were not captured. Returns false if nobody knows what comes then.
+    /// Skips bytes that were not captured. Returns false if the position in the stream is lost.
     pub(super) fn skip(&mut self, at: Mark, bytes: u32, found: &mut VecDeque<Event>) -> bool {
         match self {
             Self::Unknown => false,

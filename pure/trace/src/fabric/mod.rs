@@ -1,10 +1,9 @@
 //! Commands of NVMe/TCP, and of NVMe/RDMA by iWARP and RoCEv2, from the segments and datagrams of a
 //! capture of a network.
 //!
-//! A connection is known by its first PDU, or its first RDMA message that is no data; a capture may
-//! begin within it. Segments may come twice
-//! or in another order. Where bytes are missing, the connection goes on with the next segment that
-//! begins with a PDU.
+//! A connection is recognised by its first PDU, or its first RDMA message without data; a capture
+//! may begin within it. Segments may be duplicated or out of order. Where bytes are missing, the
+//! connection continues with the next segment that begins with a PDU.
 
 mod framing;
 mod mpa;
@@ -30,9 +29,10 @@ use rdma::{Keys, Message};
 use roce::QueuePairs;
 use stream::{Placed, Stream};
 
-/// The most connections at once. Beyond it, the one that was silent longest is forgotten.
+/// Maximum number of connections. Beyond it, the one that was silent for the longest time is
+/// forgotten.
 const CONNECTIONS_MAX: usize = 4096;
-/// The most commands under way of a connection.
+/// Maximum number of a connection's commands in progress.
 const COMMANDS_MAX: usize = 4096;
 /// The most bytes of all connections that wait for a segment before them.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -52,9 +52,9 @@ pub struct Segment<'a> {
     pub number: u64,
     /// When it passed.
     pub at: Instant,
-    /// Who sent it.
+    /// The sender.
     pub from: Endpoint,
-    /// To whom.
+    /// The receiver.
     pub to: Endpoint,
     /// Its sequence number.
     pub sequence: u32,
@@ -72,7 +72,7 @@ impl Segment<'_> {
     }
 }
 
-/// What is known of the PDUs of a capture.
+/// Counts of the PDUs of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// PDUs.
@@ -98,9 +98,9 @@ struct Connection {
     /// The queue, where its Connect was captured.
     queue: Option<u16>,
     under_way: BTreeMap<u16, Command>,
-    /// Of RDMA: whose data pass by which keys.
+    /// The keys of RDMA, and the commands whose data they name.
     keys: Keys,
-    /// When it was last heard of.
+    /// Time of its latest packet.
     heard: Instant,
     /// Whether its commands remember the numbers of their segments.
     remembers: bool,
@@ -120,7 +120,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// A fabric that has seen nothing, whose commands remember the numbers of their segments.
+    /// An empty fabric, whose commands remember the numbers of their segments.
     pub fn remembering() -> Self {
         Self { remembers: true, ..Self::default() }
     }
@@ -130,7 +130,7 @@ impl Fabric {
         let (from, to) = (segment.from, segment.to);
         let (key, side) = if from <= to { ((from, to), 0) } else { ((to, from), 1) };
         if !self.connections.contains_key(&key) {
-            // What opens a connection does not tell yet what it carries.
+            // The segments that open a connection do not show its protocol yet.
             if Framing::of(segment.bytes).is_none() {
                 return false;
             }
@@ -200,7 +200,7 @@ impl Fabric {
         self.commands.pop_front()
     }
 
-    /// Ends the capture: what is under way is not finished.
+    /// Ends the capture: commands in progress stay unfinished.
     pub fn finish(&mut self) {
         self.pairs.finish(&mut self.counts);
         for mut connection in core::mem::take(&mut self.connections).into_values() {
@@ -215,8 +215,7 @@ impl Fabric {
 }
 
 /// Finds the PDUs that end in a segment, and in those that waited for it. Returns false if bytes
-/// before it are missing. A stream of which nothing is known begins with a segment that begins with
-/// a PDU.
+/// before it are missing. A new stream begins with a segment that begins with a PDU.
 fn place(
     (stream, framing): (&mut Stream, &mut Framing),
     segment: &Segment<'_>,
@@ -232,7 +231,7 @@ fn place(
     placed == Placed::Kept
 }
 
-/// What a PDU means for commands.
+/// The meaning of a PDU for commands.
 #[derive(Debug)]
 enum Event {
     Begins {
@@ -304,7 +303,7 @@ impl Event {
 }
 
 impl Connection {
-    /// Forgets the commands that are under way, and counts them.
+    /// Forgets the commands in progress, and counts them.
     fn leave(&mut self, counts: &mut Counts) {
         for command in core::mem::take(&mut self.under_way).into_values() {
             match command.kind.waits_for_events() {
@@ -367,7 +366,7 @@ impl Connection {
 
     /// A command that begins with this entry.
     fn command(&mut self, entry: &SubmissionQueueEntry) -> Command {
-        // Of a Fabrics command, the lowest byte of what is NSID elsewhere is its type.
+        // In a Fabrics command, the lowest byte of the NSID field is its type.
         let [kind, ..] = entry.namespace.0.to_le_bytes();
         if (entry.opcode, kind) == (FABRICS, CONNECT) {
             self.queue = u16::try_from(entry.cdw10 >> 16).ok();

@@ -7,30 +7,31 @@ use iwarp::wire::{Header, Opcode, ReadRequest};
 use super::rdma::Message;
 use crate::seen::Mark;
 
-/// How both frames of the start begin, before the letters that tell them apart.
+/// The common beginning of both start frames, before the letters that distinguish them.
 const START: &[u8] = b"MPA ID Re";
-/// Bytes of such a frame before its private data, the place of its flags, and the flag by which its
-/// sender wants markers among what it receives.
+/// Length of such a frame before its private data, the offset of its flags, and the flag by which
+/// its sender requests markers.
 const START_LENGTH: usize = 20;
 const FLAGS: usize = 16;
 const MARKERS: u8 = 0x80;
 /// Bytes of the length before a frame, and of the CRC behind it.
 const LENGTH: usize = 2;
 const CRC: usize = 4;
-/// The most bytes of a frame that are looked at: a header, and an entry with some of its data.
+/// Maximum number of examined bytes of a frame: a header, and an entry with some of its data.
 const LOOKED_AT: usize = Header::UNTAGGED_LENGTH + 80;
 
 /// Cuts a stream into frames. Their data are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Mpa {
-    /// What is looked at of the next frame, as far as it has come, and when its first byte passed.
+    /// The examined part of the next frame, as far as it has arrived, and the time of its first
+    /// byte.
     head: Vec<u8>,
     begun: Mark,
-    /// Bytes of the frame that are to come behind that.
+    /// Number of bytes of the frame behind that part that have not arrived.
     left: usize,
     /// The start is over, or the capture begins behind it.
     is_started: bool,
-    /// Something was no frame, or has markers. Nothing more can be known of the stream.
+    /// A frame was invalid, or has markers. The rest of the stream is lost.
     is_lost: bool,
 }
 
@@ -100,7 +101,7 @@ impl Mpa {
         }
     }
 
-    /// Bytes of the whole frame, of which all that is looked at has come.
+    /// Length of the whole frame, whose examined part has arrived.
     fn length(&self) -> usize {
         let number = |at: usize| {
             self.head.get(at..at + 2).map_or(0, |of| usize::from(of[0]) << 8 | usize::from(of[1]))
@@ -133,7 +134,7 @@ fn message(head: &[u8]) -> Option<Message> {
     let bytes = length.checked_sub(u32::try_from(header.length()).ok()?)?;
     let payload = segment.get(header.length()..)?;
     Some(match header {
-        // Empty ones open the connection, in some of its kinds.
+        // Empty ones open some kinds of connections.
         Header::Tagged { .. } if bytes == 0 => Message::Other,
         Header::Tagged { opcode: Opcode::Write, key, .. } => Message::Write { key: key.0, bytes },
         Header::Tagged { key, address, .. } => Message::Response { key: key.0, address, bytes },
@@ -212,7 +213,7 @@ mod tests {
         frame(Header::Tagged { opcode, last: true, key: Key(key), address }, &vec![7; length])
     }
 
-    /// A session of a read and a write of 4 KiB: what each end says, in turns.
+    /// A session of a read and a write of 4 KiB: the bytes of each end, in turns.
     fn session() -> Vec<(bool, Vec<u8>)> {
         let request = ReadRequest {
             sink: Key(0x55),
@@ -236,8 +237,8 @@ mod tests {
         ]
     }
 
-    /// The commands of a session whose segments have at most so many bytes, from one of its
-    /// turns on.
+    /// The commands of a session whose segments have at most `longest` bytes, from one of its turns
+    /// on.
     fn commands(longest: usize, from: usize) -> (Vec<Command>, u64) {
         let (mut fabric, mut sequences, mut at) = (Fabric::default(), [u32::MAX - 40, 9], 0);
         for (is_host, bytes) in session().into_iter().skip(from) {
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn data_pass_by_the_keys_of_their_commands_however_the_stream_is_cut() {
-        // A frame's first segment must tell what it is.
+        // A frame's first segment must show its kind.
         for longest in [20, 21, 60, 1460, 70_000] {
             let (commands, unexpected) = commands(longest, 0);
             assert_eq!((commands.len(), unexpected), (2, 0), "{longest}");
@@ -294,7 +295,7 @@ mod tests {
     fn a_capture_that_begins_behind_the_start_knows_the_commands_that_begin_in_it() {
         let (commands, unexpected) = commands(70_000, 4);
         assert_eq!(commands.iter().map(|one| one.id).collect::<Vec<_>>(), [Some(4)]);
-        // The data of the read came before, and its response is no command's.
+        // The data of the read came before, and its response belongs to no command.
         assert!(unexpected <= 1);
     }
 

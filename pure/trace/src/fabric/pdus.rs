@@ -6,7 +6,7 @@ use nvme_tcp::wire::{CommonHeader, HEADER_LENGTH_MAX, PduKind};
 
 use crate::seen::Mark;
 
-/// The longest PDU that is believed in: no controller takes as much in one.
+/// The longest plausible PDU: no controller accepts a longer one.
 const PDU_MAX: u32 = 64 << 20;
 
 /// A PDU that is whole.
@@ -26,13 +26,13 @@ pub(super) struct Pdus {
     /// The bytes so far of the header of the next PDU, and when the first of them passed.
     header: Vec<u8>,
     begun: Mark,
-    /// Bytes of the PDU, behind its header, that are to come.
+    /// Number of bytes of the PDU behind its header that have not arrived.
     left: u32,
-    /// Whether something was no PDU. Nothing more can be known of the stream.
+    /// Whether a PDU was invalid. The rest of the stream is lost.
     is_lost: bool,
 }
 
-/// What a common header says, if it can be one.
+/// Parses a common header, if it is plausible.
 pub(crate) fn plausible(bytes: &[u8]) -> Option<CommonHeader> {
     let [kind, flags, header_length, data_offset, length @ ..] = *bytes.first_chunk::<8>()?;
     let kind = PduKind::from_raw(kind)?;
@@ -85,8 +85,8 @@ impl Pdus {
         }
     }
 
-    /// Passes over bytes that were not captured. Returns false if they are not all data of one PDU,
-    /// so that nobody knows where the next one begins.
+    /// Skips bytes that were not captured. Returns false if they are not all data of one PDU, so
+    /// that the start of the next one is unknown.
     pub(super) fn skip(&mut self, at: Mark, bytes: u32, mut show: impl FnMut(Pdu<'_>)) -> bool {
         let is_data = self.header.len() > CommonHeader::LENGTH && self.header.len() == self.header_length();
         if !is_data || self.left < bytes {

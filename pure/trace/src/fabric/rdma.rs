@@ -1,4 +1,4 @@
-//! What messages of RDMA mean for commands: capsules are Sends, data pass by keys of the host's
+//! The meaning of RDMA messages for commands: capsules are Sends, data pass by keys of the host's
 //! memory that entries have named (NVMe RDMA Transport Specification 1.0).
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -14,22 +14,22 @@ const KEYED: u64 = 4;
 /// A message, or a part of one, that is whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Message {
-    /// A command capsule with so many bytes of data.
+    /// A command capsule with `bytes` bytes of data.
     Command { entry: SubmissionQueueEntry, bytes: u64 },
     /// A response capsule.
     Completion(CompletionQueueEntry),
     /// Data are written to the memory that a key names.
     Write { key: u32, bytes: u32 },
-    /// Data are asked for: from the memory that `key` names, to the key and address of `sink`.
+    /// A request for data: from the memory that `key` names, to the key and address of `sink`.
     Read { key: u32, sink: (u32, u64), bytes: u32 },
-    /// Data that were asked for.
+    /// Requested data.
     Response { key: u32, address: u64, bytes: u32 },
     /// Something else, or the rest of a Send.
     Other,
 }
 
 impl Message {
-    /// The message of a Send of so many `bytes`, of which `payload` is the beginning.
+    /// The message of a Send of `bytes` bytes, of which `payload` is the beginning.
     pub(super) fn sent(payload: &[u8], bytes: u32) -> Self {
         const COMMAND: u32 = 64;
         const RESPONSE: u32 = 16;
@@ -50,7 +50,7 @@ impl Message {
 pub(super) struct Keys {
     /// The command whose data a key names.
     commands: BTreeMap<u32, u16>,
-    /// Reads under way: the sink's key and first address, bytes, and the command.
+    /// Outstanding reads: the sink's key and first address, bytes, and the command.
     reads: VecDeque<(u32, u64, u32, u16)>,
 }
 
@@ -60,7 +60,8 @@ impl Keys {
         self.commands.contains_key(&key)
     }
 
-    /// What a message means that passed from `begun` to `ended`; none if its command is not known.
+    /// The meaning of a message that passed from `begun` to `ended`; none if its command is
+    /// unknown.
     pub(super) fn event(&mut self, message: Message, begun: Mark, ended: Mark) -> Option<Event> {
         Some(match message {
             Message::Other => Event::Nothing,

@@ -1,9 +1,10 @@
 //! Commands of NVMe/RDMA from the datagrams of RoCEv2 (InfiniBand Architecture 1.4, chapter 9 and
 //! annex A17).
 //!
-//! A queue pair sends to a number at the other end, and hears by a number of its own. The messages
-//! that make a connection tell both; without them, a connection begins with a command capsule, and
-//! its way back is found by a key or an identifier that only one connection waits for.
+//! A queue pair sends to a number at the other end, and receives by a number of its own. The
+//! messages that open a connection have both. Without them, a connection begins with a command
+//! capsule, and its reverse direction is found by a key or an identifier that only one connection
+//! waits for.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -46,9 +47,9 @@ pub struct Datagram<'a> {
     pub number: u64,
     /// When it passed.
     pub at: Instant,
-    /// Who sent it.
+    /// The sender.
     pub from: Address,
-    /// To whom.
+    /// The receiver.
     pub to: Address,
     /// Its bytes behind the header of UDP, as far as they were captured.
     pub bytes: &'a [u8],
@@ -56,7 +57,7 @@ pub struct Datagram<'a> {
     pub missing: usize,
 }
 
-/// From whom, to whom, and the queue pair there.
+/// The sender, the receiver, and the receiver's queue pair.
 type Flow = (Address, Address, u32);
 
 /// One direction of a connection.
@@ -65,10 +66,10 @@ struct Way {
     connection: usize,
     /// The number of the next request, if it is known.
     next: Option<u32>,
-    /// The Send under way: its bytes that are looked at, its length, and when it began.
+    /// The Send in progress: its examined bytes, its length, and when it began.
     sending: (Vec<u8>, usize, Mark),
-    /// The key of the write under way, and the number of the read that is being answered, with its
-    /// bytes so far.
+    /// The key of the write in progress, and the number of the read that is being answered, with
+    /// its bytes so far.
     writing: u32,
     answering: (u32, u64),
 }
@@ -80,7 +81,8 @@ pub(super) struct QueuePairs {
     connections: Vec<Connection>,
     /// Connections with no known way back: their host and target.
     alone: Vec<(usize, Address, Address)>,
-    /// Who asked for a connection, by its ends and its name for it: the queue pair of the host.
+    /// Requests for connections, by both ends and the requester's name for the connection: the
+    /// queue pair of the host.
     asked: VecDeque<((Address, Address, u32), u32)>,
 }
 
@@ -137,7 +139,7 @@ impl QueuePairs {
         true
     }
 
-    /// Takes in a message that makes connections.
+    /// Handles a message that opens a connection.
     fn make(&mut self, (from, to): (Address, Address), bytes: &[u8], counts: &mut Counts) -> bool {
         let Some(&[_, class, ..]) = bytes.first_chunk::<2>() else { return false };
         let (Some(attribute), Some(fields)) = (word(bytes, 16), bytes.get(HEADER..)) else { return false };
@@ -177,7 +179,7 @@ impl QueuePairs {
         Some(self.connections.len() - 1)
     }
 
-    /// The connection of a flow, whose way is known from now on.
+    /// The connection of a flow, whose direction is known from now on.
     fn way(&mut self, flow: Flow, kind: &Kind, key: Option<u32>, payload: &[u8]) -> Option<usize> {
         if let Some(way) = self.ways.get(&flow) {
             return Some(way.connection);
@@ -209,7 +211,7 @@ impl QueuePairs {
         Some(index)
     }
 
-    /// Ends the capture, and counts what is under way.
+    /// Ends the capture, and counts the commands in progress.
     pub(super) fn finish(&mut self, counts: &mut Counts) {
         self.connections.iter_mut().for_each(|one| one.leave(counts));
         *self = Self::default();
@@ -224,7 +226,7 @@ enum What {
     Response,
 }
 
-/// What a packet is, as its opcode tells.
+/// The kind of a packet, from its opcode.
 struct Kind {
     what: What,
     is_first: bool,
@@ -266,7 +268,7 @@ impl Way {
         Self { connection, next: None, sending, writing: 0, answering: (0, 0) }
     }
 
-    /// Whether a packet is new. One that was sent again is not.
+    /// Whether a packet is new, and not a repetition.
     fn is_next(&mut self, kind: &Kind, number: u32, counts: &mut Counts) -> bool {
         if kind.what == What::Response {
             return true;
@@ -276,7 +278,7 @@ impl Way {
             return false;
         }
         counts.gaps += u64::from(ahead > 0);
-        // A read takes as many numbers as its response has packets.
+        // A read uses as many numbers as its response has packets.
         self.next = (kind.what != What::Read).then_some((number + 1) & NUMBERS);
         true
     }
@@ -310,7 +312,7 @@ impl Way {
             }
             What::Read => {
                 let (key, bytes) = (remote(8).unwrap_or(0), remote(12).unwrap_or(0));
-                // A response repeats no address, but the number of its request.
+                // A response has no address, but the number of its request.
                 (Some(Message::Read { key, sink: (number, 0), bytes }), at)
             }
             What::Response => {
@@ -399,7 +401,7 @@ mod tests {
         ]
     }
 
-    /// The commands of these packets, each of which comes so many times.
+    /// The commands of these packets, each repeated `times` times.
     fn commands(packets: &[(bool, Vec<u8>)], times: usize) -> (Vec<Command>, Counts) {
         let mut fabric = Fabric::default();
         for (at, (is_host, bytes)) in (0..).zip(packets) {

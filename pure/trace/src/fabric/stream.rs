@@ -21,17 +21,17 @@ pub(super) struct Stream {
     held_bytes: usize,
 }
 
-/// What became of a segment.
+/// The fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
     /// It is known, or waits for another one.
     Kept,
-    /// Bytes before it are not in the capture. It was not taken.
+    /// Bytes before it are not in the capture. It was not accepted.
     Gap,
 }
 
 impl Stream {
-    /// Whether nothing of the stream was seen.
+    /// Whether no byte of the stream was seen.
     pub(super) const fn is_new(&self) -> bool {
         self.next.is_none()
     }
@@ -87,7 +87,7 @@ impl Stream {
         Placed::Kept
     }
 
-    /// Shows what is new of a segment that begins at the next byte or before it.
+    /// Shows the new part of a segment that begins at the next byte or before it.
     fn advance(&mut self, at: Mark, sequence: u32, bytes: &[u8], show: &mut impl FnMut(Mark, &[u8])) {
         let Some(next) = self.next else { return };
         let known = next.wrapping_sub(sequence) as usize;

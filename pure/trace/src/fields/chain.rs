@@ -6,19 +6,19 @@ use super::Wanted;
 
 /// Something of which a stream consists, one after another.
 pub(super) trait Link: Sized {
-    /// What begins at the first of `bytes`, which has 8 bytes at least, if it can be one.
+    /// Parses the unit at the start of `bytes`, which has at least 8 bytes, if it is plausible.
     fn parse(bytes: &[u8]) -> Option<Self>;
-    /// Bytes to the next one, which are more than none.
+    /// Length up to the next unit, more than 0.
     fn length(&self) -> usize;
     /// Whether it belongs to this command. `bytes` begin with it.
     fn is_of(&self, bytes: &[u8], wanted: Wanted) -> bool;
 }
 
-/// Bytes at the end of a segment that can't be told from anything else.
+/// Number of bytes at the end of a segment that are too few to identify a unit.
 const TOO_FEW: usize = 8;
 
-/// The places of those in a segment, if it has any: from its first byte on, or from the first place
-/// where there is one of the wanted command.
+/// The offsets of the units in a segment, if it has any: from its first byte on, or from the first
+/// unit of the wanted command.
 pub(super) fn of<L: Link>(bytes: &[u8], wanted: Option<Wanted>) -> Option<Vec<usize>> {
     let first = from::<L>(bytes, 0);
     let Some(wanted) = wanted else { return first };

@@ -46,8 +46,8 @@ const fn name(opcode: Opcode) -> &'static str {
     }
 }
 
-/// Tells the frame that begins at `start`.
-pub(super) fn tell(held: &mut Held, bytes: &[u8], start: usize, wanted: Option<Wanted>) {
+/// Describes the frame that begins at `start`.
+pub(super) fn describe(held: &mut Held, bytes: &[u8], start: usize, wanted: Option<Wanted>) {
     let Some(frame) = Frame::parse(&bytes[start..]) else { return };
     let whole = frame.length();
     let shown = whole.min(bytes.len() - start);

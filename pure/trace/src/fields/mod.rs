@@ -1,8 +1,8 @@
-//! The fields of what a frame of a network holds: PDUs of NVMe/TCP and frames of iWARP in a
-//! segment, the headers of a datagram of RoCEv2.
+//! The fields of a network frame's content: PDUs of NVMe/TCP and frames of iWARP in a segment, the
+//! headers of a datagram of RoCEv2.
 //!
-//! A segment is looked at on its own, so what began in the one before it is passed over: a chain of
-//! PDUs or frames begins at the first byte, or where the wanted command is found.
+//! A segment is examined on its own, so a unit that began in the previous one is skipped: a chain
+//! of PDUs or frames begins at the first byte, or where the wanted command is found.
 
 mod chain;
 mod frames;
@@ -47,7 +47,7 @@ pub struct Wanted {
     pub id: u16,
 }
 
-/// What a segment or a datagram holds, as far as that is known.
+/// The content of a segment or a datagram, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// The fields of each PDU or frame, one after another.
@@ -56,7 +56,7 @@ pub struct Held {
     pub names: Vec<&'static str>,
     /// The queue entry of the wanted command.
     pub entry: Option<Entry>,
-    /// PDUs or frames beyond those that were asked for.
+    /// Number of PDUs or frames beyond the requested ones.
     pub untold: usize,
 }
 
@@ -66,28 +66,28 @@ impl Held {
     }
 }
 
-/// What a segment holds, up to `most` PDUs or frames; of the command `wanted`, if there is one.
+/// The content of a segment, up to `most` PDUs or frames; of the command `wanted`, if there is one.
 pub fn of_segment(segment: &Segment<'_>, wanted: Option<Wanted>, most: usize) -> Held {
     let bytes = segment.bytes;
     let mut held = Held::default();
-    let mut told = |starts: &[usize], tell: fn(&mut Held, &[u8], usize, Option<Wanted>)| {
+    let mut show = |starts: &[usize], describe: fn(&mut Held, &[u8], usize, Option<Wanted>)| {
         for start in starts.iter().take(most) {
-            tell(&mut held, bytes, *start, wanted);
+            describe(&mut held, bytes, *start, wanted);
         }
         held.untold = starts.len().saturating_sub(most);
     };
     if let Some(starts) = chain::of::<pdus::Pdu>(bytes, wanted) {
-        told(&starts, pdus::tell);
+        show(&starts, pdus::describe);
     } else if let Some(starts) = chain::of::<frames::Frame>(bytes, wanted) {
-        told(&starts, frames::tell);
+        show(&starts, frames::describe);
     }
     held
 }
 
-/// What a datagram holds; of the command `wanted`, if there is one.
+/// The content of a datagram; of the command `wanted`, if there is one.
 pub fn of_datagram(datagram: &Datagram<'_>, wanted: Option<Wanted>) -> Held {
     let mut held = Held::default();
-    packets::tell(&mut held, datagram.bytes, wanted);
+    packets::describe(&mut held, datagram.bytes, wanted);
     held
 }
 

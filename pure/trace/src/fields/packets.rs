@@ -38,7 +38,7 @@ impl Extended {
     }
 }
 
-/// What a packet is: its name, the headers that follow, and whether a message begins with its
+/// The kind of a packet: its name, its extended headers, and whether a message begins with its
 /// payload (table 38 of the specification).
 const fn kind(opcode: u8) -> Option<(&'static str, &'static [Extended], bool)> {
     use Extended as Of;
@@ -72,7 +72,7 @@ const fn kind(opcode: u8) -> Option<(&'static str, &'static [Extended], bool)> {
     })
 }
 
-/// What the syndrome of an acknowledgement says.
+/// The meaning of an acknowledgement's syndrome.
 fn syndrome(byte: u8) -> String {
     match (byte >> 5, byte & 31) {
         (0, credits) => format!("ACK, credits {credits}"),
@@ -85,14 +85,14 @@ fn syndrome(byte: u8) -> String {
     }
 }
 
-/// The number in these bytes, big-endian; none where they were not captured.
+/// The number in these bytes, big-endian; none if they were not captured.
 fn number(bytes: &[u8], from: usize, to: usize) -> Option<u64> {
     let raw = bytes.get(from..to)?;
     Some(raw.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-/// Tells a datagram.
-pub(super) fn tell(held: &mut Held, bytes: &[u8], wanted: Option<Wanted>) {
+/// Describes a datagram.
+pub(super) fn describe(held: &mut Held, bytes: &[u8], wanted: Option<Wanted>) {
     let Some(&[opcode, flags, ..]) = bytes.first_chunk::<BASE>() else { return };
     let field = |from, to| number(bytes, from, to).unwrap_or(0);
     let known = kind(opcode);
@@ -125,9 +125,9 @@ pub(super) fn tell(held: &mut Held, bytes: &[u8], wanted: Option<Wanted>) {
     }
 }
 
-/// Tells a header that begins at `at`, as far as it was captured.
+/// Describes a header that begins at `at`, as far as it was captured.
 fn extended(held: &mut Held, bytes: &[u8], header: Extended, at: usize) {
-    let mut tell = |name, from: usize, to: usize, show: &dyn Fn(u64) -> String| {
+    let mut field = |name, from: usize, to: usize, show: &dyn Fn(u64) -> String| {
         if let Some(value) = number(bytes, at + from, at + to) {
             held.field(name, show(value), at + from..at + to);
         }
@@ -137,26 +137,26 @@ fn extended(held: &mut Held, bytes: &[u8], header: Extended, at: usize) {
     let address = |value| format!("{value:#018x}");
     match header {
         Extended::Remote => {
-            tell("address (VA)", 0, 8, &address);
-            tell("key (R_Key)", 8, 12, &key);
-            tell("bytes (DMALen)", 12, 16, &decimal);
+            field("address (VA)", 0, 8, &address);
+            field("key (R_Key)", 8, 12, &key);
+            field("bytes (DMALen)", 12, 16, &decimal);
         }
         Extended::Acknowledge => {
-            tell("syndrome", 0, 1, &|byte| syndrome(byte.to_le_bytes()[0]));
-            tell("messages done (MSN)", 1, 4, &decimal);
+            field("syndrome", 0, 1, &|byte| syndrome(byte.to_le_bytes()[0]));
+            field("messages done (MSN)", 1, 4, &decimal);
         }
-        Extended::Immediate => tell("immediate data (ImmDt)", 0, 4, &key),
-        Extended::Invalidate => tell("key that ends (R_Key)", 0, 4, &key),
+        Extended::Immediate => field("immediate data (ImmDt)", 0, 4, &key),
+        Extended::Invalidate => field("key that ends (R_Key)", 0, 4, &key),
         Extended::Datagram => {
-            tell("key of the queue (Q_Key)", 0, 4, &key);
-            tell("sender's queue pair (SrcQP)", 5, 8, &|value| format!("{value:#08x}"));
+            field("key of the queue (Q_Key)", 0, 4, &key);
+            field("sender's queue pair (SrcQP)", 5, 8, &|value| format!("{value:#08x}"));
         }
         Extended::Atomic => {
-            tell("address (VA)", 0, 8, &address);
-            tell("key (R_Key)", 8, 12, &key);
-            tell("swapped or added", 12, 20, &address);
-            tell("compared", 20, 28, &address);
+            field("address (VA)", 0, 8, &address);
+            field("key (R_Key)", 8, 12, &key);
+            field("swapped or added", 12, 20, &address);
+            field("compared", 20, 28, &address);
         }
-        Extended::AtomicAnswer => tell("what was there", 0, 8, &address),
+        Extended::AtomicAnswer => field("previous value", 0, 8, &address),
     }
 }

@@ -70,8 +70,8 @@ fn flags(flags: Flags) -> String {
     text
 }
 
-/// Tells the PDU that begins at `start`.
-pub(super) fn tell(held: &mut Held, bytes: &[u8], start: usize, wanted: Option<Wanted>) {
+/// Describes the PDU that begins at `start`.
+pub(super) fn describe(held: &mut Held, bytes: &[u8], start: usize, wanted: Option<Wanted>) {
     let pdu = &bytes[start..];
     let Some(common) = plausible(pdu) else { return };
     let length = usize::try_from(common.length).unwrap_or(usize::MAX).min(pdu.len());
@@ -120,7 +120,7 @@ fn entry(pdu: &[u8], kind: PduKind) -> Option<Entry> {
     })
 }
 
-/// What is behind the common header, as far as it was captured.
+/// Describes the PDU behind its common header, as far as it was captured.
 fn body(held: &mut Held, pdu: &[u8], start: usize, kind: PduKind) {
     let at = |from: usize, to: usize| start + from..start + to;
     let half = |at: usize| pdu.get(at..at + 2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));

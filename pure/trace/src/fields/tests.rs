@@ -17,7 +17,7 @@ fn datagram(bytes: &[u8]) -> Datagram<'_> {
     Datagram { number: 0, at: Instant::ZERO, from: [1; 16], to: [2; 16], bytes, missing: 0 }
 }
 
-/// The most PDUs or frames that these tests have told.
+/// Maximum number of PDUs or frames that these tests describe.
 const MOST: usize = 8;
 
 fn value<'a>(held: &'a Held, name: &str) -> (&'a str, Range<usize>) {
@@ -53,7 +53,7 @@ fn command(id: u16) -> Vec<u8> {
 fn data(id: u16, length: u32, digest: u32) -> Vec<u8> {
     let header = DataHeader { command: CommandId(id), tag: 0, offset: 512, length };
     let common = common(PduKind::ControllerData, Flags::DATA_DIGEST.with(Flags::LAST_PDU, true), length);
-    // Data that might be taken for PDUs.
+    // Data that resemble PDUs.
     let bytes = vec![4; length as usize];
     [&header.emit(&common)[..], &bytes, &digest.to_le_bytes()].concat()
 }

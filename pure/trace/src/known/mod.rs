@@ -1,10 +1,10 @@
 //! Commands known from their entries: the capture has the writes that set up the controller.
 //!
-//! What is learned: the function's BAR0 from configuration writes; the Admin Queues from AQA, ASQ
-//! and ACQ; the I/O queues from Create I/O Submission and Completion Queue; the stride of doorbells
-//! from CAP. Each of a controller's packets then has its place: a doorbell by its offset in BAR0, a
-//! fetch by the queue that it reads, data by the page that an entry or its list names, a completion
-//! by the queue that it is written to.
+//! The analyser learns the function's BAR0 from configuration writes; the Admin Queues from AQA,
+//! ASQ and ACQ; the I/O queues from Create I/O Submission and Completion Queue; the stride of
+//! doorbells from CAP. Each of a controller's packets then has its place: a doorbell by its offset
+//! in BAR0, a fetch by the queue that it reads, data by the page that an entry or its list names, a
+//! completion by the queue that it is written to.
 
 mod controller;
 #[cfg(test)]
@@ -23,9 +23,9 @@ use super::seen::{Direction, Seen};
 use super::transaction::Transaction;
 use controller::Controller;
 
-/// The most functions whose registers are followed.
+/// Maximum number of functions whose registers are followed.
 const FUNCTIONS_MAX: usize = 256;
-/// Configuration space: Base Address Register 0, whose address goes on in the next register.
+/// Configuration space: Base Address Register 0, whose address continues in the next register.
 const BAR0: u16 = 0x10;
 /// Bits of a BAR that are no address.
 const BAR_FLAGS: u64 = 0xf;
@@ -64,7 +64,7 @@ impl Known {
         self.controllers.iter().any(Controller::has_queues)
     }
 
-    /// Learns of a controller whose set-up is not in the capture. Commands under way stay so.
+    /// Adds a controller whose set-up is not in the capture. Commands in progress continue.
     pub fn learn(&mut self, told: &Told) {
         let known = self.controllers.iter().position(|one| one.function() == told.function);
         if known.is_none() {
@@ -77,18 +77,18 @@ impl Known {
         let index = known.unwrap_or(self.controllers.len() - 1);
         let controller = &mut self.controllers[index];
         controller.move_to(told.bar);
-        controller.learn_told(told);
+        controller.learn_from(told);
         self.dropped += controller.take_dropped();
         self.bars.insert(told.function, told.bar);
     }
 
-    /// What is known of all controllers whose queues are known, for a capture that has their set-up
-    /// no more.
+    /// The knowledge of all controllers with known queues, for a later capture without their
+    /// set-up.
     pub fn told(&self) -> impl Iterator<Item = Told> {
         self.controllers.iter().filter(|one| one.has_queues()).map(Controller::told)
     }
 
-    /// A number that changes with each change of what [`Known::told`] tells.
+    /// A number that changes with each change of the result of [`Known::told`].
     pub fn changes(&self) -> u64 {
         self.controllers.iter().map(Controller::changes).sum()
     }
@@ -140,7 +140,7 @@ impl Known {
             _ => u64::from(value) << 32 | low,
         };
         let address = *bar & !BAR_FLAGS;
-        // Whoever sizes a BAR writes all ones first.
+        // Software that sizes a BAR writes all ones first.
         if value == u32::MAX || address == 0 {
             return;
         }
@@ -170,8 +170,8 @@ impl Known {
         self.dropped
     }
 
-    /// The number of commands that were under way when their controller's life ended, except those
-    /// that wait for an event.
+    /// The number of commands that were in progress when their controller's life ended, except
+    /// those that wait for an event.
     pub const fn unfinished(&self) -> u64 {
         self.unfinished
     }
@@ -181,7 +181,7 @@ impl Known {
         self.waiting
     }
 
-    /// The number of completions of commands that were not under way.
+    /// The number of completions of unknown commands.
     pub const fn unexpected(&self) -> u64 {
         self.unexpected
     }

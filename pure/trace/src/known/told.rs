@@ -1,4 +1,4 @@
-//! What is known of a controller before its first packet: a capture may begin in the middle.
+//! Knowledge of a controller before its first packet: a capture may begin in the middle.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub struct Ring {
     pub entries: u32,
 }
 
-/// A controller, as somebody tells of it who knows it.
+/// External knowledge of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The controller's function.

@@ -58,15 +58,15 @@ struct Arguments {
     /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
     #[arg(long)]
     qboot: bool,
-    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, the
-    /// release's with every driver, or one with iommufd and siw that is built here where it has not
-    /// been yet (minutes)
+    /// The kernel: the release's, a newer one of Debian's with peer-to-peer DMA, the release's with
+    /// every driver, or one with iommufd and siw, which is built on this machine if it does not
+    /// exist yet (minutes)
     #[arg(long, value_enum, default_value_t = Kernel::Release)]
     kernel: Kernel,
     /// How long the script may take
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = humantime::parse_duration)]
     limit: Duration,
-    /// Only fetch what guests need, and say what that is
+    /// Only fetch the files that guests need, and print what they are
     #[arg(long)]
     fetch: bool,
 }
@@ -95,7 +95,7 @@ fn parse_forward(text: &str) -> Result<(u16, u16), String> {
     ports.ok_or_else(|| "expected PORT:GUEST-PORT, for example 14420:4420".to_owned())
 }
 
-/// A year: whoever uses the shell decides when it ends.
+/// A year: the user of the shell decides when it ends.
 const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

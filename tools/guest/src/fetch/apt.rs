@@ -1,5 +1,5 @@
-//! apt with a state of its own: lists, cache and sources are below one directory. Nothing of the
-//! machine's is touched, and no privilege is needed. Packages are downloaded and never installed.
+//! apt with a state of its own: lists, cache and sources are below one directory. It does not touch
+//! the machine's state, and needs no privilege. Packages are downloaded and never installed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::say;
 use super::sources::Mirror;
 use crate::Error;
 
-/// The Debian release that guests come from, whatever release the machine runs.
+/// The Debian release of guests, regardless of the machine's release.
 pub(super) const RELEASE: &str = "trixie";
 /// The suite with QEMU 11: the release's own QEMU lacks `vfio-user-pci`.
 pub(super) const BACKPORTS: &str = "trixie-backports";
@@ -29,8 +29,7 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// Prepares the state below `root`. A state that is there already is used, with what it has
-    /// downloaded.
+    /// Prepares the state below `root`. An existing state is used again, with its downloads.
     pub(super) fn prepare(root: PathBuf, mirror: &Mirror) -> Result<Self, Error> {
         for directory in ["lists/partial", "etc/preferences.d", "etc/apt.conf.d", "cache", "log"] {
             let path = root.join(directory);
@@ -104,7 +103,7 @@ impl Apt {
         super::run(&mut tidy)
     }
 
-    /// Downloads packages into `directory`, without what they depend on.
+    /// Downloads packages into `directory`, without their dependencies.
     pub(super) fn download_alone(&self, packages: &[String], directory: &Path) -> Result<(), Error> {
         fs::create_dir_all(directory).map_err(Error::at("creating", directory))?;
         let mut command = self.command("apt-get");
@@ -112,7 +111,7 @@ impl Apt {
         self.run(command, &format!("downloading {}", packages.join(", ")), directory)
     }
 
-    /// What the version of `package` in `release` depends on, without versions: the packages that a
+    /// The dependencies of `package` in `release`, without versions: the packages that a
     /// metapackage stands for today.
     pub(super) fn needs(&self, release: &str, package: &str) -> Result<Vec<String>, Error> {
         let mut command = self.command("apt-cache");
@@ -136,8 +135,8 @@ impl Apt {
         Ok(names)
     }
 
-    /// Runs a command to its end, reports how many bytes have come into `growing`, and turns a
-    /// failure into an error with its reason.
+    /// Runs a command to its end, reports the growth of `growing` in bytes, and turns a failure
+    /// into an error with its reason.
     fn run(&self, mut command: Command, doing: &str, growing: &Path) -> Result<(), Error> {
         say(&format!("{doing} ..."));
         let log = self.root.join("output");

@@ -1,4 +1,4 @@
-//! Builds a kernel with what no kernel of Debian's has: iommufd, and RDMA over TCP (siw).
+//! Builds a kernel with features that no kernel of Debian's has: iommufd, and RDMA over TCP (siw).
 //! `CONFIG_IOMMUFD` and `CONFIG_RDMA_SIW` are off in trixie's 6.12 and in backports' 7.2 and 7.3,
 //! in every flavour. The source is trixie's; the configuration is as small as the tests allow.
 

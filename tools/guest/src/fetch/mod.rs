@@ -18,8 +18,8 @@ use apt::Apt;
 
 pub(crate) use build::{build_kernel, built_kernel};
 
-/// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
-/// the old one.
+/// The name of the recipe: the files to fetch, and their layout. A new recipe is fetched beside the
+/// old one.
 const RECIPE: &str = "trixie-5";
 /// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
@@ -133,8 +133,8 @@ fn prepared(recipe: &str, assemble: impl FnOnce(&Path) -> Result<(), Error>) -> 
     Ok(place)
 }
 
-/// Locks the cache for one process at a time. The lock ends when the file is closed, however the
-/// process ends.
+/// Locks the cache for one process at a time. The lock ends when the file is closed, also if the
+/// process dies.
 fn lock(cache: &Path) -> Result<File, Error> {
     let path = cache.join("lock");
     let file = File::create(&path).map_err(|error| no_room(&path, &error))?;
@@ -190,7 +190,7 @@ fn assemble_kernel(tools: &Path, partial: &Path, release: &str, package: &str) -
 fn archive(partial: &Path) -> Result<Apt, Error> {
     let mirror = sources::mirror(Path::new("/etc/apt")).ok_or_else(|| {
         Error::unavailable(
-            "no Debian archive is among the package sources in /etc/apt, and guests come from one",
+            "the package sources in /etc/apt have no Debian archive, which guests are fetched from",
         )
     })?;
     let apt = Apt::prepare(partial.join("apt"), &mirror)?;
@@ -280,9 +280,9 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     })
 }
 
-/// Prints a line of progress. Tests capture what `eprintln` writes, but this line is for whoever
-/// waits.
+/// Prints a line of progress. Tests capture the output of `eprintln`, but the user must see this
+/// line at once.
 pub(crate) fn say(line: &str) {
-    // If nobody reads standard error, nothing is lost.
+    // Without a reader of standard error, the line is not needed.
     let _ = writeln!(io::stderr(), "guest: {line}");
 }

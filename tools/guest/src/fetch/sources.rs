@@ -1,5 +1,5 @@
-//! Finds the Debian archive that this machine uses, in its package sources. Guests come from this
-//! archive, too.
+//! Finds the Debian archive that this machine uses, in its package sources. Guests are fetched from
+//! the same archive.
 
 use std::fs;
 use std::path::{Path, PathBuf};

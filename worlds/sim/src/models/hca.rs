@@ -3,7 +3,7 @@
 //! The times of a message: the driver posts the request and rings the doorbell; the card fetches
 //! the request and its data from host memory, unless both came with the doorbell; its logic makes
 //! packets; the other card writes their data and a completion to memory, and the driver there finds
-//! the completion by polling or after an interrupt. [`rdma`](crate::rdma) puts them together.
+//! the completion by polling or after an interrupt. [`rdma`](crate::rdma) combines these times.
 
 use engine::Nanos;
 
@@ -40,8 +40,8 @@ pub struct Card {
     pub memory_read: Nanos,
     /// Time from a write's arrival at the root complex until a CPU that polls has the line.
     pub memory_write: Nanos,
-    /// The longest request and message in bytes that go with the doorbell (BlueFlame, inline data):
-    /// the card then fetches neither. With 0, it fetches both.
+    /// The longest request and message in bytes that go with the doorbell (BlueFlame, inline data),
+    /// so that the card fetches neither. With 0, it fetches both.
     pub inline_max: u32,
     /// Time in the card's logic of a message that is sent, and of a packet that is received.
     pub logic: (Nanos, Nanos),
@@ -52,7 +52,7 @@ pub struct Card {
     /// How packets are put on the wire.
     pub encapsulation: Encapsulation,
     /// Time without an acknowledgement after which packets are sent again: 4.096 µs times a power
-    /// of two, 2^14 where nobody sets it.
+    /// of two, by default 2^14.
     pub retry: Nanos,
     /// Time after which a message is sent again for which the peer had no receive request.
     pub receiver_not_ready: Nanos,
@@ -118,8 +118,8 @@ pub struct Driver {
     pub look: Nanos,
     /// How long the software polls before it sleeps: none for interrupts only.
     pub poll: Nanos,
-    /// Time from a completion's arrival until software that sleeps takes it: the interrupt, its
-    /// handler, and whoever is woken.
+    /// Time from a completion's arrival until sleeping software takes it: the interrupt, its
+    /// handler, and the wake-up of the waiting thread.
     pub interrupt: Nanos,
 }
 

@@ -22,7 +22,7 @@ pub struct Parameters {
     /// The largest completion in bytes: hosts split at 64, 128 or 256.
     pub completion_size: u32,
     /// Time from an interrupt's arrival to the write of the completion-queue head doorbell after a
-    /// read: interrupt entry, the end of the request, and waking whoever waits for it.
+    /// read: interrupt entry, the end of the request, and the wake-up of the waiting thread.
     pub complete_read: Nanos,
     /// Time from an interrupt's arrival to the write of the completion-queue head doorbell after a
     /// write.
@@ -53,7 +53,7 @@ impl Parameters {
     };
 }
 
-/// Tells when a host's memory answers devices.
+/// Computes when a host's memory answers devices.
 #[derive(Debug)]
 pub struct Memory {
     parameters: Parameters,
@@ -76,7 +76,7 @@ impl Memory {
         self.pages.retain(|(page, _)| !pages.contains(page));
     }
 
-    /// When the answer to a read that has arrived at `now` leaves. `queue` tells whether the page
+    /// When the answer to a read that arrived at `now` leaves. `queue` says whether the page
     /// belongs to a queue.
     pub fn read(&mut self, now: Instant, address: u64, queue: bool) -> Instant {
         let ready = now + self.parameters.memory_read;

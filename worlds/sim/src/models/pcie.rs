@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(link(256).serialise(COMPLETION + 128), Nanos::new(74));
     }
 
-    /// With both directions full, the rate is the formula's, although nothing here computes the
-    /// formula.
+    /// With both directions full, the rate is that of the formula, although the model does not use
+    /// the formula.
     #[test]
     fn a_link_full_in_both_directions_carries_what_the_formula_says() {
         let link = Link { credits: [Credits::INFINITE; 3], ..Link::GEN2_X4 };
@@ -266,7 +266,7 @@ mod tests {
         // The formula subtracts DLLPs from the whole line, but only TLPs cause DLLPs. The
         // difference is below 1 %.
         let formula = link.usable_bits() / 1_000_000;
-        assert!(rate.abs_diff(formula) * 100 < formula, "{rate} Mbit/s, where the formula says {formula}");
+        assert!(rate.abs_diff(formula) * 100 < formula, "{rate} Mbit/s, the formula yields {formula}");
     }
 
     #[test]

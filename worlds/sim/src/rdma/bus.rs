@@ -5,7 +5,7 @@ use engine::{Instant, Nanos};
 use crate::models::hca::Card;
 use crate::models::pcie::{COMPLETION, Class, MEMORY_READ, MEMORY_WRITE, Transmitter};
 
-/// Bytes that a card asks for with one read (Max_Read_Request_Size).
+/// Number of bytes that a card requests with one read (Max_Read_Request_Size).
 const READ_MAX: u32 = 512;
 /// Length of a completion queue entry in bytes.
 const ENTRY: u32 = 64;
@@ -29,7 +29,7 @@ impl Bus {
         Self { card, down: Transmitter::new(card.link), up: Transmitter::new(card.link) }
     }
 
-    /// How long a doorbell takes to the card, or a request of `inline` bytes that goes with it.
+    /// The time of a doorbell to the card, or of a request of `inline` bytes that goes with it.
     pub(super) fn ring(&self, inline: Option<u32>) -> Nanos {
         let link = &self.card.link;
         // Lines of 64 bytes, each a write of its own.
@@ -40,8 +40,8 @@ impl Bus {
         self.card.store + time + link.propagation
     }
 
-    /// Reads `bytes` of memory from `now` on, and calls `part` with the number of bytes that are
-    /// there and the time. Returns when all are there.
+    /// Reads `bytes` of memory from `now` on, and calls `part` with the number of available bytes
+    /// and the time. Returns when all are available.
     pub(super) fn read(&mut self, now: Instant, bytes: u32, mut part: impl FnMut(u32, Instant)) -> Instant {
         let payload = self.card.link.payload_size;
         let (mut done, mut end) = (0, now);

@@ -1,4 +1,5 @@
-//! What each card does: fetches requests, sends and receives packets, completes.
+//! The actions of each card: it fetches requests, sends and receives packets, and completes
+//! requests.
 
 use std::rc::Rc;
 
@@ -53,7 +54,7 @@ impl Link {
         let now = self.now;
         let half = &mut self.halves[side.index()];
         let inline = inline_bytes(&half.card, &request.operation);
-        // Data that travel in the message that follows are part of its request.
+        // Data in the message that follows are part of its request.
         let waits = half.card.data_in_response && matches!(request.operation, Operation::Write { .. });
         half.pair.post_send(request)?;
         if half.pair.state() != State::ReadyToSend || waits {
@@ -162,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Sends what is ready, as fast as the line allows.
+    /// Sends packets that are ready, as fast as the line allows.
     pub(super) fn pump(&mut self, side: Side) {
         let now = self.now;
         let follow = self.marks.is_on();
@@ -210,7 +211,7 @@ impl Link {
         }
     }
 
-    /// A frame of `side` has arrived at the peer, whose card has looked at it at `at`.
+    /// Handles a frame of `side` that has arrived at the peer, whose card has decoded it at `at`.
     pub(super) fn arrive(&mut self, side: Side, at: Instant, frame: &Frame) {
         let Some(word) = Word::parse(&frame.payload) else { return };
         let half = &mut self.halves[side.index()];
@@ -234,7 +235,7 @@ impl Link {
         self.agenda.put(at, Happening::Landed(receiver, word, cause));
     }
 
-    /// The card of `side` does what a frame of the peer says.
+    /// Performs on the card of `side` the action of the peer's frame.
     fn land(&mut self, side: Side, word: Word, cause: Cause) {
         match word {
             Word::Packet(number) => self.take(side, number, cause),
@@ -301,12 +302,12 @@ impl Link {
         }
     }
 
-    /// A packet of the peer is there: takes it if it is the next.
+    /// Handles a packet of the peer, which is accepted if it is the next.
     fn take(&mut self, side: Side, number: u64, cause: Cause) {
         let now = self.now;
         let (own, peer) = self.both(side);
         if number != own.expected {
-            // What came before is acknowledged again; what is missing is asked for once.
+            // Earlier packets are acknowledged again; missing ones are requested once.
             let expected = own.expected;
             if number < expected {
                 own.words.push_back(Word::Acknowledge(expected));
@@ -345,9 +346,9 @@ impl Link {
                 let copied = if copied { operations.iter().map(bytes_of).sum() } else { 0 };
                 for operation in operations {
                     if let Err(Trouble { why, error }) = self.perform(side, operation, copied, cause) {
-                        let told = Disconnected::Reported("the peer cannot do what was asked of it");
+                        let reported = Disconnected::Reported("the peer cannot perform the request");
                         self.fail(side, WorkError::Flushed, why);
-                        return self.fail(side.other(), error, told);
+                        return self.fail(side.other(), error, reported);
                     }
                 }
             }
@@ -380,7 +381,7 @@ impl Link {
             Operation::Send { inline, data, invalidate, immediate } => {
                 let length = inline.len() + data.len();
                 let request = half.pair.take_receive().ok_or(Trouble {
-                    why: Disconnected::PeerFault("a message came for which no receive request was posted"),
+                    why: Disconnected::PeerFault("a message arrived without a posted receive request"),
                     error: WorkError::ReceiverNotReady,
                 })?;
                 if length > request.length_max as usize {
@@ -411,8 +412,8 @@ impl Link {
     }
 }
 
-/// Bytes of a request that goes with the doorbell, beside its own line; `None` if the card fetches
-/// it.
+/// Number of bytes of a request that goes with the doorbell, besides its own line; `None` if the
+/// card fetches it.
 fn inline_bytes(card: &Card, operation: &Operation) -> Option<u32> {
     let bytes = bytes_of(operation);
     (card.inline_max > 0 && bytes <= card.inline_max).then_some(bytes)

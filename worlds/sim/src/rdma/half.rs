@@ -1,4 +1,4 @@
-//! One side: its software, its card, and what it sends.
+//! One side: its software, its card, and its packets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,10 +21,11 @@ use crate::processor::Processor;
 
 /// Picoseconds in a nanosecond.
 const PICOS: u64 = 1_000;
-/// Frames whose way is followed at a time. Beyond, the oldest are forgotten: they were lost.
+/// Maximum number of frames that are followed at a time. Beyond it, the oldest are forgotten: they
+/// were lost.
 const FOLLOWED_MAX: usize = 1 << 14;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Send,
@@ -51,7 +52,7 @@ pub(super) struct Outstanding {
     pub(super) done: Option<(Done, Cause)>,
 }
 
-/// One side: its software, its card, and what it sends.
+/// One side: its software, its card, and its packets.
 #[derive(Debug)]
 pub(super) struct Half {
     pub(super) card: Card,
@@ -64,13 +65,13 @@ pub(super) struct Half {
     pub(super) ready: Ready,
     pub(super) bus: Bus,
     pub(super) line: Option<Rate>,
-    /// When the card's logic takes the next message.
+    /// When the card's logic is free for the next message.
     pub(super) logic_free: Instant,
     /// When the card's line has sent everything, in ps.
     pub(super) line_free: u64,
     pub(super) path: Path,
     pub(super) frames: u64,
-    /// Frames that are followed: when each entered the path, its length and what caused it.
+    /// Frames that are followed: when each entered the path, its length and its cause.
     pub(super) followed: BTreeMap<u64, (Trail, Cause)>,
     pub(super) next: u64,
     /// Packets that the peer has not acknowledged, in order.
@@ -82,7 +83,7 @@ pub(super) struct Half {
     pub(super) retry_at: Option<Instant>,
     /// Time-outs since the peer has acknowledged something.
     pub(super) retries: u32,
-    /// The number of the peer's packet that is taken next.
+    /// The number of the peer's packet that is accepted next.
     pub(super) expected: u64,
     pub(super) has_complained: bool,
 }
@@ -138,7 +139,7 @@ impl Half {
         self.ready.at().map(|at| at.max(self.processor.busy_until()))
     }
 
-    /// When the next frame goes out.
+    /// When the next frame is sent.
     pub(super) fn sends_at(&self) -> Option<Instant> {
         let free = Instant::from_nanos(self.line_free.div_ceil(PICOS));
         if !self.words.is_empty() {
@@ -153,7 +154,8 @@ impl Half {
         self.unacknowledged.get(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
-    /// Adds packets for a message of `bytes`, ready when `parts` say, with `carried` on the last.
+    /// Adds packets for a message of `bytes`, ready at the times in `parts`, with `carried` on the
+    /// last.
     pub(super) fn add(
         &mut self,
         bytes: u32,
@@ -189,7 +191,7 @@ impl Half {
         let mut frame =
             Frame::new(self.frames, length, Class::BEST_EFFORT, Buffer::copy_from_slice(&word.emit()));
         if self.card.encapsulation == Encapsulation::InfiniBand {
-            // There is no shortest frame.
+            // There is no minimum length of a frame.
             frame.length = length;
         }
         frame.sent = now;
@@ -212,7 +214,7 @@ impl Half {
     }
 }
 
-/// Fetches `bytes` of data from memory; returns when each packet's are there.
+/// Fetches `bytes` of data from memory; returns when each packet's data are available.
 pub(super) fn gather(half: &mut Half, now: Instant, bytes: u32) -> Vec<Instant> {
     let (mtu, mut ready) = (half.card.mtu, Vec::new());
     let end = half.bus.read(now, bytes, |done, at| {

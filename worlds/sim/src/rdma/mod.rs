@@ -1,13 +1,13 @@
 //! RDMA in virtual time: two cards, joined by modelled links, under [`rdma::Endpoint`]s.
 //!
-//! [`Fabric::new`] makes both endpoints of one connection. Whoever runs the world calls
-//! [`Fabric::advance`] with the time, lets the engines above poll their endpoints, and goes on at
-//! [`Fabric::next`]. What a request does to memory, keys and queues is done by the queue pairs and
-//! protection domains of the crate `rdma`; this module says when.
+//! [`Fabric::new`] creates both endpoints of one connection. The owner of the world calls
+//! [`Fabric::advance`] with the time, lets the engines above poll their endpoints, and continues at
+//! [`Fabric::next`]. The queue pairs and protection domains of the crate `rdma` perform the effects
+//! of a request on memory, keys and queues; this module decides when.
 //!
 //! Packets of each direction are numbered, acknowledged and, where a link loses some, sent again
-//! from the first that is missing (go-back-N). The answer to a read is part of its sender's
-//! packets. Connections are made in no time.
+//! from the first missing one (go-back-N). The answer to a read is part of its sender's packets.
+//! Establishing a connection takes no time.
 
 mod bus;
 mod card;
@@ -35,7 +35,7 @@ use crate::{Digest, Later};
 use half::Half;
 use packet::Happening;
 
-/// What a pair of endpoints consists of.
+/// The parts of a pair of endpoints.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The card of each side.
@@ -44,7 +44,7 @@ pub struct Config {
     pub drivers: [Driver; 2],
     /// The rate of each card's own line, if it has one.
     pub line: [Option<Rate>; 2],
-    /// What both endpoints can do.
+    /// The capabilities of both endpoints.
     pub limits: Limits,
     /// Most regions of memory that an endpoint lends at a time.
     pub regions_max: usize,
@@ -63,20 +63,20 @@ impl Config {
     };
 }
 
-/// What has passed between the cards.
+/// Counts of the packets between the cards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets with requests, data and answers, each time that one was sent.
     pub packets: u64,
     /// Packets among them that were sent again.
     pub repeated: u64,
-    /// Times at which nothing was acknowledged for too long.
+    /// Number of times at which an acknowledgement was overdue.
     pub timeouts: u64,
     /// Messages for which the peer had no receive request.
     pub not_ready: u64,
 }
 
-/// Both cards, their links, and what is under way.
+/// Both cards, their links, and the packets in transit.
 #[derive(Debug)]
 struct Link {
     now: Instant,
@@ -109,7 +109,7 @@ impl Link {
         [self.agenda.next(), halves].into_iter().flatten().min()
     }
 
-    /// Does everything that happens up to `now`, each at its own time.
+    /// Performs all events up to `now`, each at its own time.
     fn advance(&mut self, now: Instant) {
         while let Some(at) = self.next().filter(|at| *at <= now) {
             self.now = self.now.max(at);
@@ -130,7 +130,7 @@ impl Link {
         self.digest.word(happening.number());
     }
 
-    /// Takes frames from the path of `side`, and gives it those that are ready.
+    /// Takes frames from the path of `side`, and passes it those that are ready.
     fn carry(&mut self, side: Side) {
         let now = self.now;
         while let Some(frame) = self.half(side).path.poll(now) {
@@ -143,14 +143,14 @@ impl Link {
     }
 }
 
-/// A handle to both cards and their links, for whoever runs the world.
+/// A handle to both cards and their links, for the owner of the world.
 #[derive(Clone, Debug)]
 pub struct Fabric {
     link: Rc<RefCell<Link>>,
 }
 
 impl Fabric {
-    /// Two cards over `paths`, there and back. The near one asks for the connection, with
+    /// Two cards over `paths`, in both directions. The near one requests the connection, with
     /// `private_data`.
     ///
     /// # Panics
@@ -195,7 +195,7 @@ impl Fabric {
         [link.next(), software].into_iter().flatten().min()
     }
 
-    /// Gives the software of `side` work that takes `time`, and returns when that is done.
+    /// Adds work for the software of `side` that takes `time`, and returns when it is done.
     pub fn work(&self, side: Side, time: Nanos, what: &'static str) -> Instant {
         let link = &mut *self.link.borrow_mut();
         let half = &mut link.halves[side.index()];
@@ -204,17 +204,17 @@ impl Fabric {
         at
     }
 
-    /// When the software of `side` notices what arrives at `now`.
+    /// When the software of `side` notices an arrival at `now`.
     pub fn notice(&self, side: Side, now: Instant) -> Instant {
         self.link.borrow_mut().half(side).processor.notice(now)
     }
 
-    /// The cause of what the software of `side` does now.
+    /// The cause of the present actions of the software of `side`.
     pub fn cause(&self, side: Side) -> Cause {
         self.link.borrow().halves[side.index()].cause
     }
 
-    /// Sets the cause of what the software of `side` does from now on.
+    /// Sets the cause of the actions of the software of `side` from now on.
     pub fn set_cause(&self, side: Side, cause: Cause) {
         self.link.borrow_mut().half(side).cause = cause;
     }
@@ -224,7 +224,7 @@ impl Fabric {
         self.link.borrow_mut().marks.mark(after, at, spot, part, what)
     }
 
-    /// Begins or ends to follow what happens. This changes nothing that happens.
+    /// Begins or ends to follow events. This has no effect on the simulation.
     pub fn follow(&self, on: bool) {
         let link = &mut *self.link.borrow_mut();
         link.marks.switch(on);
@@ -239,13 +239,13 @@ impl Fabric {
         self.link.borrow().marks.chain(last)
     }
 
-    /// The names of the hops of what `side` sends.
+    /// The names of the hops of the packets of `side`.
     pub fn hops(&self, side: Side) -> Vec<String> {
         let link = self.link.borrow();
         link.halves[side.index()].path.hops().map(|hop| hop.name().into_owned()).collect()
     }
 
-    /// What has passed so far.
+    /// The counts so far.
     pub fn statistics(&self) -> Statistics {
         self.link.borrow().statistics
     }
@@ -255,7 +255,7 @@ impl Fabric {
         self.link.borrow().events
     }
 
-    /// A fingerprint of what has happened so far.
+    /// A fingerprint of all events so far.
     pub fn digest(&self) -> u64 {
         self.link.borrow().digest.value()
     }
@@ -330,7 +330,7 @@ impl Endpoint for ModelledEndpoint {
     fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
         let link = &mut *self.link.borrow_mut();
         let half = &mut link.halves[self.side.index()];
-        // Data that come within the response need no memory that the peer may write.
+        // Data in the response need no memory that the peer may write.
         let needed = !half.card.data_in_response || matches!(exposure, Exposure::Read(_));
         let remote = half.domain.register(half.pair.id(), exposure)?;
         if needed {
@@ -354,7 +354,7 @@ impl Endpoint for ModelledEndpoint {
     }
 }
 
-/// Completions and what they wait for.
+/// Completions and the events that they wait for.
 #[derive(Debug, Default)]
 struct Ready {
     entries: VecDeque<(Instant, WorkCompletion, u32, Cause)>,

@@ -1,4 +1,4 @@
-//! Packets between two cards, and what happens to them.
+//! Packets between two cards, and their events.
 
 use engine::{Buffer, Instant};
 use network_models::network::Side;
@@ -10,7 +10,7 @@ use crate::marks::Cause;
 pub(super) const ACKNOWLEDGE: u32 = 4;
 pub(super) const REQUEST: u32 = 16;
 
-/// What the last packet of a message brings.
+/// The content of the last packet of a message.
 #[derive(Clone, Debug)]
 pub(super) enum Carried {
     /// Operations of the peer: one, or writes with the message that follows them.
@@ -27,7 +27,7 @@ pub(super) struct Packet {
     pub(super) bytes: u32,
     /// Bytes of extended headers.
     pub(super) extended: u32,
-    /// Of a message's last packet: what it brings.
+    /// The content, on a message's last packet.
     pub(super) carried: Option<Carried>,
     /// When the card has the packet's data.
     pub(super) ready: Instant,
@@ -36,16 +36,16 @@ pub(super) struct Packet {
     pub(super) is_sent: bool,
 }
 
-/// What a frame tells the receiving card.
+/// The meaning of a frame for the receiving card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The packet with this number of the sender's.
     Packet(u64),
-    /// All packets before this number have come.
+    /// All packets before this number have arrived.
     Acknowledge(u64),
     /// The packet with this number is missing.
     Missing(u64),
-    /// For the packet with this number there is no receive request.
+    /// There is no receive request for the packet with this number.
     NotReady(u64),
 }
 
@@ -77,12 +77,12 @@ impl Word {
     }
 }
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Debug)]
 pub(super) enum Happening {
     /// A doorbell has reached the card of the side.
     Rung(Side, Cause),
-    /// The card knows what the oldest request says.
+    /// The card has decoded the oldest request.
     Decoded(Side, Cause),
     /// The card has looked at a frame of the peer.
     Landed(Side, Word, Cause),

@@ -43,7 +43,7 @@ fn connect(config: &Config, loss: u32) -> (Fabric, [ModelledEndpoint; 2]) {
 /// When each request ended, and how.
 type Completed = Vec<(Instant, u64, Result<Done, WorkError>)>;
 
-/// Runs until nothing is left, and returns what each end has completed, with the time.
+/// Runs until no event is left, and returns the completions of each end, with their times.
 fn run(fabric: &Fabric, ends: &mut [ModelledEndpoint; 2]) -> [Completed; 2] {
     let mut done = [Vec::new(), Vec::new()];
     while let Some(at) = fabric.next() {
@@ -71,7 +71,7 @@ fn one_way(card: Card, driver: Driver, bytes: usize) -> u64 {
     post(&mut ends[0], 1, message(bytes, None));
     let [sent, received] = run(&fabric, &mut ends);
     assert_eq!((sent.len(), received.len()), (1, 1));
-    assert!(sent[0].0 > received[0].0, "the acknowledgement comes back after the message came");
+    assert!(sent[0].0 > received[0].0, "the acknowledgement returns after the message arrived");
     received[0].0.as_nanos()
 }
 

@@ -55,18 +55,18 @@ pub enum StreamEvent {
     Opened,
     /// Bytes of the stream have arrived, in order.
     Data(Buffer),
-    /// There is room again, after a send that took only part of its bytes.
+    /// There is room again, after a send that accepted only part of its bytes.
     Writable,
-    /// The connection is gone, and no event follows.
+    /// The connection is closed, and no event follows.
     Closed(Closed),
 }
 
-/// Why a connection is gone.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The peer is down, so that nobody listens.
+    /// The peer is down, so the dial was refused.
     Refused,
-    /// No answer has come.
+    /// The peer did not answer.
     TimedOut,
     /// The peer has closed the connection, after everything it sent has arrived.
     ByPeer,
@@ -107,8 +107,8 @@ impl Default for LinkProfile {
 }
 
 impl LinkProfile {
-    /// What the profile adds to a modelled network: latency, jitter and rate. TCP's behaviour stays
-    /// that of the model.
+    /// The profile's additions to a modelled network: latency, jitter and rate. TCP's behaviour
+    /// stays that of the model.
     fn as_behaviour(&self) -> Behaviour {
         let jitter = if self.jitter == Nanos::ZERO { Jitter::None } else { Jitter::Uniform(self.jitter) };
         let rate = (self.rate > 0).then(|| Rate::new(self.rate.saturating_mul(8)));
@@ -137,7 +137,7 @@ enum State {
     Open,
     /// The node's bytes are lost, but the node does not know it yet.
     Cut,
-    /// The node knows that the connection is gone.
+    /// The node knows that the connection is closed.
     Closed,
 }
 
@@ -153,7 +153,7 @@ enum Arrival {
 struct End {
     node: NodeId,
     state: State,
-    /// What is on its way to this end, ordered by time.
+    /// The arrivals on their way to this end, ordered by time.
     arrivals: VecDeque<(Key, Arrival)>,
     arrival_slot: Slot,
     /// When bytes of this end are acknowledged, and how many.
@@ -186,7 +186,7 @@ pub(crate) struct Streams {
 impl<P> Core<P> {
     pub(crate) fn add_link(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
         assert!(!self.is_linked(one, other, lane), "two links join {one:?} and {other:?} as {lane:?}");
-        assert!(profile.in_flight_max > 0 && profile.segment_max > 0, "a link that carries nothing");
+        assert!(profile.in_flight_max > 0 && profile.segment_max > 0, "a link without capacity");
         let mut rng = self.rng.fork(&format!("link {}-{}", one.0, other.0));
         if lane > Lane::default() {
             rng = rng.fork(&format!("lane {}", lane.0));
@@ -270,7 +270,7 @@ impl<P> Core<P> {
         id
     }
 
-    /// The dial has reached nobody, which the dialler learns at `at`.
+    /// Fails a dial that has reached no listener, which the dialler learns at `at`.
     fn dial_nobody(&mut self, index: usize, at: Instant, why: Closed) {
         let ends = &mut self.streams.connections[index].ends;
         (ends[0].state, ends[1].state) = (State::Cut, State::Closed);
@@ -290,7 +290,10 @@ impl<P> Core<P> {
             return index;
         }
         let index = self.streams.connections.len();
-        assert!(index < CONNECTIONS_MAX, "{CONNECTIONS_MAX} connections are open: nobody closes them");
+        assert!(
+            index < CONNECTIONS_MAX,
+            "{CONNECTIONS_MAX} connections are open: the nodes do not close them"
+        );
         let ends = [0, 1].map(|side| End {
             node: nodes[side],
             state: State::Open,
@@ -435,7 +438,7 @@ impl<P> Core<P> {
         }
     }
 
-    /// The node was killed: its ends are gone, and its peers notice later.
+    /// Handles the kill of a node: its ends are closed, and its peers notice later.
     pub(crate) fn drop_connections(&mut self, node: NodeId) {
         self.drop_modelled(node);
         for index in 0..self.streams.connections.len() {

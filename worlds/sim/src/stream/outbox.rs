@@ -6,7 +6,7 @@ use super::ConnectionId;
 use crate::Context;
 use engine::Buffer;
 
-/// Bytes that an engine has sent and its connection has not taken yet.
+/// Bytes that an engine has sent and its connection has not accepted yet.
 #[derive(Debug, Default)]
 pub struct Outbox {
     waiting: VecDeque<Buffer>,
@@ -20,7 +20,7 @@ impl Outbox {
         self.waiting.push_back(bytes);
     }
 
-    /// Whether the connection has taken everything.
+    /// Whether the connection has accepted everything.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -30,7 +30,7 @@ impl Outbox {
         self.closing = true;
     }
 
-    /// Sends as much as the connection takes; returns whether it was closed.
+    /// Sends as much as the connection accepts; returns whether it was closed.
     pub fn flush<P>(&mut self, context: &mut Context<'_, P>, connection: ConnectionId) -> bool {
         while let Some(first) = self.waiting.front_mut() {
             let taken = context.send_buffer(connection, first);

@@ -1,5 +1,5 @@
-//! Entries that the host writes into the controller's memory (Controller Memory Buffer), where
-//! nobody fetches them.
+//! Entries that the host writes into the controller's memory (Controller Memory Buffer), from where
+//! they are not fetched.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,23 @@ use crate::seen::Mark;
 
 const LENGTH: usize = SubmissionQueueEntry::LENGTH;
 
-/// What the host has written of entries.
+/// The entries written by the host.
 #[derive(Default)]
 pub(super) struct Buffered {
-    /// Entries that are not whole yet, by address: their bytes, and a bit for each that is there.
+    /// Incomplete entries, by address: their bytes, and a bit for each byte that has arrived.
     parts: BTreeMap<u64, ([u8; LENGTH], u64)>,
     /// Commands that are whole and not rung for, by queue and identifier.
     unrung: BTreeMap<u16, BTreeSet<u16>>,
 }
 
 impl Controller {
-    /// The host writes `bytes` at `address`. Returns whether a submission queue is there.
+    /// Handles a write of `bytes` by the host at `address`. Returns whether a submission queue is
+    /// there.
     pub(super) fn on_pushed(&mut self, at: Mark, address: u64, bytes: &[u8]) -> bool {
         let Some((queue, base)) = self.ring_at(address) else { return false };
         self.place = Some(Place { queue, kind: None });
         for (index, byte) in (0_u64..).zip(bytes) {
-            // A capture may say that a queue ends where the addresses do.
+            // A capture may contain a queue that ends at the end of the address space.
             let place = address.wrapping_add(index);
             let offset = place.wrapping_sub(base) % ENTRY;
             let entry = place.wrapping_sub(offset);

@@ -1,4 +1,4 @@
-//! One controller whose queues a capture tells.
+//! A controller whose queues are known from the capture.
 
 mod buffer;
 mod sgl;
@@ -32,13 +32,13 @@ const ACQ: u64 = 0x30;
 const DOORBELLS: u64 = 0x1000;
 /// Bytes of BAR0 that belong to registers and doorbells of all queues, at the least stride.
 const REGISTERS: u64 = DOORBELLS + 65_536 * 8;
-/// Bytes of a block, where the capture does not tell.
+/// Length of a block in bytes, if the capture does not contain it.
 const BLOCK: u64 = 512;
 /// The most queues of each kind.
 const QUEUES_MAX: usize = 4096;
-/// The most commands under way at once.
+/// Maximum number of commands in progress.
 const COMMANDS_MAX: usize = 65_536;
-/// The most completed commands whose completion the host has not taken.
+/// Maximum number of completed commands whose completion the host has not taken.
 const COMPLETED_MAX: usize = 4096;
 /// The most bytes of lists and entries that are kept until a read of them is whole.
 const READ_MAX: usize = 4096;
@@ -61,7 +61,7 @@ impl Ring {
     }
 }
 
-/// What a device's read of memory is for.
+/// The purpose of a device's memory read.
 #[derive(Clone, Debug)]
 enum Purpose {
     /// Entries of this submission queue.
@@ -73,7 +73,7 @@ enum Purpose {
 /// A submission queue and a command identifier.
 type CommandKey = (u16, u16);
 
-/// A controller, from what the capture has told of it.
+/// A controller, as known from the capture.
 pub(super) struct Controller {
     function: Bdf,
     bar: u64,
@@ -83,14 +83,14 @@ pub(super) struct Controller {
     admin: (u32, u64, u64),
     submissions: BTreeMap<u16, Ring>,
     completions: BTreeMap<u16, Ring>,
-    /// Bytes of a block, by namespace, where an Identify has told them.
+    /// Length of a block in bytes, by namespace, from Identify data.
     blocks: BTreeMap<u32, u64>,
     /// When the doorbell of a submission queue was last rung.
     rung: BTreeMap<u16, Mark>,
     under_way: BTreeMap<CommandKey, UnderWay>,
-    /// The command whose data each page has.
+    /// The command whose data are in each page.
     pages: BTreeMap<u64, CommandKey>,
-    /// The command whose data an SGL puts at each address, and where they end.
+    /// The command whose SGL has data at each address, and the end of these data.
     extents: BTreeMap<u64, (u64, CommandKey)>,
     /// The entries that the host writes into the controller's memory.
     buffered: Buffered,
@@ -155,8 +155,8 @@ impl Controller {
         self.bar = bar;
     }
 
-    /// Takes over what somebody tells who knows the controller.
-    pub(super) fn learn_told(&mut self, told: &Told) {
+    /// Adopts external knowledge of the controller.
+    pub(super) fn learn_from(&mut self, told: &Told) {
         self.changes += 1;
         self.stride = u64::from(told.stride).max(4);
         let rings = |of: &[told::Ring]| -> BTreeMap<u16, Ring> {
@@ -169,7 +169,7 @@ impl Controller {
         }
     }
 
-    /// What is known of the controller.
+    /// The knowledge of the controller.
     pub(super) fn told(&self) -> Told {
         let ring = |(id, ring): (&u16, &Ring)| told::Ring {
             id: *id,
@@ -187,7 +187,7 @@ impl Controller {
         }
     }
 
-    /// A number that changes with each change of what [`Self::told`] tells.
+    /// A number that changes with each change of the result of [`Self::told`].
     pub(super) const fn changes(&self) -> u64 {
         self.changes
     }
@@ -220,7 +220,7 @@ impl Controller {
         core::mem::replace(&mut self.dropped, 0)
     }
 
-    /// Ends the controller's life: its queues are gone.
+    /// Ends the controller's life and its queues.
     pub(super) fn reset(&mut self) {
         self.changes += 1;
         let waiting = self.under_way.values().filter(|one| one.command.kind.waits_for_events()).count();
@@ -239,7 +239,7 @@ impl Controller {
         self.ended.extend(core::mem::take(&mut self.completed).into_iter().map(|(_, command)| command));
     }
 
-    /// A packet of the host that answers nothing: a write of a register.
+    /// Handles a packet of the host that is not an answer: a write of a register.
     pub(super) fn on_host(&mut self, seen: &Seen<'_>) -> bool {
         let Some((address, _)) = seen.write().filter(|(address, _)| self.is_register(*address)) else {
             if let Some((address, _)) = seen.write()
@@ -297,8 +297,8 @@ impl Controller {
             }
             return;
         }
-        // The host has taken all completions of this queue up to here. Those after it are for the
-        // next doorbell, which tells no less.
+        // The host has taken all completions of this queue up to here. Those after it wait for the
+        // next doorbell, which covers them.
         for _ in 0..self.completed.len() {
             let Some((of, mut command)) = self.completed.pop_front() else { break };
             if of == queue {
@@ -336,13 +336,13 @@ impl Controller {
             self.place = place;
             return true;
         }
-        // What is left of a device's short writes are interrupts.
+        // The remaining short writes of a device are interrupts.
         bytes == 4 && self.on_interrupt(seen, address)
     }
 
-    /// A short write of the device that is nothing else, after a completion: an interrupt. Each
-    /// completion queue has a message of its own (MSI-X), known by its address and data; the first
-    /// of a kind is that of the queue that was written to last.
+    /// Handles another short write of the device after a completion: an interrupt. Each completion
+    /// queue has a message of its own (MSI-X), identified by its address and data; the first of a
+    /// kind belongs to the queue that was written to last.
     fn on_interrupt(&mut self, seen: &Seen<'_>, address: u64) -> bool {
         let message = (address, seen.bytes().map_or(0, u32::from_le_bytes));
         let waits = |one: &Command| one.hops.iter().all(|hop| hop.step != Step::Interrupt);
@@ -378,7 +378,7 @@ impl Controller {
         self.under_way.get_mut(&key)
     }
 
-    /// The submission queue that has an entry at this address, and where it begins.
+    /// The submission queue that has an entry at this address, and its base address.
     fn ring_at(&self, address: u64) -> Option<(u16, u64)> {
         let found = self.submissions.iter().find(|(_, ring)| ring.holds(address, ENTRY));
         found.map(|(queue, ring)| (*queue, ring.base))
@@ -416,7 +416,7 @@ impl Controller {
         true
     }
 
-    /// A completion of `transaction`; `is_last` says whether it is the last one.
+    /// Handles a completion of `transaction`; `is_last` says whether it is the last one.
     pub(super) fn on_answer(&mut self, seen: &Seen<'_>, transaction: &Transaction, is_last: bool) -> bool {
         if transaction.direction == Direction::Down {
             let is_cap = transaction.address == self.bar + CAP;
@@ -448,7 +448,7 @@ impl Controller {
         true
     }
 
-    /// Entries have arrived that the device has `asked` for, if they are not in its own memory.
+    /// Handles entries that the device has requested in `asked`, unless they are in its own memory.
     fn on_entries(&mut self, queue: u16, asked: Option<Mark>, at: Mark, bytes: &[u8]) {
         for entry in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
             let entry = SubmissionQueueEntry::parse(entry);

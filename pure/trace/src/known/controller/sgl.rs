@@ -6,12 +6,12 @@ use nvme::wire::{DataTransfer, SubmissionQueueEntry};
 
 use super::{CommandKey, Controller};
 
-/// Bytes of a descriptor, whose last one has the type in its upper half.
+/// Length of a descriptor, whose last byte has the type in its upper half.
 const DESCRIPTOR: usize = 16;
 const DATA_BLOCK: u8 = 0;
 const SEGMENT: u8 = 2;
 const LAST_SEGMENT: u8 = 3;
-/// The most data blocks and segments of one command: what a controller of ours follows.
+/// Maximum number of data blocks and segments of one command, as in Farlane's controller.
 const DESCRIPTORS_MAX: usize = 2048;
 
 /// The most data blocks and lists of all commands of a controller.
@@ -24,7 +24,7 @@ pub(super) enum Descriptor {
     Data(u64, u64),
     /// Further descriptors are at this address.
     Segment(u64),
-    /// Nothing in host memory, or nothing that is known.
+    /// No host memory, or an unknown descriptor.
     Other,
 }
 
@@ -40,7 +40,7 @@ impl Descriptor {
         }
     }
 
-    /// The descriptor in an entry whose data are described so.
+    /// The descriptor in an entry that has one.
     pub(super) fn of(entry: &SubmissionQueueEntry) -> Option<Self> {
         if entry.data_transfer() == DataTransfer::Prp {
             return None;
@@ -53,7 +53,7 @@ impl Descriptor {
 }
 
 impl Controller {
-    /// Takes in a descriptor of the data of a command that is under way.
+    /// Records a descriptor of the data of a command in progress.
     pub(super) fn describe(&mut self, key: CommandKey, descriptor: Descriptor) {
         let Some(one) = self.under_way.get_mut(&key) else { return };
         let all = self.extents.len() + self.lists.len();
@@ -80,7 +80,7 @@ impl Controller {
         descriptors.into_iter().for_each(|descriptor| self.describe(key, descriptor));
     }
 
-    /// The command whose data, as an SGL describes them, are at this address.
+    /// The command with an SGL whose data are at this address.
     pub(super) fn extent_at(&self, address: u64) -> Option<CommandKey> {
         let (_, (end, key)) = self.extents.range(..=address).next_back()?;
         (address < *end).then_some(*key)

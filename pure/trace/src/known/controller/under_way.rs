@@ -1,4 +1,4 @@
-//! A command between its entry and its completion, and what its entry tells of it.
+//! A command between its entry and its completion, as described by its entry.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use super::PAGE;
 use super::sgl::Descriptor;
 use crate::command::{Command, Kind};
 
-/// A command that is under way.
+/// A command in progress.
 pub(super) struct UnderWay {
     pub(super) command: Command,
     /// Where its lists are: of pages, or of descriptors.
@@ -36,7 +36,7 @@ pub(super) fn under_way(queue: u16, entry: &SubmissionQueueEntry, block: u64) ->
         command.lba = Some(entry.starting_lba());
         command.blocks = Some((entry.cdw12 & 0xffff) + 1);
     }
-    // Bits 1:0 of an opcode say whether there are data. An SGL is followed by itself.
+    // Bits 1:0 of an opcode say whether there are data. An SGL needs no list.
     let [first, second] = entry.data_pointer;
     let is_described = Descriptor::of(entry).is_some();
     let has_data = entry.opcode & 0b11 != 0 && first != 0 && !is_described;

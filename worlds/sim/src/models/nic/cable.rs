@@ -26,7 +26,7 @@ impl Cable {
         }
     }
 
-    /// The time that a signal takes through `metres` of the cable.
+    /// The propagation time of a signal through `metres` of the cable.
     pub const fn delay(self, metres: u64) -> Nanos {
         Nanos::new((self.picos_per_metre() * metres + 500) / 1_000)
     }

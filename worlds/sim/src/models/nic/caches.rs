@@ -1,4 +1,4 @@
-//! What a card's read of host memory meets in the caches, and how the card measures it.
+//! The state of the caches at a card's read of host memory, and its effect on the measured time.
 //!
 //! The card counts cycles of its clock of 4 ns, so each published figure is a multiple of 4. Two
 //! clocks meet twice: where the count begins and ends, and where requests enter the host. Together
@@ -10,14 +10,14 @@ use super::{FEMTOS, Parameters};
 
 /// A cycle of the card's clock in picoseconds.
 const TICK: u64 = 4_000;
-/// One read in so many meets another transaction in the host. With the waits, from the maxima of
+/// One read in this many meets another transaction in the host. With the waits, from the maxima of
 /// `cpu_idle` and `cpu_read`.
 const MEETS_ONE_IN: u64 = 1_000;
 /// How long it then waits: for any transaction, and for a processor's own fetch of the line,
 /// in picoseconds.
 const WAIT_IDLE: u64 = 4_000;
 const WAIT_READ: u64 = 12_000;
-/// A line that a processor owns is answered by its cache, which is nearer than memory by so many
+/// A line that a processor owns is answered by its cache, which is nearer than memory by this many
 /// picoseconds. From the mean of `cpu_write`.
 const OWNED_EARLIER: u64 = 26_500;
 /// The processor stores into it without a pause; between two stores the line is given away. Time of
@@ -44,8 +44,8 @@ impl CacheLine {
         }
     }
 
-    /// How long a read takes beyond that of an idle line, in picoseconds, and before which time it
-    /// counts from.
+    /// How much longer a read takes than that of an idle line, in picoseconds, and the time from
+    /// which this counts.
     fn sample(self, rng: &mut Rng) -> (u64, u64) {
         match self {
             Self::Idle => (u64::from(rng.one_in(MEETS_ONE_IN)) * WAIT_IDLE, 0),

@@ -2,9 +2,10 @@
 //! PHY, cable.
 //!
 //! After "Low Latency Network Interfaces" (Flajslik, Rosenblum; published-figures, niq). A PCIe
-//! packet takes a fixed time for each way, and passes in which it is stored whole. What a read
-//! finds in the host's caches changes its time. The times are those of single transactions;
-//! [`sim::nic`](crate::nic) makes a packet's way out of what the engines of card and host ask for.
+//! packet takes a fixed time for each way, and passes in which it is stored as a whole. The state
+//! of the host's caches changes the time of a read. The times are those of single transactions;
+//! [`sim::nic`](crate::nic) combines them to a packet's path from the requests of the engines of
+//! card and host.
 
 mod cable;
 mod caches;
@@ -50,14 +51,13 @@ impl Generation {
     }
 }
 
-/// The times of a card and its host, in nanoseconds. Each has the row of the publication from which
-/// it was taken.
+/// The times of a card and its host, in nanoseconds. Each names its row of the publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The PCIe link. The published card has the first generation with eight lanes (NetFPGA-10G).
     pub generation: Generation,
-    /// How often a PCIe packet is stored whole on its way: in the root complex, on the link, and in
-    /// the card's core. From the read of 64 bytes (850) beside that of 4 bytes.
+    /// How often a PCIe packet is stored as a whole on its way: in the root complex, on the link,
+    /// and in the card's core. From the read of 64 bytes (850) compared with that of 4 bytes.
     pub passes: u64,
     /// A write-combined line from the store to the card, fence included, without its passes. From
     /// `pcie_write` (484).
@@ -74,7 +74,8 @@ pub struct Parameters {
     pub logic_dma: (u64, u64),
     /// The MAC on the way out (202).
     pub mac_out: u64,
-    /// The MAC on the way in in femtoseconds: 438 ns without the time in which the frame comes in.
+    /// The MAC's time for arriving frames in femtoseconds: 438 ns without the duration of the
+    /// frame.
     pub mac_in_femtos: u64,
     /// The PHY, in either direction (135).
     pub phy: u64,
@@ -139,8 +140,8 @@ impl Parameters {
         nanos(self.inbound * FEMTOS + self.passing(REQUEST, bytes))
     }
 
-    /// The answer of 64 bytes to the processor's read that waits at the card. Right behind a write,
-    /// it takes only its time on the link.
+    /// The answer of 64 bytes to the processor's read that waits at the card. Directly behind a
+    /// write, it takes only its time on the link.
     pub fn reply(&self, is_behind_write: bool) -> Nanos {
         let link = (COMPLETION + 64) * self.generation.femtos_per_byte();
         nanos(if is_behind_write { link } else { self.inbound * FEMTOS + self.passing(COMPLETION, 64) })

@@ -49,7 +49,7 @@ impl Buffer {
     }
 }
 
-/// Flash that is written fast, one bit a cell, and folded into denser flash when there is time.
+/// Fast flash with one bit a cell, which is folded into denser flash when there is time.
 #[derive(Debug, Default)]
 pub(super) struct FastCells {
     /// Number of bytes written to the cache and not folded yet.

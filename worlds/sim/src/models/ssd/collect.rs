@@ -1,4 +1,4 @@
-//! Free space in the flash, and what it costs to reclaim space while the host writes.
+//! Free space in the flash, and the cost of reclaiming space while the host writes.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +62,8 @@ impl Collector {
         self.end = offset + length;
     }
 
-    /// A row of `bytes` is programmed. Returns the time that reclaiming takes beside it, in percent
-    /// of the time of the program.
+    /// Programs a row of `bytes`. Returns the time for reclaiming during the program, in percent of
+    /// its time.
     pub(super) fn take(&mut self, parameters: &Parameters, bytes: u64) -> u64 {
         self.taken = self.taken.saturating_add(bytes);
         let flash = parameters.capacity + parameters.spare;
@@ -75,7 +75,7 @@ impl Collector {
         parameters.reclaim_percent + moved * (self.scattered / WEIGHTS) / PERMILLE
     }
 
-    /// Reclaims for `time`, in which the flash takes `rate` bytes a second.
+    /// Reclaims for `time`, during which the flash accepts `rate` bytes a second.
     pub(super) fn reclaim(&mut self, time: Nanos, rate: u64) {
         self.taken = self.taken.saturating_sub(transferred(time, rate));
     }

@@ -1,4 +1,4 @@
-//! An SSD driven to its limits without a host: so many commands at a time, or at a rate.
+//! An SSD driven to its limits without a host: with a number of commands at a time, or at a rate.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,7 +80,8 @@ pub fn run(
     end
 }
 
-/// Each figure of `sheet` beside that of the model: what it is, the sheet's and ours, and the unit.
+/// Each figure of `sheet` compared with the model: the quantity, the sheet's value and the model's,
+/// and the unit.
 ///
 /// # Panics
 /// When no model has the name in the sheet.

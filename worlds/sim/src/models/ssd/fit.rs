@@ -1,5 +1,5 @@
-//! How an SSD takes writes, from when writes ended: rates by the number of bytes written,
-//! and pauses.
+//! A model of an SSD's writes, fitted to the times when writes ended: rates by the number of bytes
+//! written, and pauses.
 
 use engine::Nanos;
 
@@ -7,9 +7,9 @@ use super::plan::{Device, Step};
 
 /// The shortest time without the end of a write that may count as a pause.
 pub const PAUSE_MIN: Nanos = Nanos::from_millis(5);
-/// A pause is at least so many times as long as a write takes on average.
+/// A pause is at least this many times as long as an average write.
 const PAUSE_WRITES: u64 = 16;
-/// The most parts, equal in bytes, whose rates are looked at.
+/// Maximum number of parts, equal in bytes, whose rates are compared.
 const PARTS: usize = 64;
 /// The least number of writes of a part. Many end at once.
 const WRITES_MIN: usize = 64;
@@ -17,9 +17,9 @@ const WRITES_MIN: usize = 64;
 const STEP_MIN: Nanos = Nanos::from_millis(50);
 /// A step of the rate is a part of at least one of this many of all bytes.
 const STEP_SHARE: u64 = 16;
-/// Two rates are different from so many percent of the larger one on.
+/// Two rates are different if they differ by this many percent of the larger one.
 const DIFFERENT_PERCENT: u64 = 20;
-/// Pauses that come more often than once in this many bytes are not told apart: they slow down.
+/// Pauses more frequent than once in this many bytes are not distinguished: they lower the rate.
 const PAUSE_EVERY_MIN: u64 = 16 << 20;
 
 /// A write that has ended well.
@@ -31,12 +31,12 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// How an SSD takes writes, as fitted to a measurement.
+/// The writes of an SSD, as fitted to a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// Rates by the number of bytes written. The last one was seen up to [`Fit::bytes`].
     pub steps: Vec<Step>,
-    /// Number of bytes between two long pauses; 0 means that there was none.
+    /// Number of bytes between two long pauses; 0 means that there was no pause.
     pub pause_every: u64,
     /// The longest pause.
     pub pause: Nanos,
@@ -75,13 +75,13 @@ impl Part {
 }
 
 impl Fit {
-    /// What the fit says, for [`super::plan::plan`].
+    /// The fit as a device for [`super::plan::plan`].
     pub fn device(&self) -> Device<'_> {
         Device { steps: &self.steps, pause_every: self.pause_every, pause: self.pause }
     }
 
-    /// Number of constants that were fitted: each rate, the places where it changes, and of pauses
-    /// the length and the distance.
+    /// Number of fitted constants: each rate, the positions where it changes, and for pauses the
+    /// length and the distance.
     pub fn constants(&self) -> usize {
         let pauses = if self.pause_every > 0 { 2 } else { 0 };
         (2 * self.steps.len()).saturating_sub(1) + pauses
@@ -98,8 +98,8 @@ impl Fit {
     }
 }
 
-/// Fits rates and pauses to writes flat out, which are sorted by the time when they ended; `None`
-/// if there are too few for a rate.
+/// Fits rates and pauses to writes at full speed, sorted by the time when they ended; `None` if
+/// there are too few for a rate.
 pub fn fit(writes: &[Written]) -> Option<Fit> {
     let time = writes.last()?.at;
     let bytes: u64 = writes.iter().map(|write| write.bytes).sum();
@@ -171,8 +171,8 @@ fn steps(mut parts: Vec<Part>, bytes: u64) -> Vec<Part> {
     }
 }
 
-/// The steps of `fit`, and beyond what was measured those of `preset`, unless it is faster there
-/// than what was seen last.
+/// The steps of `fit`, and beyond the measured range those of `preset`, unless it is faster there
+/// than the last measured rate.
 pub fn continued(fit: &Fit, preset: &[Step]) -> Vec<Step> {
     let mut steps = fit.steps.clone();
     let seen = fit.sustained();
@@ -198,7 +198,7 @@ mod tests {
         Load { write: true, random: false, length: CHUNK, depth: 64, count: bytes / CHUNK, rate }
     }
 
-    /// What the model does when it is written to flat out.
+    /// Measures the model with writes at full speed.
     fn measured(parameters: Parameters, bytes: u64) -> Vec<Written> {
         let mut rng = Rng::from_seed(3);
         let mut ssd = Ssd::new(parameters, rng.fork("ssd"));
@@ -234,8 +234,7 @@ mod tests {
         assert!(near(fit.pause_every, GB, 6) && near(fit.pause.get(), 300_000_000, 6), "{fit:?}");
     }
 
-    /// Writes that end many at a time have rates from nothing to terabytes a second, which
-    /// mean nothing.
+    /// Writes that end many at a time have meaningless rates from nothing to terabytes a second.
     #[test]
     fn a_short_measurement_has_one_rate() {
         for count in [32_u64, 200, 400] {
@@ -265,7 +264,7 @@ mod tests {
         assert_eq!(fit.steps.len(), 1);
         let steps = continued(&fit, &parameters.steps());
         assert_eq!((steps.len(), steps[1].after), (2, 22 * GB));
-        // A preset that is faster than what was seen is of another device.
+        // A preset that is faster than the measured rate is of another device.
         assert_eq!(continued(&fit, &[Step { after: 50 * GB, rate: 9 * GB }]), fit.steps);
     }
 
@@ -288,7 +287,7 @@ mod tests {
             let mut first = None;
             let paced = load(40 * GB, Some(rate));
             drive::run(&mut ssd, &paced, Instant::ZERO, parameters.capacity, &mut rng, |done| {
-                // What came between a write's turn and its end waits in the buffer.
+                // Data that arrive between a write's turn and its end wait in the buffer.
                 let late = (done.at - done.due).get();
                 if u128::from(late) * u128::from(rate) > u128::from(buffer) * 1_000_000_000 {
                     first.get_or_insert(done.at - Instant::ZERO);

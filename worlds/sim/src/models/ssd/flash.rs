@@ -4,7 +4,7 @@ use engine::{Instant, Nanos, Rng};
 
 use super::{Parameters, around, transfer};
 
-/// Number of bytes that are transferred to the controller at once: what a small read needs.
+/// Number of bytes that are transferred to the controller at once: the size of a small read.
 pub(super) const SECTOR: u64 = 4096;
 /// A row number that no plane has.
 const NO_ROW: u64 = u64::MAX;
@@ -25,7 +25,7 @@ pub(super) struct SectorPart {
     pub(super) offset: u64,
     /// Length of the part in bytes.
     pub(super) length: u64,
-    /// Rate of what carries it to the host, in bytes a second.
+    /// Rate of the path to the host, in bytes a second.
     pub(super) path_rate: u64,
 }
 
@@ -58,7 +58,7 @@ impl Flash {
     }
 
     /// Reads `part`; calls `piece` with the time, the offset within the part and the length of each
-    /// piece, and returns when all pieces are there.
+    /// piece, and returns when all pieces are available.
     pub(super) fn read(
         &mut self,
         parameters: &Parameters,
@@ -74,8 +74,8 @@ impl Flash {
         let row = sector / planes / (parameters.page / SECTOR).max(1);
         let ready = self.array(parameters, rng, now, plane, row);
         let channel = plane % self.channels.len();
-        // Channel and path serve sectors in the order in which they were asked for, and are kept by
-        // none that still waits for its array.
+        // Channel and path serve sectors in the order of the requests, and a sector that still
+        // waits for its array does not block them.
         let begin = now.max(self.channels[channel]);
         self.channels[channel] = begin + transfer(length, parameters.channel_rate);
         self.path = now.max(self.path) + transfer(length, path_rate);

@@ -1,4 +1,4 @@
-//! Loads side by side on an SSD without a host: reads beside writes, several queues.
+//! Concurrent loads on an SSD without a host: reads with writes, several queues.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,7 +54,7 @@ pub struct Done {
     pub bytes: u64,
 }
 
-/// A job that is under way.
+/// A running job.
 struct Running<'a> {
     job: &'a Job,
     rng: Rng,
@@ -64,7 +64,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// When the next command is due; `None` if there is none any more.
+    /// When the next command is due; `None` if there are no more.
     fn due(&self, start: Instant) -> Option<Instant> {
         if self.begun >= self.job.count {
             return None;

@@ -1,12 +1,12 @@
-//! The times of an SSD: registers, firmware, controller, flash, write buffer, and the write rate on
-//! a long day.
+//! The times of an SSD: registers, firmware, controller, flash, write buffer, and the write rate
+//! over a long time.
 //!
 //! Calibrated on the measured time lines of a Samsung 970 Pro behind PCIe Gen2 x4
 //! (published-figures, nvme-tsn), and on data sheets ([`SHEETS`]). A read takes the firmware's
 //! time, then the time of the array in its plane, unless the page is in the plane's register, and
 //! the transfer over its channel. A write is done when its data are in the buffer. The buffer is
 //! programmed row by row, a row a die, first into flash of one bit a cell, then into the dense
-//! flash, which in the end has to be reclaimed beside. Reads suspend programs.
+//! flash, where space eventually must be reclaimed at the same time. Reads suspend programs.
 
 mod cache;
 mod collect;
@@ -58,7 +58,7 @@ pub struct Parameters {
     /// Time from the last byte of a command's data, in either direction, to its
     /// completion-queue entry.
     pub completion: Nanos,
-    /// Number of planes of a die; each reads on its own, and a program writes all of them.
+    /// Number of planes of a die; each reads independently, and a program writes all of them.
     pub planes: u32,
     /// Number of bytes of a page, which a plane reads at once.
     pub page: u64,
@@ -78,9 +78,9 @@ pub struct Parameters {
     pub read_rate: u64,
     /// The largest rate of the controller from the host, in bytes a second.
     pub write_rate: u64,
-    /// The controller's time for each read, in which it begins no other one.
+    /// The controller's time for each read, during which it begins no other one.
     pub read_command: Nanos,
-    /// The controller's time for each write, in which it begins no other one.
+    /// The controller's time for each write, during which it begins no other one.
     pub write_command: Nanos,
     /// The longest additional time until a write is accepted.
     pub accept_spread: Nanos,
@@ -90,18 +90,18 @@ pub struct Parameters {
     pub capacity: u64,
     /// Number of bytes of flash beyond [`Parameters::capacity`].
     pub spare: u64,
-    /// Number of bytes that can be written before space has to be reclaimed beside; less if the
-    /// flash has less free space.
+    /// Number of bytes that can be written before space must be reclaimed during programs; less if
+    /// the flash has less free space.
     pub direct: u64,
-    /// The time of reclaiming beside each program, in percent of it, where no data are moved.
+    /// The time for reclaiming during each program, in percent of it, if no data are moved.
     pub reclaim_percent: u64,
     /// The device begins to fold and to reclaim after this time without a write.
     pub rest: Nanos,
     /// Number of bytes written between two pauses; 0 means no pauses.
     pub pause_every: u64,
-    /// Length of a pause, in which nothing is programmed.
+    /// Length of a pause, during which the flash is not programmed.
     pub pause: Nanos,
-    /// How the device warms up; `None` if warmth does not matter.
+    /// How the device warms up; `None` if temperature does not matter.
     pub thermal: Option<Thermal>,
 }
 
@@ -111,7 +111,7 @@ impl Parameters {
         self.page * self.planes as u64
     }
 
-    /// The rates in bytes a second at which the flash takes writes after a rest, by the number of
+    /// The rates in bytes a second at which the flash accepts writes after a rest, by the number of
     /// bytes written since.
     pub fn steps(&self) -> Vec<plan::Step> {
         let mut steps = Vec::new();
@@ -138,14 +138,14 @@ impl Parameters {
     }
 }
 
-/// What has slowed an SSD down since the beginning.
+/// The causes of an SSD's slowdown since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slowdowns {
     /// Number of pauses.
     pub pauses: u64,
     /// Number of writes that found the SSD throttled.
     pub throttled: u64,
-    /// Number of rows that were programmed with space reclaimed beside.
+    /// Number of rows that were programmed while space was reclaimed.
     pub reclaimed: u64,
 }
 
@@ -174,7 +174,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// A rested SSD that holds no data, whose variations follow from `rng`.
+    /// A rested SSD without data, whose variations follow from `rng`.
     pub fn new(parameters: Parameters, rng: Rng) -> Self {
         Self {
             flash: Flash::new(&parameters),
@@ -214,7 +214,7 @@ impl Ssd {
         self.accepted
     }
 
-    /// What has slowed the SSD down since the beginning.
+    /// The causes of the SSD's slowdown since the beginning.
     pub const fn slowdowns(&self) -> Slowdowns {
         self.slowdowns
     }
@@ -226,7 +226,7 @@ impl Ssd {
     }
 
     /// Reads `length` bytes at `offset`. Calls `piece` with the time, the offset in the read and
-    /// the length of each piece, and returns when all pieces are there.
+    /// the length of each piece, and returns when all pieces are available.
     pub fn read(
         &mut self,
         now: Instant,
@@ -281,7 +281,7 @@ impl Ssd {
         room + Nanos::new(varied)
     }
 
-    /// Programs what fills no row yet; returns when everything written is in the flash.
+    /// Programs the incomplete row; returns when all written data are in the flash.
     pub fn flush(&mut self, now: Instant) -> Instant {
         if self.buffer.open > 0 {
             self.program(now, self.buffer.open);

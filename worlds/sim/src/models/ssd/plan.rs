@@ -9,11 +9,11 @@ use super::{transfer, transferred};
 pub struct Step {
     /// Number of bytes written since the SSD last rested.
     pub after: u64,
-    /// Rate in bytes a second at which the SSD takes writes from then on.
+    /// Rate in bytes a second at which the SSD accepts writes from then on.
     pub rate: u64,
 }
 
-/// How an SSD takes writes: measured, or of a preset ([`super::Parameters::steps`]).
+/// The writes of an SSD: measured, or of a preset ([`super::Parameters::steps`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     /// Sorted by [`Step::after`]; the first step begins at 0.
@@ -41,7 +41,7 @@ pub enum Answer {
     },
 }
 
-/// A time in which the device takes bytes at one rate. A pause has no bytes and a rate of 0.
+/// A time during which the device accepts bytes at one rate. A pause has no bytes and a rate of 0.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: u64,
@@ -70,7 +70,7 @@ impl<'a> Parts<'a> {
         if is_last { left } else { 0 }
     }
 
-    /// Leaves out so many periods.
+    /// Leaves out this many periods.
     const fn leave_out(&mut self, periods: u64) {
         self.written += periods * self.device.pause_every;
     }
@@ -105,7 +105,7 @@ struct Period {
     held: u64,
 }
 
-/// The time to write `total` bytes flat out; `None` if the device has no steps.
+/// The time to write `total` bytes at full speed; `None` if the device has no steps.
 pub fn time_to_write(device: &Device<'_>, total: u64) -> Option<Nanos> {
     device.steps.first()?;
     let (mut parts, mut time) = (Parts::new(device, total), Nanos::ZERO);
@@ -144,7 +144,7 @@ pub fn plan(device: &Device<'_>, buffer: u64, rate: u64, duration: Nanos) -> Ans
                 (now, held) = (now + length * periods, held + grown * periods);
                 high = high.max(top + grown * periods);
             }
-            // Periods of an earlier step say nothing of those of the last.
+            // Periods of an earlier step do not apply to the last one.
             let is_last = parts.periods() > 0;
             (before, growth, top) = (is_last.then_some(Period { now, held }), grown, 0);
         }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(answer, Answer::Overflows { at: Nanos::from_secs(24), needed: 4 * GB });
     }
 
-    /// Half a second of pause each gigabyte: the buffer holds what arrives meanwhile.
+    /// Half a second of pause each gigabyte: the buffer holds the data that arrive meanwhile.
     #[test]
     fn pauses_need_rate_times_pause() {
         let steps = [Step { after: 0, rate: 4 * GB }];
@@ -215,17 +215,17 @@ mod tests {
         assert_eq!(time_to_write(&pauses, 2 * GB), Some(Nanos::from_millis(1500)));
     }
 
-    /// A hundred days with a pause every 16 MiB are looked at in no time, and as a shorter
-    /// recording says.
+    /// A hundred days with a pause every 16 MiB are computed in no time, with the same result as
+    /// for a shorter recording.
     #[test]
     fn a_long_recording_is_as_a_short_one_but_longer() {
         let steps = [Step { after: 0, rate: 2 * GB }, Step { after: 22 * GB, rate: GB }];
         let every = 16 << 20;
         let device = Device { steps: &steps, pause_every: every, pause: Nanos::from_millis(2) };
-        // 16 MiB take 16.777 ms and a pause of 2 ms, so that 893 MB/s are taken.
+        // 16 MiB take 16.777 ms and a pause of 2 ms, a rate of 893 MB/s.
         let pace = u64::try_from(u128::from(every) * 1_000_000_000 / 18_777_216).unwrap();
         let fits = [100, 8_640_000].map(|seconds| plan(&device, GB, pace - 10, Nanos::from_secs(seconds)));
-        assert_eq!(fits[0], fits[1], "what fits for long fits for longer");
+        assert_eq!(fits[0], fits[1], "a rate that fits a long recording fits a longer one");
         let Answer::Fits { high_water } = fits[0] else { panic!("{fits:?}") };
         assert!(high_water >= pace / 500 && high_water < pace / 490, "{high_water}");
         for over in [100_000, 1_000_000] {

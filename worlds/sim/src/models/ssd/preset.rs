@@ -1,4 +1,4 @@
-//! Known SSDs: what data sheets and reviews say, and the parameters that follow.
+//! Known SSDs: the figures of data sheets and reviews, and the parameters derived from them.
 
 use engine::Nanos;
 
@@ -86,24 +86,24 @@ pub const SHEETS: [Sheet; 6] = [
     },
 ];
 
-/// What reviews and data sheets say of a drive, in bytes and bytes a second.
-struct Told {
+/// The figures of reviews and data sheets for a drive, in bytes and bytes a second.
+struct Figures {
     name: &'static str,
     title: &'static str,
     sheet: Option<&'static Sheet>,
     capacity: u64,
-    /// Rates of writes: into the cache, for good, and when space has to be reclaimed beside.
+    /// Rates of writes: into the cache, into the dense flash, and while space must be reclaimed.
     rates: [u64; 3],
     /// Number of bytes written from which on the second and the third rate hold.
     after: [u64; 2],
 }
 
-/// Writes never come to this number of bytes.
+/// Writes never reach this number of bytes.
 const NEVER: u64 = u64::MAX;
 
 /// The drives that scenario files can name.
-const KNOWN: [Told; 8] = [
-    Told {
+const KNOWN: [Figures; 8] = [
+    Figures {
         name: "970-pro",
         title: "Samsung 970 Pro 512 GB",
         sheet: Some(&SHEETS[0]),
@@ -111,7 +111,7 @@ const KNOWN: [Told; 8] = [
         rates: [0, 23 * GB / 10, 23 * GB / 10],
         after: [0, NEVER],
     },
-    Told {
+    Figures {
         name: "970-evo",
         title: "Samsung 970 EVO 500 GB",
         sheet: Some(&SHEETS[1]),
@@ -119,7 +119,7 @@ const KNOWN: [Told; 8] = [
         rates: [23 * GB / 10, 6 * GB / 10, 6 * GB / 10],
         after: [22 * GB, NEVER],
     },
-    Told {
+    Figures {
         name: "960-evo",
         title: "Samsung 960 EVO 250 GB",
         sheet: Some(&SHEETS[2]),
@@ -127,7 +127,7 @@ const KNOWN: [Told; 8] = [
         rates: [15 * GB / 10, 3 * GB / 10, 3 * GB / 10],
         after: [13 * GB, NEVER],
     },
-    Told {
+    Figures {
         name: "980-pro",
         title: "Samsung 980 PRO 1 TB",
         sheet: Some(&SHEETS[3]),
@@ -135,7 +135,7 @@ const KNOWN: [Told; 8] = [
         rates: [5 * GB, 15 * GB / 10, 15 * GB / 10],
         after: [113 * GB, NEVER],
     },
-    Told {
+    Figures {
         name: "980",
         title: "Samsung 980 1 TB",
         sheet: Some(&SHEETS[4]),
@@ -143,7 +143,7 @@ const KNOWN: [Told; 8] = [
         rates: [3 * GB, 5 * GB / 10, 5 * GB / 10],
         after: [160 * GB, NEVER],
     },
-    Told {
+    Figures {
         name: "sn580",
         title: "WD SN580",
         sheet: Some(&SHEETS[5]),
@@ -151,7 +151,7 @@ const KNOWN: [Told; 8] = [
         rates: [4 * GB, 45 * GB / 100, 45 * GB / 100],
         after: [341 * GB, NEVER],
     },
-    Told {
+    Figures {
         name: "mp700-elite",
         title: "Corsair MP700 Elite",
         sheet: None,
@@ -159,7 +159,7 @@ const KNOWN: [Told; 8] = [
         rates: [6 * GB, 14 * GB / 10, 7 * GB / 10],
         after: [407 * GB, 1150 * GB],
     },
-    Told {
+    Figures {
         name: "tlc",
         title: "a TLC device without a cache",
         sheet: None,
@@ -181,7 +181,7 @@ impl Parameters {
     ///   same device.
     /// - `channel_rate`: `data_phase_length` 4852 is 15 pieces of 256 B and a last one's 140 ns;
     ///   NVMeVirt: 800 MB/s.
-    /// - `array_read`: `data_first_mwr` 81,592 less what is before it, one piece included.
+    /// - `array_read`: `data_first_mwr` 81,592 less the steps before it, including one piece.
     /// - `array_spread`: "tens of microseconds from read to read".
     /// - `completion`: from the last CplD's arrival to `msix_interrupt`, less the entry's 20 ns.
     /// - `channels`, `dies`: NVMeVirt's ssd_config.h. `buffer`: 512 MB of DRAM, of which a
@@ -231,14 +231,14 @@ impl Parameters {
 
     /// The model called `name` in scenario files.
     pub fn named(name: &str) -> Option<Self> {
-        let told = KNOWN.iter().find(|told| told.name == name)?;
-        let base = Self { name: told.title, ..Self::SAMSUNG_970_PRO };
-        Some(if told.name == "970-pro" { base } else { told.parameters(base) })
+        let figures = KNOWN.iter().find(|figures| figures.name == name)?;
+        let base = Self { name: figures.title, ..Self::SAMSUNG_970_PRO };
+        Some(if figures.name == "970-pro" { base } else { figures.parameters(base) })
     }
 
-    /// The names that [`Parameters::named`] knows.
+    /// The names that [`Parameters::named`] accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        KNOWN.iter().map(|told| told.name)
+        KNOWN.iter().map(|figures| figures.name)
     }
 
     /// Time of a program of a row, if all dies together take `rate` bytes a second,
@@ -249,7 +249,7 @@ impl Parameters {
     }
 }
 
-impl Told {
+impl Figures {
     /// The parameters that follow, of a drive that is otherwise as `base`.
     fn parameters(&self, base: Parameters) -> Parameters {
         let [fast, direct, reclaiming] = self.rates;
@@ -266,7 +266,7 @@ impl Told {
             (all.dies, all.channel_rate) = (4, 1200 * MB);
             all.read_rate = 7000 * MB;
         }
-        // The cache's flash takes a tenth more than the controller, which is what limits.
+        // The cache's flash is a tenth faster than the controller, which is the limit.
         all.cache_program = all.program_at(fast.max(direct) / 10 * 11);
         all.program = all.program_at(direct);
         all.reclaim_percent = direct * 100 / reclaiming - 100;

@@ -111,7 +111,7 @@ fn random_overwrites_of_a_full_disk_are_slower() {
     assert!(random * 4 < in_order && random > 0, "{random} and {in_order} MB/s");
 }
 
-/// Each preset beside its data sheet, within 10 %, and printed.
+/// Compares each preset with its data sheet, within 10 %, and prints both.
 #[test]
 fn presets_are_as_their_data_sheets() {
     for sheet in &SHEETS {
@@ -123,7 +123,7 @@ fn presets_are_as_their_data_sheets() {
     }
 }
 
-/// What a plan says about a preset is what the model then does.
+/// The model matches the plan for a preset.
 #[test]
 fn a_plan_is_as_the_model() {
     let parameters = Parameters::named("970-evo").unwrap();

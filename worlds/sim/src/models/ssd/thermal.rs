@@ -1,4 +1,4 @@
-//! Warmth that comes with writing, and what slows a warm device down.
+//! The temperature rise from writing, and the slowdown of a warm device.
 
 use engine::Nanos;
 
