@@ -1,5 +1,5 @@
 /* A host of a low-latency network card that another process serves: it maps the card's window, and
- * sends a packet by storing one line and receives by polling another. docs/niq.md has the registers;
+ * sends a packet by storing one line and receives by polling another. pure/niq/README.md has the registers;
  * the messages that set this up are vfio-user's.
  *
  *   farlane nic receive shm:/tmp/wire --echo &

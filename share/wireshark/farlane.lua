@@ -1,5 +1,5 @@
 -- Wireshark and tshark: dissectors of Farlane's captures of PCI Express packets, and of the tunnel
--- protocol over TCP. Farlane's docs/trace.md and docs/tunnel-protocol.md describe both formats.
+-- protocol over TCP. Farlane's docs/trace.md and pure/tunnel/protocol.md describe both formats.
 
 -- PCI Express transaction-layer packets (PCI Express Base Specification 4.0, 2.2).
 

@@ -154,7 +154,7 @@ impl Spdk {
     /// The program of the build that `FARLANE_SPDK` names.
     fn find() -> Option<Self> {
         let Some(build) = std::env::var_os("FARLANE_SPDK").map(PathBuf::from) else {
-            println!("SKIPPED: FARLANE_SPDK names no build of SPDK (docs/strangers.md)");
+            println!("SKIPPED: FARLANE_SPDK names no build of SPDK (docs/performance.md)");
             return None;
         };
         let program = build.join("build/bin/spdk_nvme_perf");

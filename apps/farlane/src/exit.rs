@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What a process tells whoever started it. The manual pages and docs/exit-codes.md have
+/// What a process tells whoever started it. The manual pages and docs/operate.md have
 /// this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {

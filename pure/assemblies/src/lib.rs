@@ -16,7 +16,7 @@
 //!   watchers.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

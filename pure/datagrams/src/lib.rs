@@ -1,7 +1,7 @@
 //! A byte stream each way, over datagrams that get lost, duplicated, truncated and out of order.
 //!
 //! An [`Endpoint`] has the connections over one socket or interface; a [`Connection`] is one end of
-//! one of them. `docs/datagrams.md` has the format, the timers and the answer to each fault.
+//! one of them. The README has the format, the timers and the answer to each fault.
 //! [`redundancy`] is for frames that are sent over several paths at once.
 //!
 //! # The run loop
@@ -45,6 +45,7 @@
 //! of which 48 bits or more are random, and its peer's address. A host that can read the network
 //! has both: the protocol does not encrypt. A host without proof of its address costs no memory
 //! beyond a few places, and gets no more bytes than it has sent.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 
 #![no_std]
 #![forbid(unsafe_code)]

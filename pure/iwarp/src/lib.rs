@@ -88,6 +88,7 @@
 //! - A peer that does not begin the connection within [`Config::setup_timeout`] loses it.
 //!
 //! The crate has no encryption and no authentication. A CRC detects errors, not attacks.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 //! An [`End`] sends by storing one 64-byte line: up to 60 bytes, followed by a mark that they are
 //! there. The other end polls that line. Longer pieces are copied into a data area, and a line
 //! refers to them. Each end reports in a line of its own how much it has taken, and whether it
-//! sleeps and must be woken. `docs/lines.md` has the layout.
+//! sleeps and must be woken. The README has the layout.
 //!
 //! ```
 //! use farlane_lines::{End, MEMORY_BYTES, Side};
@@ -25,6 +25,7 @@
 //! # Trust
 //! A peer can write any bytes anywhere in the memory at any time. An end copies what it reads
 //! before it checks it. A violation is a [`Fault`], after which the connection must be given up.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 
 #![no_std]
 #![forbid(unsafe_code)]

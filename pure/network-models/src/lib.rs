@@ -2,8 +2,9 @@
 //!
 //! A [`Frame`] passes [`Hop`]s, each for one direction, and a [`Path`] is several hops in series.
 //! The same models run in virtual time and in real time, so they know no clock but the one passed
-//! in. The doc comment of each parameter names its source; `docs/link-models.md` has the formulas.
-
+//! in. The doc comment of each parameter names its source; the
+//! README has the formulas.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 //! A [`Card`] has registers, and a window of lines that the host maps. The [`Host`] sends a small
 //! packet by storing one line of 64 bytes into the window. It receives by polling the line in which
 //! the next packet will be. Longer packets are in host memory; a line then refers to them.
-//! `docs/niq.md` has the registers and the layout, complete enough for a card in hardware.
+//! The README has the registers and the layout, complete enough for a card in hardware.
 //!
 //! ```
 //! use farlane_niq::{Card, Host, HOST_MEMORY_BYTES, HostConfig, PACKET_MAX, WINDOW_BYTES};
@@ -37,7 +37,7 @@
 //! invalid line by stopping that queue with a [`Fault`], which a register shows until the host
 //! starts the queue anew. A card may write anything into its window: [`Host::receive`] then returns
 //! a [`HostFault`].
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! Start at [`controller::Controller`] for the device's side, [`function::Function`] for a whole
 //! PCIe function with a controller, and [`host::Host`] for the driver's side.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

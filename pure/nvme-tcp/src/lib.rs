@@ -86,7 +86,7 @@
 //!   leaves unread or is due. Beyond it, a controller's end accepts no command, and `wants_input`
 //!   is false while received bytes wait. Bytes that are passed nevertheless are kept.
 //! - A peer that does not begin the connection within `initialise_timeout` loses it.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -86,7 +86,7 @@
 //! ([`ERROR_LOG_ENTRIES`](subsystem::ERROR_LOG_ENTRIES),
 //! [`EVENT_LOG_BYTES_MAX`](subsystem::EVENT_LOG_BYTES_MAX)). A RAM disk has at most
 //! [`BYTES_MAX`](media::ram::BYTES_MAX) bytes and takes memory as it is written.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -13,6 +13,7 @@
 //! region must be lent to that queue pair, with that right, and contain all the bytes. An invalid
 //! access ends that queue pair and no other. Keys are random, so that a stale or guessed key names
 //! nothing.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -4,7 +4,7 @@
 //! [`Recorder::filled`]. The engine asks for writes ([`Output::Write`]) and hears how they ended
 //! ([`Input::Written`]). Its last output is the [`Certificate`](format::Certificate). A [`Scan`] is
 //! shown a medium slot by slot and tells what is there ([`Survey`]). [`Pace`] says when each chunk
-//! is due at replay. docs/recording-format.md of the project describes the container.
+//! is due at replay. `format.md` describes the container.
 //!
 //! # A run loop
 //! ```
@@ -35,7 +35,7 @@
 //! };
 //! assert_eq!((certificate.bytes_in(), certificate.bytes_stored()), (5, 5));
 //! ```
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! A distributed switch has two halves: [`Upstream`] near the host and [`Downstream`] at the
 //! device. A [`session::Session`] in each half keeps the link between them. Module [`frame`]
-//! encodes the bytes, and `docs/tunnel-protocol.md` specifies them.
+//! encodes the bytes, and `protocol.md` specifies them.
 //!
 //! Start at [`Session`] for one link that carries packets as they are. Start at [`Upstream`] for a
 //! host with several devices, and at [`Downstream`] for a device that accepts connections. Module
@@ -92,7 +92,7 @@
 //! [`Config::ahead`](session::Config::ahead) bytes of host memory, in at most
 //! [`downstream::PIECES_MAX`] pieces. A link has at most [`STRANDS_MAX`] strands. A stream has at
 //! most [`paths::PATHS_MAX`] paths, and keeps at most [`paths::KEPT_BYTES_MAX`] bytes for them.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

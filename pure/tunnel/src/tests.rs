@@ -1,4 +1,4 @@
-//! The worked example of `docs/tunnel-protocol.md`, checked against the bytes that the sessions
+//! The worked example of `protocol.md`, checked against the bytes that the sessions
 //! send.
 
 use std::string::String;
@@ -11,7 +11,7 @@ use crate::frame::{Identity, InstanceId};
 use crate::session::{Config, Input, Output, Session};
 use engine::Engine;
 
-const DOCUMENT: &str = include_str!("../../../docs/tunnel-protocol.md");
+const DOCUMENT: &str = include_str!("../protocol.md");
 
 /// The bytes of each fenced block marked `hex`: the part of each line to the left of the `|`.
 fn examples() -> Vec<Vec<u8>> {

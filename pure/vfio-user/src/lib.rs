@@ -86,7 +86,7 @@
 //! [`DMA_WINDOW`] messages at a time. A client shares at most [`MAPS_MAX`] pieces of memory, and a
 //! region has at most [`AREAS_MAX`] mappable areas. One read of a socket causes limited output, but
 //! many reads can cause any amount. While a peer does not read, do not read from it either.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]
 

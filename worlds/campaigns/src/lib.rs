@@ -3,7 +3,7 @@
 //! [`workload`] is what hosts do, [`chaos`] what goes wrong, and [`checker`] what must hold all the
 //! same. The worlds are [`disk`], [`fabrics`], [`sessions`], [`ahead`] and [`recording`]. A
 //! [`campaign`] runs their seeds, and prints the command that repeats a failure.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
 pub mod ahead;

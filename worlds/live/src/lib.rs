@@ -14,6 +14,7 @@
 //! medium that uses a [`client`].
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 
 pub mod carrier;
 pub mod client;

@@ -4,7 +4,7 @@
 //! is the machine that such a file describes, with everything that passes its root port's link.
 //! [`explain`] tells where an operation's time went, a [`timeline`] what passed when, and a
 //! [`summary`] how long operations took. [`published`] repeats published experiments.
-
+#![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
 pub mod explain;

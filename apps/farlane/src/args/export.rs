@@ -38,7 +38,7 @@ pub(crate) struct ExportArgs {
     /// Also listen for datagrams on this address and UDP port.
     ///
     /// A near end names this far end udp://HOST:PORT. An address off loopback needs --allow, which
-    /// encrypts, or --insecure. docs/datagrams.md says what this is for
+    /// encrypts, or --insecure. docs/networks.md says what this is for
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) udp: Option<SocketAddr>,
 
@@ -49,7 +49,7 @@ pub(crate) struct ExportArgs {
     /// same network reaches the device. Over two interfaces, joined by +, each frame is sent twice
     /// and the first copy counts (802.1CB); the near end does likewise. Each far end of an
     /// interface has a port of its own, 0 if none is given. IFACE,xdp takes packets around the
-    /// kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it costs others
+    /// kernel's network stack (AF_XDP), or says why not; docs/networks.md has what it costs others
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]

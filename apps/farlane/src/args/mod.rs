@@ -156,7 +156,7 @@ pub(crate) use values::{parse_address, parse_size, parse_time};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
-#[command(name = "farlane", version, max_term_width = 100)]
+#[command(name = "farlane", version = env!("FARLANE_VERSION"), max_term_width = 100)]
 #[command(after_help = "Try it:  farlane demo\n\nA far end and a near end, in two terminals:\n  \
     farlane export --listen 127.0.0.1:4430 --ram 1GiB\n  \
     farlane lspci -t tcp://127.0.0.1:4430")]
@@ -535,7 +535,7 @@ pub(crate) struct Target {
     /// udp://HOST:PORT or eth:IFACE/MAC, and on this machine shm:PATH. A device in another process
     /// is vfio-user:SOCKET. A subsystem is nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each
     /// address is a path. OPTIONS are joined by &, for example queues=4&hdgst=off;
-    /// docs/nvme-tcp.md describes all
+    /// docs/networks.md describes all
     #[arg(value_name = "URL")]
     pub(crate) url: Url,
     /// Give up if the far end is not there, or not back after a loss, within this time

@@ -69,7 +69,7 @@ pub(crate) struct RecorderControl {
 
     /// Offer registers by vfio-user at this socket, to a guest or to farlane export.
     ///
-    /// docs/record-registers.md describes them
+    /// pure/record/registers.md describes them
     #[arg(long, value_name = "SOCKET", group = "asked")]
     pub(crate) registers: Option<PathBuf>,
 

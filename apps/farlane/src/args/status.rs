@@ -17,8 +17,8 @@ pub(crate) const LIST_EXAMPLE: &str = "Examples:\n  farlane list\n  farlane list
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Control {
-    /// Answer farlane status at this socket [default: one in this user's folder; docs/top.md says
-    /// which].
+    /// Answer farlane status at this socket [default: one in this user's folder, see
+    /// docs/operate.md].
     ///
     /// Only the user who started this process may ask. farlane list finds the default sockets
     #[arg(long, value_name = "PATH", help_heading = MONITORING)]

@@ -151,7 +151,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "PORT", default_value_t = live::drivers::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
     /// Listen on this socket for farlane target status, add, remove, resize, ana and reload
-    /// [default: one in this user's folder; docs/top.md says which]
+    /// [default: one in this user's folder; docs/operate.md says which]
     #[arg(long, value_name = "PATH", help_heading = MONITORING)]
     pub(crate) control: Option<PathBuf>,
     /// Print the addresses that were bound as JSON on the first lines of standard output

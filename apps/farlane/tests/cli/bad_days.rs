@@ -198,7 +198,7 @@ fn hello() -> Vec<u8> {
     let (mut stream, _) = listener.accept().unwrap();
     let mut bytes = vec![0; 12];
     stream.read_exact(&mut bytes).unwrap();
-    // docs/tunnel-protocol.md: bytes 2 and 3 of the header are the length of the body.
+    // pure/tunnel/protocol.md: bytes 2 and 3 of the header are the length of the body.
     let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
     bytes.resize(12 + length, 0);
     stream.read_exact(&mut bytes[12..]).unwrap();

@@ -1,4 +1,4 @@
-//! The exit statuses of docs/exit-codes.md that a user can bring about are reached.
+//! The exit statuses of docs/operate.md that a user can bring about are reached.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::running::signal;
 use crate::support::{Export, FARLANE, farlane};
 
-const PAGE: &str = include_str!("../../../../docs/exit-codes.md");
+const PAGE: &str = include_str!("../../../../docs/operate.md");
 
 #[test]
 fn each_status_of_the_page_is_reached() {

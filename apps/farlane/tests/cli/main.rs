@@ -70,6 +70,7 @@ mod trust;
 mod tsn;
 mod ui;
 mod ui_browser;
+mod version;
 mod vfio_user;
 mod wrong_arguments;
 mod zones;

@@ -261,7 +261,7 @@ fn dead_in(page: &Path, documents: &Path) -> Vec<String> {
 fn dead(root: &Path) -> Vec<String> {
     let documents = documents(root);
     let pages = pages_below(&documents);
-    assert!(pages.len() > 60, "{pages:?}");
+    assert!(pages.len() > 50, "{pages:?}");
     let of = |page: &PathBuf| {
         let name = page.strip_prefix(&documents).unwrap().display().to_string();
         dead_in(page, &documents).into_iter().map(move |dead| format!("{name}: {dead}"))
@@ -386,29 +386,72 @@ fn anchor(heading: &str) -> String {
     heading.trim_start_matches('#').trim().chars().filter_map(kept).collect()
 }
 
-#[test]
-fn the_book_has_every_page_and_its_links_lead_somewhere() {
-    let docs = root().join("docs");
-    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+/// The Markdown files of the repository that its authors wrote, from its root.
+fn written_pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for folder in [docs.clone(), docs.join("scenarios")] {
-        pages.extend(fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            let path = folder.join(&name);
+            let is_foreign = name.starts_with('.') || ["target", "vendor", "node_modules"].contains(&&*name);
+            if entry.file_type().unwrap().is_dir() && !is_foreign {
+                folders.push(path);
+            } else if name.ends_with(".md") {
+                pages.push(path);
+            }
+        }
     }
-    pages.retain(|path| path.extension().is_some_and(|one| one == "md") && !path.ends_with("SUMMARY.md"));
-    assert!(pages.len() > 40, "{pages:?}");
+    pages.sort();
+    pages
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut pages = written_pages();
+    pages.retain(|path| path.starts_with("docs") && !path.ends_with("SUMMARY.md"));
+    assert!(pages.len() > 20, "{pages:?}");
+    let is_once = |page: &&PathBuf| {
+        let name = page.strip_prefix("docs").unwrap().to_str().unwrap();
+        summary.matches(&format!("]({name})")).count() == 1
+    };
+    let wrong: Vec<_> = pages.iter().filter(|page| !is_once(page)).collect();
+    assert!(wrong.is_empty(), "not once in SUMMARY.md: {wrong:?}");
+}
+
+/// A reader who starts needs few pages: engines are documented in their crates.
+#[test]
+fn the_documents_stay_few_and_short() {
+    let mut pages = written_pages();
+    pages.retain(|path| path.starts_with("docs"));
+    let bytes: u64 = pages.iter().map(|page| root().join(page).metadata().unwrap().len()).sum();
+    assert!(pages.len() <= 30, "{} pages: {pages:?}", pages.len());
+    assert!(bytes <= 350 * 1024, "{bytes} bytes");
+    let lines = |name: &str| fs::read_to_string(root().join(name)).unwrap().lines().count();
+    assert!(lines("README.md") <= 150, "{} lines", lines("README.md"));
+}
+
+/// Links of crates' documents, which docs.rs shows, too, name the repository.
+const REPOSITORY: &str = "https://github.com/farlane/farlane/blob/main/";
+
+#[test]
+fn links_of_all_documents_lead_to_files_and_headings() {
+    let pages = written_pages();
+    assert!(pages.len() > 60, "{pages:?}");
     let mut wrong = Vec::new();
     for page in &pages {
-        let name = page.strip_prefix(&docs).unwrap().to_str().unwrap();
-        if summary.matches(&format!("]({name})")).count() != 1 {
-            wrong.push(format!("{name} is not once in SUMMARY.md"));
-        }
-        let text = fs::read_to_string(page).unwrap();
+        let name = page.display();
+        let text = fs::read_to_string(root().join(page)).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if link.contains("://") {
-                continue;
-            }
+            let (folder, link) = match link.strip_prefix(REPOSITORY) {
+                Some(inside) => (Path::new(""), inside),
+                None if link.contains("://") => continue,
+                None => (page.parent().unwrap(), link),
+            };
             let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let target = if file.is_empty() { page.clone() } else { folder.join(file) };
+            let target = root().join(target);
             if !target.exists() {
                 wrong.push(format!("{name}: {link} leads to no file"));
             }
@@ -421,5 +464,43 @@ fn the_book_has_every_page_and_its_links_lead_somewhere() {
             }
         }
     }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The pages that help texts, messages and comments name are there.
+#[test]
+fn pages_that_sources_name_are_there() {
+    let mut folders: Vec<_> =
+        ["apps", "pure", "worlds", "tools", "examples", "share", "packaging", "scripts"]
+            .map(|folder| root().join(folder))
+            .to_vec();
+    let mut wrong = Vec::new();
+    let mut named = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                if !path.ends_with("target") && !path.ends_with("vendor") {
+                    folders.push(path);
+                }
+                continue;
+            }
+            // Binary files name no pages, and links of pages have their own test.
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            if path.extension().is_some_and(|it| it == "md") {
+                continue;
+            }
+            let words = text.split(|one: char| !one.is_ascii_alphanumeric() && !"/-_.".contains(one));
+            for word in words.filter(|word| word.starts_with("docs/")) {
+                let word = word.trim_end_matches(|one: char| !one.is_ascii_alphanumeric());
+                let is_page = word.ends_with(".md");
+                named += usize::from(is_page);
+                if is_page && !root().join(word).exists() {
+                    wrong.push(format!("{}: {word}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

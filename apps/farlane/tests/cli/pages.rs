@@ -1,4 +1,4 @@
-//! The pages of the scenarios' gallery show what the commands on them print and draw.
+//! The gallery of scenarios shows the output and the pictures of its commands.
 //! `FARLANE_BLESS=1` writes what has changed anew.
 
 use std::fmt::Write as _;
@@ -77,23 +77,25 @@ fn settle(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn every_scenario_has_a_page_that_shows_what_its_commands_print_and_draw() {
-    let pages = root().join("docs/scenarios");
+fn the_gallery_shows_every_scenario_with_the_output_and_pictures_of_its_commands() {
+    let gallery = root().join("docs/gallery.md");
+    let shown = std::fs::read_to_string(&gallery).unwrap();
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("scenarios")).unwrap();
     for scenario in files(&root().join("scenarios"), "toml") {
         let name = scenario.file_name().unwrap();
         std::fs::copy(&scenario, directory.path().join("scenarios").join(name)).unwrap();
-        let page = pages.join(name).with_extension("md");
-        let text = std::fs::read_to_string(&page).unwrap_or_default();
-        let said = format!("farlane sim scenarios/{}", name.to_string_lossy());
-        assert!(text.contains(&said), "{} does not show {said}", page.display());
+        let command = format!("farlane sim scenarios/{}", name.to_string_lossy());
+        assert!(shown.contains(&command), "{} does not show {command}", gallery.display());
     }
-    for page in files(&pages, "md").into_iter().chain([root().join("docs/scenarios.md")]) {
+    for page in [gallery, root().join("docs/scenarios.md")] {
         let text = std::fs::read_to_string(&page).unwrap();
         settle(&page, renewed(&text, directory.path()).as_bytes());
     }
     for picture in files(directory.path(), "svg") {
-        settle(&pages.join(picture.file_name().unwrap()), &std::fs::read(&picture).unwrap());
+        settle(
+            &root().join("docs/scenarios").join(picture.file_name().unwrap()),
+            &std::fs::read(&picture).unwrap(),
+        );
     }
 }

@@ -447,7 +447,8 @@ fn the_documentation_names_what_exists() {
         .collect::<Vec<_>>()
         .join("\n");
     let mut missing = Vec::new();
-    for (path, text) in pages(&root().join("docs")) {
+    let documented = ["docs", "pure", "worlds", "tools"].map(|folder| pages(&root().join(folder)));
+    for (path, text) in documented.into_iter().flatten() {
         let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let constants = text.split('`').skip(1).step_by(2);
         for name in constants.filter(|name| name.contains('_') && name.chars().all(capital)) {

@@ -19,6 +19,7 @@ mod protection;
 mod rdma;
 mod recorder;
 mod sockets;
+mod start;
 mod systemd;
 mod third_party;
 mod tls;

@@ -13,6 +13,7 @@ pub(crate) mod proxy;
 pub(crate) mod relay;
 pub(crate) mod running;
 pub(crate) mod schema;
+pub(crate) mod tutorial;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

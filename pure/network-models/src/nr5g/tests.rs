@@ -23,7 +23,7 @@ fn waits(cell: Cell, direction: Direction) -> (u64, u64) {
     (sum / (period / step as u64) / 1_000, longest.div_ceil(1_000))
 }
 
-/// Checks `sum(gap^2) / (2 * period)` over the starts of usable slots, as `docs/link-models.md`
+/// Checks `sum(gap^2) / (2 * period)` over the starts of usable slots, as the README
 /// derives it.
 #[test]
 fn waits_for_slots_are_what_was_derived() {

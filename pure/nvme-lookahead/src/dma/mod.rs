@@ -3,7 +3,9 @@
 //! The rule reads no memory and parses no doorbell of its own. It examines the bytes that the
 //! device receives: entries, lists and shadow doorbells, in answers to the device's reads and in
 //! memory that is sent ahead. The device can know only these bytes, and may use only the memory
-//! that they name. `docs/dma.md` has the rule for each command.
+//! that they name. The rule for each command follows.
+#![cfg_attr(doc, doc = include_str!("../../dma.md"))]
+
 
 mod commands;
 mod extent;

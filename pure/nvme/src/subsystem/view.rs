@@ -2,7 +2,7 @@
 //! publishes.
 //!
 //! The views are plain data. A lane of I/O queues could hold a copy of its own on another thread:
-//! `docs/nvme.md` has the protocol between the subsystem and the lanes. Today there is one lane,
+//! The README has the protocol between the subsystem and the lanes. Today there is one lane,
 //! which uses the views in place, so that each change is in effect as soon as it is published.
 
 use alloc::vec;

@@ -1,7 +1,8 @@
-//! The container's bytes; docs/recording-format.md of the project describes them.
+//! The container's bytes; `format.md` describes them.
 //!
 //! A medium is divided into slots of one chunk each. A chunk is a [`Header`] and its payload. All
 //! numbers are little-endian.
+#![cfg_attr(doc, doc = include_str!("../../format.md"))]
 
 mod certificate;
 mod gap;

@@ -3,7 +3,8 @@
 //! All numbers are little-endian. Accesses are aligned and have 4 or 8 bytes. A read of the low
 //! half of a 64-bit register keeps its high half for the next read, so that both halves are of one
 //! moment. A register that is not here reads as 0, and a write to it does nothing.
-//! docs/record-registers.md of the project has the table.
+//! `registers.md` has the table.
+#![cfg_attr(doc, doc = include_str!("../../registers.md"))]
 
 pub mod layout;
 #[cfg(test)]

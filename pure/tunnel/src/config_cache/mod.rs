@@ -3,8 +3,9 @@
 //!
 //! The device's end shows the registers of its functions when the link comes up and after each
 //! reset. This module decides which of these registers are steady. Writes by the host go to the
-//! device, and their values are known once the device has answered. `docs/config-cache.md` says
+//! device, and their values are known once the device has answered. `config-cache.md` says
 //! when known values are dropped.
+#![cfg_attr(doc, doc = include_str!("../../config-cache.md"))]
 
 mod function;
 pub(crate) mod fuzz;

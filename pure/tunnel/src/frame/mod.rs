@@ -1,7 +1,8 @@
-//! The bytes of the tunnel; `docs/tunnel-protocol.md` is their specification.
+//! The bytes of the tunnel; `protocol.md` is their specification.
 //!
 //! A frame is a header of [`HEADER_LENGTH`] bytes and a body. Every field is big-endian and every
 //! length a multiple of 4, so that a TLP's double words stay aligned in any carrier.
+#![cfg_attr(doc, doc = include_str!("../../protocol.md"))]
 
 mod ahead;
 mod codes;

@@ -4,7 +4,7 @@
 //! A path is a byte stream of its own, for example a TCP connection through another network. What
 //! one path loses or delays, another path has already brought. A lost path leaves the stream whole
 //! as long as another path lives, and the lost path may join again. A path that lags behind leaves
-//! out the bytes that have been acknowledged meanwhile. Section 9 of `docs/tunnel-protocol.md`
+//! out the bytes that have been acknowledged meanwhile. Section 9 of `protocol.md`
 //! specifies the format.
 //!
 //! The engine knows neither sessions nor sockets: [`Paths::send`] takes the bytes of the stream,

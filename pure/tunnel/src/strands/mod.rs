@@ -4,7 +4,7 @@
 //! The first strand is the link. Packets that are not known to belong elsewhere go there, and stay
 //! in order with everything. The further strands come and go with the link. They carry packets that
 //! need no order among each other, because they belong to different queues of the device.
-//! `docs/tunnel-protocol.md` specifies the rules.
+//! `protocol.md` specifies the rules.
 
 mod courses;
 mod far_link;

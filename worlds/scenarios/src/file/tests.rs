@@ -454,7 +454,7 @@ fn both_directions_share_each_wifi_channel() {
 
 #[test]
 fn the_wifi_link_of_the_documentation_is_a_link() {
-    let page = include_str!("../../../../docs/link-models.md");
+    let page = include_str!("../../../../pure/network-models/README.md");
     let (_, section) = page.split_once("## Wi-Fi").unwrap();
     let (_, example) = section.split_once("```toml\n").unwrap();
     Link::parse(example.split_once("```").unwrap().0).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! Each model is arithmetic on physical quantities, in whole nanoseconds and bytes, so that debug
 //! and release builds of one scenario give equal results. Each parameter has its source in its doc
-//! comment; `docs/link-models.md` lists the formulas. No model uses an engine: nodes ask a model
+//! comment; the README lists the formulas. No model uses an engine: nodes ask a model
 //! how long an action takes.
 
 pub mod hca;

@@ -53,7 +53,7 @@ fn mcap_messages(file: &[u8]) -> Vec<Vec<u8>> {
     messages.map(|message| message.unwrap().data.into_owned()).collect()
 }
 
-/// Records without their heads of 16 bytes (docs/recording-format.md).
+/// Records without their heads of 16 bytes (pure/record/format.md).
 fn without_heads(mut records: &[u8]) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     while let Some((head, rest)) = records.split_at_checked(16) {

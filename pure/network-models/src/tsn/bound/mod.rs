@@ -2,7 +2,7 @@
 //!
 //! The traffic of a flow has an envelope (a token bucket). A port serves a queue at least at some
 //! rate after some latency. The delay is at most the horizontal distance of these two curves (Le
-//! Boudec and Thiran, "Network Calculus", 1.4). `docs/link-models.md` derives the rate and the
+//! Boudec and Thiran, "Network Calculus", 1.4). The README derives the rate and the
 //! latency under priorities, gates, shapers and preemption. Times are in picoseconds, amounts in
 //! bits, and every division rounds to the safe side.
 

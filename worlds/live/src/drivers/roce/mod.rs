@@ -3,7 +3,7 @@
 //! The socket takes no right. Its datagrams have the identification 0 in their IPv4 headers, which
 //! the CRC of RoCEv2 covers: so Linux does when a socket is not connected and never fragments. What
 //! peers have there, the socket does not tell; the device then checks half of the CRC's strength
-//! (`docs/roce.md`).
+//! (`pure/roce/README.md`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -40,7 +40,7 @@ fn names(entropy: Entropy, count: usize) -> Vec<u64> {
                 welcome.extend_from_slice(&bytes);
             }
         });
-        // docs/tunnel-protocol.md places the name 16 bytes into the body.
+        // pure/tunnel/protocol.md places the name 16 bytes into the body.
         let name = u64::from_be_bytes(welcome[28..36].try_into().unwrap());
         host.handle_input(now, session::Input::Received(Buffer::from(welcome)));
         host.close(now, "that was all");

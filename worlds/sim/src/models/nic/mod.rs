@@ -16,7 +16,7 @@ pub use caches::{CacheLine, read_ticks};
 use engine::Nanos;
 
 /// Bytes of a PCIe packet around its payload: a write or read request with a 64-bit address, and a
-/// completion (docs/link-models.md).
+/// completion (worlds/sim/README.md).
 const REQUEST: u64 = 24;
 const COMPLETION: u64 = 20;
 /// Payload of a PCIe packet in bytes at most; longer transfers are several packets.
