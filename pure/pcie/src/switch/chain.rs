@@ -2,8 +2,8 @@
 //!
 //! A pair stands as one [`Interposer`]: its first member is nearer to the switch, its second nearer
 //! to the links. A packet that goes down passes the first member first, a packet that comes up
-//! passes it last. `Option<Box<_>>` is an interposer that may be absent. Types are known statically,
-//! so a packet pays for the members that are present only.
+//! passes it last. `Option<Box<_>>` is an interposer that may be absent. Types are known
+//! statically, so a packet pays for the members that are present only.
 
 use alloc::boxed::Box;
 
