@@ -17,13 +17,18 @@ fn root(path: &str) -> PathBuf {
 /// The pages of the documentation: their paths from the root, and their texts.
 fn pages() -> Vec<(String, String)> {
     let mut paths = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned).to_vec();
-    for folder in ["docs"] {
-        let entries = std::fs::read_dir(root(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut folders = ["docs", "apps/farlane/benches", "apps/farlane/tests"].map(str::to_owned).to_vec();
+    for members in ["pure", "tools", "worlds"] {
+        let entries = std::fs::read_dir(root(members)).unwrap().map(|entry| entry.unwrap().file_name());
+        folders.extend(entries.map(|name| format!("{members}/{}", name.to_str().unwrap())));
+    }
+    for folder in folders {
+        let entries = std::fs::read_dir(root(&folder)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| format!("{folder}/{}", name.to_str().unwrap()));
         paths.extend(names.filter(|name| name.ends_with(".md")));
     }
     paths.sort();
-    assert!(paths.len() > 25, "{paths:?}");
+    assert!(paths.len() > 50, "{paths:?}");
     let read = |path: String| {
         let text = std::fs::read_to_string(root(&path)).unwrap();
         (path, text)
