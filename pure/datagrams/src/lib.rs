@@ -46,7 +46,6 @@
 //! has both: the protocol does not encrypt. A host without proof of its address costs no memory
 //! beyond a few places, and gets no more bytes than it has sent.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![no_std]
 #![forbid(unsafe_code)]
 

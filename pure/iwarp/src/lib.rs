@@ -89,7 +89,6 @@
 //!
 //! The crate has no encryption and no authentication. A CRC detects errors, not attacks.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

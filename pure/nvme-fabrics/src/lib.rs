@@ -5,7 +5,6 @@
 //! is the host's side. [`authentication`] has both ends of DH-HMAC-CHAP. [`tls`] has the keys of
 //! TLS, and [`interchange`] the text form of secrets and keys.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -122,7 +122,6 @@
 //! functions, queues, namespaces, outstanding reads, commands whose memory has gone ahead, waiting
 //! packets. Beyond them, less goes ahead.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

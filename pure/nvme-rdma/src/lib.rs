@@ -74,7 +74,6 @@
 //!   nevertheless are kept; there are at most as many as the host's queue has commands.
 //! - A connection that is not established within `initialise_timeout` is over.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

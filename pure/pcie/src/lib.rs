@@ -83,7 +83,6 @@
 //! that grows has a limit: [`requester::REQUESTS_MAX`] outstanding requests,
 //! [`endpoint::BAR_READS_MAX`] reads that wait for a device.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,6 @@
 //! access ends that queue pair and no other. Keys are random, so that a stale or guessed key names
 //! nothing.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -60,7 +60,6 @@
 //! and packet sequence numbers that are random at first. [`rdma::ProtectionDomain`] checks each
 //! access to memory. A peer that violates the protocol ends its connection and no other.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

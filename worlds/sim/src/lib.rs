@@ -5,7 +5,6 @@
 //! ([`World::model`]). The world also causes the faults of a real world ([`faults`]). A run is a
 //! function of the scenario and the seed; [`World::digest`] proves it.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
-
 #![forbid(unsafe_code)]
 
 pub mod accepted;

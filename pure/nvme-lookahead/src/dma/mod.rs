@@ -6,7 +6,6 @@
 //! that they name. The rule for each command follows.
 #![cfg_attr(doc, doc = include_str!("../../dma.md"))]
 
-
 mod commands;
 mod extent;
 mod grants;
