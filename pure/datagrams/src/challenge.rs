@@ -43,7 +43,7 @@ impl Challenges {
         // The length of the digested bytes is fixed for each kind of address.
         (self.secret, period, name.0).hash(&mut digest);
         address.hash(&mut digest);
-        // 0 stands for no value.
+        // 0 means no value.
         digest.finish().max(1)
     }
 }

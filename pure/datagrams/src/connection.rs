@@ -83,7 +83,7 @@ pub struct Counters {
 /// How far the two ends have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The question is to be sent, or to be repeated at this time.
+    /// When to send or repeat the request.
     Asking {
         again_at: Instant,
         pause: Nanos,

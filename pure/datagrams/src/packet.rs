@@ -128,7 +128,7 @@ pub(crate) enum Datagram<'a> {
     End { to: Name },
     /// The sender knows no connection of the name that is repeated here.
     Unknown { name: Name },
-    /// The Hello is to be repeated with this value, which shows that its sender has its address.
+    /// The sender of the Hello must repeat it with this value, which proves its address.
     Challenge { to: Name, value: u64 },
 }
 

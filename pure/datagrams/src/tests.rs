@@ -280,7 +280,7 @@ fn an_end_that_was_started_again_says_so() {
 }
 
 #[test]
-fn a_refusal_ends_what_is_being_made_and_several_what_was() {
+fn a_refusal_ends_a_new_connection_and_several_an_established_one() {
     let mut world = World::new(11, GOOD);
     let id = world.ends[0].connect(world.now, 1, 0);
     world.ends[0].handle_refusal(world.now, 1);
@@ -293,7 +293,7 @@ fn a_refusal_ends_what_is_being_made_and_several_what_was() {
 }
 
 #[test]
-fn an_end_is_told_of() {
+fn an_end_is_reported() {
     for ender in 0..2 {
         let mut world = World::new(6, GOOD);
         let ids = world.meet();
@@ -306,7 +306,7 @@ fn an_end_is_told_of() {
 }
 
 #[test]
-fn a_reader_who_does_not_read_stops_the_sender_and_later_gets_all() {
+fn a_reader_that_does_not_read_stops_the_sender_and_later_gets_all() {
     let mut world = World::new(7, GOOD);
     let ids = world.meet();
     let bytes = 20 << 20;
@@ -338,7 +338,7 @@ fn a_sender_hears_of_room_even_if_the_news_of_it_gets_lost() {
     world.transmit();
     world.network.is_out = false;
     while came < bytes {
-        assert!(world.step(), "the sender waits for ever: {came} of {bytes} B came");
+        assert!(world.step(), "the sender waits for ever: {came} of {bytes} B arrived");
         came += take_all(&mut world);
     }
 }
@@ -363,7 +363,7 @@ fn bytes_that_come_one_by_one_take_bounded_memory() {
 }
 
 #[test]
-fn work_for_an_acknowledgement_does_not_grow_with_what_is_under_way() {
+fn work_for_an_acknowledgement_does_not_grow_with_the_packets_in_flight() {
     use packet::Ack;
     use recovery::{Fate, Recovery, Sent};
     for (window, every) in [(10, 1), (1_000, 1), (10_000, 1), (10_000, 8), (10_000, 100)] {
@@ -467,7 +467,7 @@ fn forged_and_old_datagrams_do_nothing() {
 }
 
 #[test]
-fn floods_of_questions_use_little_and_keep_nobody_out() {
+fn floods_of_requests_use_little_memory_and_block_no_host() {
     let mut world = World::new(9, GOOD);
     for name in 0..10_000_u64 {
         let mut question = Vec::new();
@@ -520,7 +520,7 @@ fn forged_questions_get_no_more_bytes_than_they_have_and_keep_no_host_out() {
         matches!(world.ends[1].accept(), Some((_, 0)))
     });
     assert!(met, "{number} forged questions");
-    assert!(answered <= came, "{answered} B were sent for {came} B");
+    assert!(answered <= came, "{answered} B were sent for {came} received B");
     // A host that is challenged repeats its question at once, and not after a pause.
     assert!(world.now < Instant::from_nanos(0) + Nanos::from_millis(50), "{:?}", world.now);
 }
@@ -565,7 +565,7 @@ fn hosts_of_one_network_take_each_others_places_only() {
 }
 
 #[test]
-fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
+fn emitted_datagrams_are_parsed_and_others_are_refused() {
     use packet::{Ack, Datagram, Name, Purpose};
     let ack = Ack { largest: 7, before: 5 << 70 | 3, whole: 9, window: 4, delay: 2 };
     let packet =
@@ -620,7 +620,7 @@ fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
 }
 
 #[test]
-fn a_peer_that_acknowledges_what_was_not_sent_is_given_up() {
+fn a_peer_that_acknowledges_unsent_packets_is_given_up() {
     for (largest, whole) in [(1 << 40, 0), (1, 1 << 40)] {
         let mut world = World::new(10, GOOD);
         let ids = world.meet();

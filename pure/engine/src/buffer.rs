@@ -194,7 +194,8 @@ const RECENT_MAX: usize = 4;
 /// Number of other blocks that a search tries next, before the pool allocates a block.
 const SEARCH_MAX: usize = 8;
 
-/// Blocks that are reused when their last holder lets go, so that steady state allocates nothing.
+/// Blocks that are reused when their last holder drops them, so that steady state allocates
+/// nothing.
 ///
 /// A pool keeps a reference to every block that it has sealed, and reuses a block that has no other
 /// holder. It remembers at most `retain` bytes in total, or a single block if that is longer. To
@@ -284,7 +285,7 @@ impl Pool {
         BufferMut::over(block, length, slack_of(class))
     }
 
-    /// Makes `buffer` immutable. Its block returns to this pool when the last holder lets go.
+    /// Makes `buffer` immutable. Its block returns to this pool when the last holder drops it.
     pub fn seal(&mut self, buffer: BufferMut) -> Buffer {
         // A block keeps the length of its class and slack, even if the buffer was truncated.
         let length = buffer.block.len();

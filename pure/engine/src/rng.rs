@@ -44,7 +44,7 @@ impl Rng {
     /// # Panics
     /// When `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "a random number below zero was asked for");
+        assert!(bound > 0, "the bound of a random number is 0");
         let wide = (self.next_u64() as u128) * (bound as u128);
         (wide >> 64) as u64
     }

@@ -45,7 +45,7 @@ pub struct Config {
     /// Whether the connecting end sends an empty message first, so that the other end may send
     /// before this end does. Only in revision 2.
     pub peer_to_peer: bool,
-    /// Data of the longest segment sent, in bytes: 1..=[`SEGMENT_BYTES_MAX`]. Cards may want
+    /// Data of the longest segment sent, in bytes: 1..=[`SEGMENT_BYTES_MAX`]. Some cards need
     /// segments that fit into one TCP segment.
     pub segment_bytes: u32,
     /// Time limit for the peer's request or reply.

@@ -5,12 +5,12 @@
 //!
 //! # The run loop
 //!
-//! An end is an [`Engine`](engine::Engine). The world passes on what arrives as
-//! [`Input::Received`], and the end of the stream as [`Input::Closed`]. It calls `handle_timeout`
-//! when the deadline of `poll_timeout` has come, sends what [`Connection::outbox`] holds, and
-//! reports by [`Connection::sent`] how many bytes have gone. After each of these, the user polls
-//! events and completions. After [`Output::Close`], the world sends the rest of the outbox and
-//! closes the stream.
+//! An end is an [`Engine`](engine::Engine). The world passes received bytes as [`Input::Received`],
+//! and the end of the stream as [`Input::Closed`]. It calls `handle_timeout` at the deadline of
+//! `poll_timeout`, sends the contents of [`Connection::outbox`], and reports by
+//! [`Connection::sent`] how many bytes have gone. After each of these, the user polls events and
+//! completions. After [`Output::Close`], the world sends the rest of the outbox and closes the
+//! stream.
 //!
 //! In this example, one end lends memory and announces it in a message; the other reads the memory.
 //!
@@ -79,10 +79,10 @@
 //! message that names the fault, and [`Event::Disconnected`](rdma::Event::Disconnected) reports it
 //! to the user. The [`ProtectionDomain`](rdma::ProtectionDomain) checks each access to memory.
 //!
-//! - At most one FPDU of the peer waits for its end: 64 KiB. Data are placed once the FPDU has come
-//!   whole and its CRC is right.
-//! - A message, write or read has at most [`MESSAGE_BYTES_MAX`] bytes, and a message at most what
-//!   its receive request allows.
+//! - At most one FPDU of the peer waits for its end: 64 KiB. Data are placed once the FPDU is
+//!   complete and its CRC is right.
+//! - A message, write or read has at most [`MESSAGE_BYTES_MAX`] bytes, and a message at most as
+//!   many as its receive request allows.
 //! - The peer has at most [`Config::reads_answered_max`] reads outstanding. Twice as many responses
 //!   and one may wait in the outbox.
 //! - A peer that does not begin the connection within [`Config::setup_timeout`] loses it.

@@ -341,7 +341,7 @@ impl Card {
             }
         }
         if self.is_asleep {
-            self.tell_asleep(window, index);
+            self.announce_sleep(window, index);
         }
     }
 
@@ -355,7 +355,7 @@ impl Card {
         }
         for index in 0..QUEUES {
             if self.queues[index].is_running() {
-                self.tell_asleep(window, index);
+                self.announce_sleep(window, index);
             }
         }
         fence(Ordering::SeqCst);
@@ -366,7 +366,7 @@ impl Card {
         self.is_asleep
     }
 
-    fn tell_asleep(&mut self, window: &mut impl Memory, index: usize) {
+    fn announce_sleep(&mut self, window: &mut impl Memory, index: usize) {
         if window.write(asleep_at(index), &u64::from(self.is_asleep).to_le_bytes()).is_err() {
             self.fail(index, Fault::Window);
         }

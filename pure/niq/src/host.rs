@@ -50,8 +50,8 @@ pub struct HostConfig {
     pub memory: u64,
     /// The memory in which the host reads its credits.
     pub credits: Credits,
-    /// How many first bytes of a packet by DMA are to be apart from the rest, in the line; at
-    /// most 44.
+    /// Number of first bytes of a packet by DMA that are in the line, apart from the rest; at most
+    /// 44.
     pub head: u8,
     /// The largest packet in bytes that is sent in a line; at most [`INLINE_MAX`]. 0 sends
     /// everything by DMA.

@@ -234,7 +234,7 @@ fn each_fault_of_a_host_stops_its_queue_alone_and_is_shown() {
     ];
     for (fault, number, header, start) in cases {
         let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
-        // Another queue runs beside it.
+        // Another queue runs at the same time.
         let mut other = Host::new(HostConfig { queue: 2, memory: MEMORY, ..HostConfig::default() });
         for (register, value) in other.start(&mut machine.memory).unwrap() {
             machine.write(register, value);
@@ -247,7 +247,7 @@ fn each_fault_of_a_host_stops_its_queue_alone_and_is_shown() {
         assert_eq!(machine.card.fault(0), Some(fault), "{header:?}");
         assert_eq!(machine.read(at::QUEUE + queue::STATUS), 2 | (fault as u32) << 8);
         assert_eq!(machine.card.counts().faults, 1);
-        // Started anew, it works again.
+        // After a restart, it works again.
         machine.start(HostConfig::default());
         machine.send(&[0; 14]).unwrap();
         assert_eq!(machine.transmit(), Some([0; 14].to_vec()));
@@ -285,7 +285,7 @@ fn a_queue_keeps_the_fault_that_stopped_it_and_counts_it_once() {
 }
 
 #[test]
-fn a_host_that_takes_what_never_came_is_stopped() {
+fn a_host_that_reports_too_many_taken_lines_is_stopped() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
     let small = packet(ADDRESSES[0], 30, 0);
     for _ in 0..SLOTS {
@@ -329,7 +329,7 @@ fn receive_buffers_do_not_go_on_at_address_0() {
 }
 
 #[test]
-fn each_fault_of_a_card_is_told_to_its_host() {
+fn each_fault_of_a_card_is_reported_to_its_host() {
     let line = |header: [u8; 4], start: &[u8]| {
         let mut line = [0; 64];
         line[..start.len()].copy_from_slice(start);
@@ -410,7 +410,7 @@ fn a_host_that_was_used_starts_its_queue_anew() {
 }
 
 #[test]
-fn filters_choose_the_queue_and_drop_what_nobody_wants() {
+fn filters_choose_the_queue_and_drop_unmatched_packets() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
     let mut second = Host::new(HostConfig { queue: 1, memory: MEMORY, ..HostConfig::default() });
     for (register, value) in second.start(&mut machine.memory).unwrap() {
@@ -545,7 +545,7 @@ fn sleepers(seed: u64) -> (usize, usize) {
 }
 
 #[test]
-fn whoever_sleeps_is_woken_by_what_comes() {
+fn sleeping_cards_and_hosts_are_woken_by_packets() {
     let (mut wakes, mut interrupts) = (0, 0);
     for seed in 0..300 {
         let (card, host) = sleepers(seed);

@@ -47,7 +47,7 @@ pub struct Lookahead {
     /// Reads of lookahead for the root complex.
     requests: VecDeque<Packet>,
     pub(crate) reads: Reads,
-    /// Where the data of the command at hand is: addresses and lengths.
+    /// The data of the present command: addresses and lengths.
     pub(crate) found: Vec<(u64, u64)>,
     pool: Pool,
     /// The function that answers reads of host memory.

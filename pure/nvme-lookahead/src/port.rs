@@ -118,7 +118,7 @@ impl Port {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.gathering.as_ref().map(|gathering| gathering.deadline)
     }
-    /// Whether packets are to be examined.
+    /// Whether packets must be examined.
     pub(crate) const fn is_watched(&self) -> bool {
         self.window > 0 || self.guard.is_some()
     }
@@ -421,7 +421,7 @@ mod tests {
     use crate::tests::Link;
 
     #[test]
-    fn what_is_out_for_a_controller_that_is_no_longer_understood_is_forgotten() {
+    fn memory_of_a_controller_that_is_no_longer_understood_is_forgotten() {
         let mut link = Link { window: 1 << 20, ..Link::default() };
         let mut port = Port { window: 1 << 20, ..Port::default() };
         let [one, other] = [Bdf::new(1, 0, 0), Bdf::new(1, 0, 1)];

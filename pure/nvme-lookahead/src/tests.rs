@@ -219,7 +219,7 @@ fn block_sizes_come_from_identify_and_go_with_format() {
 }
 
 #[test]
-fn what_would_reach_the_end_of_all_addresses_is_left_alone() {
+fn memory_at_the_end_of_the_address_space_is_left_alone() {
     let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));
     for address in [u64::MAX - 383, u64::MAX - 4095] {
         controller.on_admin(&admin(6, 1, [0, 0], address));

@@ -130,7 +130,7 @@ impl World {
                 self.subsystem.abort_queue(Instant::from_nanos(self.now), controller, QueueId(1));
                 self.drain(control);
             }
-            // Leave the pulls for later, so that other commands come in between.
+            // Delay the pulls, so that other commands run in between.
             2 | 3 => (),
             _ => self.answer_pulls(),
         }

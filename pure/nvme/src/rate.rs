@@ -119,7 +119,7 @@ mod tests {
             let rate = Rate { operations: Some(operations), bytes: Some(kilobytes << 10) };
             let count = begun(rate, size << 10, Nanos::from_secs(10));
             let most = (operations * 10).min(kilobytes * 10 / size);
-            // A burst and the command under way come on top; rounding takes less than one away.
+            // A burst and the command in progress are added; rounding takes less than one away.
             prop_assert!(count <= most + most / 500 + 2, "{count} of {most}");
             prop_assert!(count + 1 >= most, "{count} of {most}");
         }

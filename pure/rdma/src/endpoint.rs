@@ -131,7 +131,7 @@ pub struct Limits {
 /// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The peer asks for the connection: accept or reject it.
+    /// The peer requests the connection: accept or reject it.
     Requested {
         /// The private data of the peer's user.
         private_data: Vec<u8>,

@@ -173,7 +173,7 @@ pub struct LocalEndpoint {
 }
 
 impl LocalEndpoint {
-    /// Creates two endpoints. The first asks for the connection, with `private_data`.
+    /// Creates two endpoints. The first requests the connection, with `private_data`.
     ///
     /// # Panics
     /// When the settings name more regions than [`ProtectionDomain::REGIONS_MAX`].

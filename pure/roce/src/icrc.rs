@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use engine::{CRC32_POLYNOMIAL, Crc32};
 
-/// The CRC of the 8 bytes of ones that stand for a local route header.
+/// The CRC of the 8 bytes of ones in place of a local route header.
 const START: u32 = 0x2144_df1c;
 /// Length of the longest headers before the UDP payload in bytes: IPv6 and UDP.
 const PSEUDO_MAX: usize = 48;

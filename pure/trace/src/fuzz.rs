@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn chains_add_up_whatever_packets_come(packets in prop::collection::vec(packet(), 0..200)) {
+        fn chains_add_up_for_any_packets(packets in prop::collection::vec(packet(), 0..200)) {
             super::analyser(&packets.concat());
         }
 
@@ -181,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn chains_of_a_fabric_add_up_whatever_segments_come(
+        fn chains_of_a_fabric_add_up_for_any_segments(
             segments in prop::collection::vec(segment(), 0..200),
         ) {
             super::fabric(&segments.concat());

@@ -280,9 +280,9 @@ fn ask(client: &mut Client<Descriptor>, what: usize, open: &Descriptor) -> u64 {
 mod tests {
     use super::*;
 
-    /// Input in the expected form gets as far as it should.
+    /// Input in the expected form reaches the expected state.
     #[test]
-    fn targets_take_what_is_in_form_and_what_is_not() {
+    fn targets_accept_valid_and_invalid_input() {
         // Version 0.1, then GET_INFO, then raw bytes that are no header.
         let script = [
             &[0, 1, 1, 0, 4, 0, 0, 1, 0][..],

@@ -50,7 +50,7 @@ pub enum InterruptIndex {
     Msix,
     /// The function has failed and cannot be recovered.
     Error,
-    /// The function asks its user to release it.
+    /// The function requests its release from the user.
     Request,
 }
 

@@ -22,7 +22,7 @@ impl Peer {
             _ => None,
         }
     }
-    /// Whether the other end's version should have come by `now`.
+    /// Whether the other end's version is overdue at `now`.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         matches!(self, Self::AwaitingVersion { until } if *until <= now)
     }

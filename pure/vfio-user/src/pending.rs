@@ -19,7 +19,7 @@ pub(crate) struct RequestHead {
 }
 
 /// The requests by token. A token consists of a slot number and a count of earlier requests, so
-/// that no token comes twice.
+/// that no token is issued twice.
 #[derive(Debug)]
 pub(crate) struct Pending<R> {
     slots: Vec<Option<(Token, RequestHead, R)>>,
@@ -76,7 +76,7 @@ impl<R> Pending<R> {
         Some((asked, request))
     }
 
-    /// Forgets all requests, but keeps the count, so that no token comes twice.
+    /// Forgets all requests, but keeps the count, so that no token is issued twice.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.free.clear();

@@ -456,7 +456,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn whatever_both_ends_do_all_is_answered_and_no_descriptor_is_lost(
+    fn all_requests_are_answered_and_no_descriptor_is_lost(
         operations in proptest::collection::vec(operation(), 1..200)
     ) {
         let mut pair = Pair::new();

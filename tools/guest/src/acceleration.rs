@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_holds_until_the_machine_starts_again() {
+    fn the_result_holds_until_the_machine_starts_again() {
         assert_eq!(Acceleration::parse("one kvm\n", "one"), Some(Acceleration::Kvm));
         assert_eq!(Acceleration::parse("one tcg\n", "one"), Some(Acceleration::Interpreter));
         for other in ["one kvm\n", "two hvf\n", "two", ""] {

@@ -22,7 +22,7 @@ pub enum Error {
         tail: String,
     },
     /// The script did not end, or did not send an expected word, in time.
-    #[error("the guest's script: {waited_for} did not come within {after:?}\n{tail}")]
+    #[error("the guest's script: {waited_for} did not arrive within {after:?}\n{tail}")]
     ScriptTimeout {
         /// The awaited event, as words for a message.
         waited_for: String,
@@ -32,7 +32,7 @@ pub enum Error {
         tail: String,
     },
     /// The script ended before it sent an expected word.
-    #[error("the guest's script ended with status {status} before {waited_for} came\n{tail}")]
+    #[error("the guest's script ended with status {status} before {waited_for} arrived\n{tail}")]
     ScriptEnded {
         /// The script's exit status.
         status: i32,
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// QEMU ended before the script's status arrived: the guest panicked or was reset, or QEMU
     /// refused an argument.
-    #[error("QEMU ended ({status}) before {waited_for} came\n{tail}")]
+    #[error("QEMU ended ({status}) before {waited_for} arrived\n{tail}")]
     QemuEnded {
         /// QEMU's exit status, as text.
         status: String,

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_kernel_or_not_whole_is_refused() {
+    fn invalid_or_incomplete_kernels_are_refused() {
         assert_eq!(payload(b"MZ"), Err(KernelError::NotABzImage));
         let mut old = image(b"");
         old[PROTOCOL] = 7;

@@ -195,7 +195,7 @@ fn clock_of(information: &str) -> Option<String> {
     Some(format!("tsc_early_khz={kilohertz} tsc=reliable"))
 }
 
-/// Where a stream is copied: to standard error, if it is to be shown.
+/// The destinations of a stream's copies: standard error, if it is echoed.
 fn shown(echo: bool) -> Vec<Box<dyn Write + Send>> {
     if echo { vec![Box::new(io::stderr())] } else { Vec::new() }
 }

@@ -13,7 +13,7 @@ use crate::Error;
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// Where a tree keeps the loader that programs name.
 const LOADERS: &str = "usr/lib64";
-/// The largest number of libraries of a program; a program with more is not one of ours.
+/// The largest number of libraries of a program; a program with more is not supported.
 const LIBRARIES_MAX: usize = 1_024;
 
 /// The loader and all libraries that `program` needs, directly or not: path within `tree`, and

@@ -97,7 +97,7 @@ impl Streams {
             [("the script's output", &self.output), ("the console", &self.console), ("QEMU", &self.errors)]
         {
             let mut lines = kept.tail(TAIL_LINES);
-            // The reason for a panic stands above a call trace of any length.
+            // The reason for a panic is above a call trace of any length.
             let text = kept.text();
             if let Some(panic) = text.lines().find(|line| line.contains(PANIC))
                 && !lines.contains(panic)

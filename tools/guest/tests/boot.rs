@@ -72,7 +72,7 @@ fn a_guest_uses_an_nvme_device_in_every_way_that_tests_will_want() {
 }
 
 #[test]
-fn a_failing_script_is_told_from_a_guest_that_panics_or_hangs() {
+fn a_failing_script_is_distinguished_from_a_guest_that_panics_or_hangs() {
     let Some(kit) = skip::kit_or_skip("scripts that end badly") else { return };
     let guest = || Guest::builder(kit).unwrap();
     let failed = guest().script("echo before; exit 42; echo after").run().unwrap();
@@ -92,7 +92,7 @@ fn a_failing_script_is_told_from_a_guest_that_panics_or_hangs() {
 }
 
 #[test]
-fn what_qemu_refuses_is_told_in_its_words() {
+fn qemus_refusal_is_reported_in_its_words() {
     let Some(kit) = skip::kit_or_skip("arguments that QEMU refuses") else { return };
     let guest = || Guest::builder(kit).unwrap().script("true");
     let error = guest().device(Device::other("no-such-device")).run().unwrap_err();

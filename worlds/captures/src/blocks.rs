@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_finds_what_was_written_whatever_its_length() {
+    fn a_reader_finds_written_items_of_any_length() {
         for count in 0..20 {
             let bytes: Vec<u8> = (0..count).collect();
             let text = "n".repeat(count.into());

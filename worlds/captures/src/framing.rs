@@ -222,7 +222,7 @@ mod tests {
     use crate::reader::Place;
 
     #[test]
-    fn our_frames_tell_the_direction_and_no_cut_of_them_is_misread() {
+    fn our_frames_have_the_direction_and_no_cut_of_them_is_misread() {
         let mut frame = header(Direction::Up, 3).to_vec();
         frame.extend([0x40, 0, 0, 1]);
         let found = packet_of(LINK, &frame).unwrap();

@@ -25,7 +25,7 @@ const ERF: u32 = 197;
 /// Ethernet frames with their preamble (IEEE 802.3br).
 const MPACKET: u32 = 274;
 
-/// EtherTypes.
+/// The EtherTypes of IP, and of headers that may precede it.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN_TAGS: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read_and_other_comments_say_nothing() {
+    fn written_notes_are_read_and_other_comments_are_ignored() {
         let ring = |id| Ring { id, base: u64::from(id) << 20, entries: 1024 };
         let told = Told {
             function: Bdf::new(1, 0, 0),

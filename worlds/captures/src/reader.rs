@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_are_no_frames_are_told() {
+    fn packets_that_are_not_frames_are_reported() {
         let simple = block(3, &[4, 0, 0, 0, 1, 2, 3, 4]);
         let obsolete = block(2, &[0; 24]);
         let of_no_interface = block(6, &[&[7_u8][..], &[0; 11], &[4, 0, 0, 0, 4, 0, 0, 0], &[1; 4]].concat());
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_gives_what_is_before_the_cut() {
+    fn a_truncated_file_yields_the_part_before_the_cut() {
         let whole = file();
         for length in 0..whole.len() {
             let (frames, well_formed) = read(&whole[..length]);

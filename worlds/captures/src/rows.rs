@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_words_tell_the_same_packets() {
+    fn bytes_and_words_describe_the_same_packets() {
         let bytes = "A vendor's export,v7\nTime Stamp,Dir,Raw\n\
             1 000.5,Up,40000001 1900000f a0001000 DEADBEEF\n\
             2_000,Down,\"0000 0001 0000 050f feb0 0000\"\n\
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_a_row_is_a_packet_or_is_counted() {
+    fn any_row_is_a_packet_or_is_counted() {
         let map: Columns = "time=t,type=k,address=a,length=l,data=d,requester=r,tag=g".parse().unwrap();
         let words =
             ["", "0", "ffff", "99999999999999999999", "0xfff", "1.5.5", "MRd", "CfgWr0", "é", "\"", "-"];

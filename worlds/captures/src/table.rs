@@ -8,9 +8,9 @@ use crate::name;
 /// A column. Whole numbers are signed; larger values are clamped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Words.
+    /// A column of words.
     Words(Vec<String>),
-    /// Numbers.
+    /// A column of whole numbers.
     Numbers(Vec<i64>),
     /// Numbers that some rows lack.
     Optional(Vec<Option<i64>>),

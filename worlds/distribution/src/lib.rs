@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_tell_a_shift_from_chance() {
+    fn ranks_distinguish_a_shift_from_chance() {
         let of = |values: std::ops::Range<u64>| values.map(Nanos::new).collect::<Distribution>();
         let same = of(100..200).ranks(&of(100..200));
         assert!((same.greater - 0.5).abs() < 1e-9 && same.chance > 0.99, "{same:?}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_three_deviations_is_left_out() {
+    fn values_beyond_three_deviations_are_left_out() {
         let mut values: Vec<_> = (0..1_000).map(|at| Nanos::new(1_000 + at % 10)).collect();
         values.push(Nanos::new(900_000));
         let all: Distribution = values.into_iter().collect();

@@ -252,7 +252,7 @@ impl<P> Core<P> {
                 let network = &mut self.models[index].network;
                 let trail = network.trail().map(Box::new);
                 network.handle_input(now, consume);
-                self.tell_of(index, side, connection, StreamEvent::Data(data), trail);
+                self.report_with_trail(index, side, connection, StreamEvent::Data(data), trail);
             }
             Output::Finished { connection, side } => {
                 // In this world, a close ends both directions.
@@ -273,11 +273,11 @@ impl<P> Core<P> {
 
     /// Reports an event to the node of `side`, if the node has the connection.
     fn report(&mut self, index: usize, side: Side, name: network::ConnectionId, event: StreamEvent) {
-        self.tell_of(index, side, name, event, None);
+        self.report_with_trail(index, side, name, event, None);
     }
 
     /// Reports an event with the data of a frame, and the frame's `trail`.
-    fn tell_of(
+    fn report_with_trail(
         &mut self,
         index: usize,
         side: Side,
@@ -300,7 +300,7 @@ impl<P> Core<P> {
 
     /// Takes the next event for the node of a side, unless the node has closed the connection
     /// meanwhile.
-    pub(crate) fn pop_told(&mut self, index: usize, side: usize) -> Option<(ConnectionId, StreamEvent)> {
+    pub(crate) fn pop_report(&mut self, index: usize, side: usize) -> Option<(ConnectionId, StreamEvent)> {
         let model = &mut self.models[index];
         let report = model.events[side].pop_front().expect("an armed side has an event");
         let Report { connection: id, event, trail, .. } = report;

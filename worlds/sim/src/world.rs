@@ -273,7 +273,7 @@ impl<N: Node> World<N> {
             }
             Source::Model(_) => {}
             Source::Report { model, side } => {
-                if let Some((connection, event)) = self.core.pop_told(model, side) {
+                if let Some((connection, event)) = self.core.pop_report(model, side) {
                     self.note_stream(node, &event);
                     self.deliver(node, Event::Stream { connection, event });
                 }

@@ -114,7 +114,7 @@ fn world(seed: u64, bytes: usize, loss: Chance) -> (World<Peer>, NodeId, NodeId)
 }
 
 #[test]
-fn a_dial_takes_what_the_handshake_takes() {
+fn a_dial_takes_the_time_of_the_handshake() {
     let (mut world, source, sink) = world(1, 100, Chance::NEVER);
     world.run(at(1_000));
     // Short frames at 100 Mbit/s take some µs each.
@@ -174,7 +174,7 @@ fn a_killed_node_is_lost_to_its_peer() {
 }
 
 #[test]
-fn what_is_held_waits_and_is_not_lost() {
+fn held_data_wait_and_are_not_lost() {
     let (mut world, source, sink) = world(1, 10_000_000, Chance::NEVER);
     world.run(at(200));
     let before = world.node(sink).received;

@@ -228,7 +228,7 @@ fn a_stream_takes_its_latency_and_its_rate() {
 }
 
 #[test]
-fn what_is_in_flight_is_bounded() {
+fn data_in_flight_are_bounded() {
     let profile = LinkProfile {
         latency: Nanos::from_millis(1),
         rate: 0,

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place_and_quoted_in_part() {
+    fn faults_are_named_with_their_position_and_quoted_in_part() {
         let why = parse::<toml::Table>("a = 1\nb = \n").unwrap_err();
         assert!(why.contains("line 2") && why.contains("b = "), "{why}");
         let long = "x".repeat(5_000_000);

@@ -44,7 +44,7 @@ pub fn quote(text: &str) -> String {
     if head.len() == cleaned.len() && room == text.len() { cleaned } else { marked(head, text.len()) }
 }
 
-/// Whether a character does more to a terminal than to stand there.
+/// Whether a character has an effect on a terminal besides its display.
 const fn is_harmful(one: char) -> bool {
     matches!(one,
         '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}'

@@ -27,7 +27,7 @@ struct Walk<'a> {
     rest: &'a [u8],
     line: usize,
     brackets: usize,
-    /// Dots of the key that stands here. A value has one at most.
+    /// Dots of the present key. A value has at most one.
     dots: usize,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_texts_and_comments_does_not_nest() {
+    fn texts_and_comments_do_not_nest() {
         let many = "[{.".repeat(500);
         for text in [
             format!("a = \"{many}\""),

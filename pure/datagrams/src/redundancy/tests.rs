@@ -138,7 +138,7 @@ fn a_sender_that_begins_anew_is_taken_after_a_pause() {
 }
 
 #[test]
-fn what_never_came_is_lost_once_it_is_forgotten() {
+fn a_missing_frame_is_lost_once_it_is_forgotten() {
     let mut recovery = Recovery::new(64, RESET_AFTER);
     let now = Instant::ZERO;
     for number in (0..640).filter(|number| number % 10 != 5) {
@@ -182,7 +182,7 @@ fn changes(merge: &mut Merge) -> Vec<(usize, bool)> {
 }
 
 #[test]
-fn a_path_that_fails_in_silence_is_told_once_and_again_when_it_works() {
+fn a_path_that_fails_silently_is_reported_once_and_again_when_it_works() {
     // A fast stream, and an idle one on which hardly anything passes.
     for (every, count) in [(Nanos::from_millis(1), 5_000), (Nanos::from_secs(4), 20)] {
         let (mut merge, mut now) = (Merge::new(3), Instant::ZERO);

@@ -282,7 +282,7 @@ proptest! {
     /// Every message, write and read arrives once, in order and unchanged, for any requests at both
     /// ends and any division of the streams.
     #[test]
-    fn random_sessions_do_what_was_asked(near_steps in prop::collection::vec(step(), 0..12),
+    fn random_sessions_perform_all_requests(near_steps in prop::collection::vec(step(), 0..12),
                                          far_steps in prop::collection::vec(step(), 0..12),
                                          cuts in prop::collection::vec((1_usize..3000, any::<bool>()), 1..30),
                                          segment_bytes in 1_u32..3000, crc in any::<bool>(),

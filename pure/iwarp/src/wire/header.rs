@@ -28,7 +28,7 @@ pub enum Opcode {
         /// The message wakes the receiver's user (Solicited Event).
         solicited: bool,
     },
-    /// Terminate.
+    /// A report of a fault, which ends the connection (Terminate).
     Terminate,
 }
 
@@ -76,11 +76,11 @@ impl Opcode {
 /// The queue of an untagged message (QN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Sends.
+    /// The queue of Send messages.
     Send = 0,
     /// Read requests.
     ReadRequest = 1,
-    /// Terminates.
+    /// The queue of Terminate messages.
     Terminate = 2,
 }
 

@@ -8,11 +8,11 @@ use rdma::{AccessError, WorkError};
 /// The protocol that has detected a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// RDMAP.
+    /// The RDMA protocol (RDMAP).
     Rdmap,
-    /// DDP.
+    /// Direct data placement (DDP).
     Ddp,
-    /// MPA.
+    /// Marker PDU aligned framing (MPA), or the transport below it.
     Mpa,
     /// An unassigned value.
     Other(u8),

@@ -48,9 +48,9 @@ pub enum Kind {
     Failure1,
     /// Another kind.
     Other {
-        /// AUTH_TYPE.
+        /// The AUTH_TYPE field.
         message_type: u8,
-        /// AUTH_ID.
+        /// The AUTH_ID field: the kind of message within its AUTH_TYPE.
         id: u8,
     },
 }
@@ -138,20 +138,20 @@ pub struct Reply<'a> {
 /// The part of a message after its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// AUTH_Negotiate.
+    /// The host's offer of protocols (AUTH_Negotiate).
     Negotiate(Negotiate<'a>),
-    /// DH-HMAC-CHAP_Challenge.
+    /// The controller's choice and challenge (DH-HMAC-CHAP_Challenge).
     Challenge(Challenge<'a>),
-    /// DH-HMAC-CHAP_Reply.
+    /// The host's response and its own challenge (DH-HMAC-CHAP_Reply).
     Reply(Reply<'a>),
-    /// DH-HMAC-CHAP_Success1.
+    /// The controller accepts the host, and answers its challenge (DH-HMAC-CHAP_Success1).
     Success1 {
         /// Hash Length (HL) in bytes.
         hash_length: u8,
         /// Response Value (RVAL), if the host challenged the controller.
         response: Option<&'a [u8]>,
     },
-    /// DH-HMAC-CHAP_Success2.
+    /// The host accepts the controller (DH-HMAC-CHAP_Success2).
     Success2,
     /// AUTH_Failure1 or AUTH_Failure2, with the Reason Code Explanation.
     Failure(Explanation),

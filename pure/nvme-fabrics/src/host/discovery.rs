@@ -18,9 +18,9 @@ const RECORDS_AT_ONCE: u64 = 8;
 /// The reader's next request.
 #[derive(Debug)]
 pub enum Step {
-    /// Carry out this admin command, and give the bytes that it reads to [`Reader::next`].
+    /// Execute this admin command, and pass the bytes that it reads to [`Reader::next`].
     Read {
-        /// The command to carry out.
+        /// The command to execute.
         entry: SubmissionQueueEntry,
         /// Number of bytes that the command reads.
         length: u32,
@@ -65,7 +65,7 @@ enum Stage {
     Check,
 }
 
-/// Reads a Discovery log by commands that the caller carries out.
+/// Reads a Discovery log by commands that the caller executes.
 #[derive(Debug)]
 pub struct Reader {
     stage: Stage,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_controller_moves_what_a_command_reads() {
+    fn every_controller_moves_the_data_of_a_command() {
         let (mut reader, _) = Reader::start();
         let header = DiscoveryHeader { generation: 1, records: RECORDS_MAX, record_format: 0 };
         let Ok(Step::Read { length, .. }) = reader.next(&header.emit()) else { panic!("a read") };

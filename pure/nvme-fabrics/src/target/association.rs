@@ -180,7 +180,7 @@ impl Association {
     pub fn secret_origin(&self) -> Option<&str> {
         self.terms.credentials.as_ref().map(|credentials| credentials.origin.as_str())
     }
-    /// Whether commands other than fabrics commands may be carried out: CSTS.RDY without CSTS.CFS.
+    /// Whether commands other than fabrics commands may be executed: CSTS.RDY without CSTS.CFS.
     #[inline]
     pub const fn is_ready(&self) -> bool {
         self.properties.is_ready()

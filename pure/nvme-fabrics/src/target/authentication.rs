@@ -35,7 +35,7 @@ pub struct Progress {
 pub enum Received {
     /// The message for the host, and how far the authentication is with it.
     Message(Vec<u8>, Progress),
-    /// The message needs work that is not done. The command is to be carried out again when
+    /// The message needs work that is not done. The command must be executed again when
     /// [`Target::on_worked`] names the claim.
     Waits,
 }
@@ -86,7 +86,7 @@ impl Target {
     }
 
     /// Whether commands of the Admin Queue other than Authentication Send and Authentication
-    /// Receive may be carried out.
+    /// Receive may be executed.
     ///
     /// # Errors
     /// Authentication Required.

@@ -17,13 +17,13 @@ pub enum Change {
     Nothing,
     /// Enable the controller, then call [`super::Target::set_ready`].
     Enable,
-    /// Carry out a Controller Level Reset: drop the commands in flight and close the I/O queues.
-    /// The association stays.
+    /// Perform a Controller Level Reset: drop the commands in flight and close the I/O queues. The
+    /// association stays.
     Reset,
     /// Shut the controller down, then call [`super::Target::set_shut_down`].
     ShutDown,
-    /// Carry out an NVM Subsystem Reset: reset every controller of the subsystem and close their
-    /// I/O queues.
+    /// Perform an NVM Subsystem Reset: reset every controller of the subsystem and close their I/O
+    /// queues.
     ResetSubsystem,
 }
 

@@ -117,7 +117,7 @@ enum Task {
     Derive(Option<Applicant>, bool),
 }
 
-/// All work that is to be done outside.
+/// All work for the world.
 #[derive(Debug)]
 pub(super) struct Works {
     is_outside: bool,

@@ -65,7 +65,7 @@ fn identities_are_those_of_libnvme() {
 }
 
 #[test]
-fn what_a_handshake_proves_is_what_python_computes() {
+fn handshake_secrets_match_those_computed_by_python() {
     let host = nqn("nqn.2014-08.org.nvmexpress:uuid:a0e8a8a2-1234-4321-9abc-0123456789ab");
     let subsystem = nqn("nqn.2026-01.io.farlane:disk");
     let short = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH";
@@ -138,7 +138,7 @@ fn a_key_has_an_identity_for_each_way_of_the_other_end() {
 }
 
 #[test]
-fn what_is_no_key_is_refused_with_a_reason() {
+fn an_invalid_key_is_refused_with_a_reason() {
     let wrong = [
         ("NVMeTLSkey-1:03:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::Hash(3)),
         ("NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::KeyLength(32)),
@@ -155,7 +155,7 @@ fn what_is_no_key_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_is_no_identity_is_refused_with_a_reason() {
+fn an_invalid_identity_is_refused_with_a_reason() {
     let (host, disk) = ("nqn.2014-08.org.example:host", "nqn.2014-08.org.example:disk");
     let wrong = [
         (format!("NVMe2R01 {host} {disk} AAAA"), IdentityError::Version('2')),

@@ -372,7 +372,7 @@ fn a_tag_is_in_use_until_its_answer() {
 }
 
 #[test]
-fn admin_commands_reach_what_they_name() {
+fn admin_commands_reach_the_memory_that_they_name() {
     let mut world = World::enabled();
     // Get Log Page of 64 bytes, Set Features with a time stamp, Security Receive of 100 bytes.
     world.give(0, &SubmissionQueueEntry { cdw10: 2 | 15 << 16, ..command(2, 1, [DATA, 0]) });
@@ -503,7 +503,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     /// Random buffers of random commands: the device reaches exactly these.
     #[test]
-    fn nothing_but_what_is_named_is_reached(
+    fn only_named_memory_is_reached(
         commands in prop::collection::vec((0_u64..64, 1_u32..8, any::<bool>()), 1..12),
         probes in prop::collection::vec((0_u64..66, 0_u64..1024, 1_u32..64, any::<bool>()), 200),
         ended in any::<u16>(),
@@ -538,7 +538,7 @@ proptest! {
 }
 
 #[test]
-fn a_refusal_is_told_and_the_next_ones_later() {
+fn a_refusal_is_reported_and_the_next_ones_later() {
     let mut world = World::with_queue();
     assert!(!world.write(DATA, &[0; 64]) && !world.read(DATA, 64));
     let (port, refusal) = world.lookahead.poll_refusal().unwrap();

@@ -354,8 +354,8 @@ impl Controller {
                 })
             }
             AdminOpcode::DeleteIoSubmissionQueue => {
-                // Whether or not the deletion succeeds, the host does not use the queue any more.
-                // The device may still take entries.
+                // The host no longer uses the queue, even if the deletion fails. The device may
+                // still take entries.
                 self.submission
                     .iter_mut()
                     .filter(|queue| queue.id == id)

@@ -67,7 +67,7 @@ pub(crate) const CAPABILITIES_HIGH: u64 = 4;
 pub(crate) enum Seen {
     /// No meaning for lookahead.
     Nothing,
-    /// Memory sent ahead for the function is of no use any more.
+    /// Memory sent ahead for the function is obsolete.
     Reset,
     /// A submission queue's doorbell, with the queue and the tail.
     Doorbell(u16, u32),

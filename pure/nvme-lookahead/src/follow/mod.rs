@@ -27,7 +27,7 @@ const QUESTIONS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Down {
     Nothing,
-    /// Memory sent ahead for a function is of no use any more.
+    /// Memory sent ahead for a function is obsolete.
     Forget(Bdf),
     /// A submission queue's doorbell, with the queue as it was before if lookahead can follow it.
     Doorbell {

@@ -171,7 +171,7 @@ impl Controller {
             return;
         }
         let token = CommandToken(u32::from(index));
-        self.tell_core(CoreInput::Command { controller: self.key, token, queue: QueueId(queue), entry });
+        self.pass_to_core(CoreInput::Command { controller: self.key, token, queue: QueueId(queue), entry });
         if queue != 0 {
             if self.ceiling.has_bytes() {
                 let moved = self.core.transfer(token).map_or(0, |transfer| transfer.length);

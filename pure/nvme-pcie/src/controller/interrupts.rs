@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_setting_raises_what_waits() {
+    fn a_new_setting_raises_waiting_interrupts() {
         let mut interrupts = Interrupts::new(1);
         interrupts.configure(coalescing(256), |_| ());
         assert!(!interrupts.on_posted(Instant::ZERO, 0, 1, false));

@@ -425,7 +425,7 @@ impl Controller {
             self.finish(index);
             return;
         }
-        self.tell_core(CoreInput::HostData { token: CommandToken(u32::from(index)), data });
+        self.pass_to_core(CoreInput::HostData { token: CommandToken(u32::from(index)), data });
     }
 
     fn fail_host_data(&mut self, index: u16, code: StatusCode) {
@@ -434,10 +434,10 @@ impl Controller {
             return;
         }
         let status = Status::from(code);
-        self.tell_core(CoreInput::HostDataFailed { token: CommandToken(u32::from(index)), status });
+        self.pass_to_core(CoreInput::HostDataFailed { token: CommandToken(u32::from(index)), status });
     }
 
-    fn tell_core(&mut self, input: CoreInput) {
+    fn pass_to_core(&mut self, input: CoreInput) {
         self.core.handle_input(self.now, input);
         self.drain_core();
     }
@@ -552,7 +552,7 @@ impl Engine for Controller {
             Input::Dma(result) => self.on_dma(result),
             Input::Media(completion) => {
                 let ends = matches!(completion, media::Completion::Done { .. });
-                self.tell_core(CoreInput::Media(completion));
+                self.pass_to_core(CoreInput::Media(completion));
                 if ends {
                     self.post_behind_data();
                 }

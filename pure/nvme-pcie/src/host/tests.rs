@@ -27,7 +27,7 @@ fn random(seed: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_controller_comes_up_and_tells_who_it_is() {
+fn a_controller_comes_up_and_reports_its_identity() {
     let bench = TestBench::ready();
     let identity = bench.host.identity().unwrap();
     assert_eq!(std::format!("{}", identity.controller.serial_number), "TEST");
@@ -38,7 +38,7 @@ fn a_controller_comes_up_and_tells_who_it_is() {
 }
 
 #[test]
-fn what_was_written_is_read_back_at_every_length_and_offset() {
+fn written_data_are_read_back_at_every_length_and_offset() {
     for sgls in [false, true] {
         write_and_read_back(TestBench::up(Config { sgls, ..host_config() }, controller_config()));
     }
@@ -110,7 +110,7 @@ fn admin_commands_have_prp_entries() {
 }
 
 #[test]
-fn a_completion_can_be_taken_ahead_of_what_follows() {
+fn a_completion_can_be_taken_ahead_of_all_outputs() {
     let mut bench = TestBench::ready();
     for cookie in 1..=3 {
         bench.submit(bench.read_of(1, 0, bench.data(0, 4096), cookie));
@@ -295,7 +295,7 @@ fn a_device_that_comes_back_in_time_loses_nothing() {
 }
 
 #[test]
-fn a_device_that_comes_back_with_shorter_queues_fails_what_they_cannot_hold() {
+fn a_device_that_returns_with_shorter_queues_fails_the_commands_beyond_them() {
     let mut bench = TestBench::ready();
     bench.faults.dead = true;
     for cookie in 0..40 {
@@ -339,7 +339,7 @@ fn a_controller_that_was_reset_behind_the_drivers_back_is_found_out_within_two_l
 }
 
 #[test]
-fn a_device_that_stays_away_fails_what_was_held() {
+fn a_device_that_stays_away_fails_the_held_commands() {
     let mut bench = TestBench::ready();
     bench.faults.dead = true;
     bench.submit(bench.write_of(1, 0, bench.data(0, 4096), 1));

@@ -237,7 +237,7 @@ fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
 }
 
 #[test]
-fn a_failure_without_an_event_says_what_failed() {
+fn a_failure_without_an_event_names_the_failed_request() {
     let (mut host, mut far) = late(1);
     host.endpoint_mut().no_events = true;
     far.break_off(Disconnected::TimedOut);
@@ -324,7 +324,7 @@ fn an_owner_ends_a_connection_in_order() {
 }
 
 #[test]
-fn an_endpoint_that_tells_of_no_request_ends_the_connection() {
+fn an_endpoint_that_reports_an_unknown_request_ends_the_connection() {
     for result in [Done::Sent, Done::Written, Done::Read(Buffer::EMPTY)] {
         let (mut host, _far) = late(4);
         host.endpoint_mut().kept.push_back(WorkCompletion {

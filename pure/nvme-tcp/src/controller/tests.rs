@@ -218,7 +218,7 @@ fn a_header_digest_that_does_not_match_ends_the_connection() {
 }
 
 #[test]
-fn what_a_host_says_at_the_end_is_told() {
+fn the_fault_in_a_hosts_terminate_request_is_reported() {
     let mut bench = TestBench::new(false, false);
     let fault = Fault { status: FatalErrorStatus::LimitExceeded, information: 7 };
     let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, &[1; 24]);

@@ -91,7 +91,7 @@ fn completion(command: u16) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_not_asked_for_ends_the_connection() {
+fn unrequested_data_end_the_connection() {
     let last = Flags::LAST_PDU;
     let cases = [
         (data(2, 0, 512, last), Fault::field(8)),
@@ -140,7 +140,7 @@ fn what_was_not_asked_for_ends_the_connection() {
 }
 
 #[test]
-fn a_grant_of_what_was_not_asked_for_ends_the_connection() {
+fn an_unrequested_grant_ends_the_connection() {
     let mut bench = TestBench::raw(false);
     bench.receive(&InitializeResponse { header_digest: true, ..response() }.emit());
     bench.expect(Fault::unsupported(11));

@@ -369,7 +369,7 @@ fn a_broken_data_digest_fails_its_command_only() {
             }
             pair.step();
         }
-        panic!("nothing came");
+        panic!("nothing arrived");
     };
     // First let the whole command across.
     while !pair.host.outbox().is_empty() {

@@ -119,7 +119,7 @@ fn a_response_and_its_digest() {
 }
 
 #[test]
-fn a_terminate_request_tells_of_the_header_that_was_wrong() {
+fn a_terminate_request_contains_the_faulty_header() {
     let (bytes, length) = TerminateRequest { fault: Fault::field(3) }.emit(Receiver::Host, &[0xee; 72]);
     assert_eq!(bytes[..16], [0x03, 0, 24, 0, 96, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0]);
     assert_eq!((length, bytes[24], bytes[95], bytes[96]), (96, 0xee, 0xee, 0));
@@ -254,7 +254,7 @@ fn each_field(header: CommonHeader, receiver: Receiver, agreement: Agreement, da
 proptest! {
     /// Every emitted structure parses to the same value.
     #[test]
-    fn what_is_sent_is_understood(
+    fn sent_structures_are_understood(
         kind in prop::sample::select(&PduKind::ALL[4..]),
         digests: (bool, bool),
         dwords in 1_u8..=32,

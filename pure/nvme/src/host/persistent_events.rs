@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_cut_off_or_wrong_gives_what_it_has() {
+    fn a_truncated_or_invalid_log_yields_its_valid_events() {
         let mut log = log();
         for length in 0..log.len() {
             assert!(persistent_events(&log[..length]).count() < 2);

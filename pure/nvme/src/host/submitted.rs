@@ -5,7 +5,7 @@ use core::fmt;
 use super::Data;
 use crate::wire::SubmissionQueueEntry;
 
-/// A command to carry out, with its data in buffers.
+/// A command to execute, with its data in buffers.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// The caller's name for the command.

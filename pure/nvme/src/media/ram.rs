@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_reads_as_zeroes_when_it_is_back() {
+    fn a_truncated_part_reads_as_zeros_when_it_is_back() {
         let mut disk = RamDisk::new(8192);
         run(&mut disk, write(0, &[1; 8192])).1.unwrap();
         let (held, _) = run(&mut disk, Operation::Read { offset: 0, length: 4096 });
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_holds_never_changes() {
+    fn the_bytes_of_a_reader_never_change() {
         let mut disk = RamDisk::new(8192);
         run(&mut disk, write(0, &[1; 4096])).1.unwrap();
         let (held, _) = run(&mut disk, Operation::Read { offset: 0, length: 4096 });
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_who_never_let_go_have_runs_replaced_and_the_disk_stays_within_its_bounds() {
+    fn readers_that_keep_buffers_have_runs_replaced_and_the_disk_stays_within_its_bounds() {
         let runs = 2 * MOVED_MAX;
         let mut disk = RamDisk::new((runs * RUN) as u64);
         let mut held = Vec::new();

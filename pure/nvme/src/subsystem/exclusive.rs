@@ -22,7 +22,7 @@ impl Subsystem {
     }
 
     /// Whether no medium is busy. An I/O command may still wait for host data for as long as its
-    /// host likes: the data is kept until the command may continue.
+    /// host needs: the data is kept until the command may continue.
     const fn is_quiet(&self) -> bool {
         self.flow.media_outstanding == 0
     }

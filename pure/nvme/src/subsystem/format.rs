@@ -147,7 +147,7 @@ impl Subsystem {
             (one.busy, one.marked) = (None, false);
         });
         self.flow.notify(Notification::NamespaceFormatted { namespace: id, block });
-        self.tell_of_change(id);
+        self.announce_change(id);
         self.format_next(token, block)
     }
 

@@ -250,7 +250,7 @@ fn is_blank(info: &[u8]) -> bool {
 }
 
 impl Lane<'_> {
-    /// Begins a Read, Compare or Write: notes what it transfers, and returns its blocks' form.
+    /// Begins a Read, Compare or Write: records its transfer, and returns its blocks' form.
     fn begin_protected(
         &mut self,
         token: CommandToken,

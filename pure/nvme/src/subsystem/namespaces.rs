@@ -1,4 +1,4 @@
-//! The namespaces of the subsystem, how controllers stand with them, and the views that follow from
+//! The namespaces of the subsystem, their state for each controller, and the views derived from
 //! both.
 
 use alloc::boxed::Box;
@@ -203,7 +203,7 @@ impl Namespaces {
     }
 }
 
-/// Controllers.
+/// The parts of the state that belong to controllers.
 impl Namespaces {
     /// Begins to judge the commands of a new controller.
     pub(super) fn add_controller(&mut self, key: ControllerKey, host: [u8; 16]) {

@@ -141,7 +141,7 @@ impl Overlaps {
 
     /// Takes the owner from `requests`, whose commands ended without completions. The waiting ones
     /// among them are dropped and added to `unseen`, the requests that no medium has seen. The
-    /// others stay under way without an owner until they end.
+    /// others stay in progress without an owner until they end.
     pub(super) fn disown(&mut self, requests: &[IoId], unseen: &mut Vec<IoId>) {
         self.behind.retain(|waiting| {
             let is_gone = requests.contains(&waiting.request.id);

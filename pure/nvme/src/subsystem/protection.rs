@@ -96,7 +96,7 @@ impl Subsystem {
     fn protect(&mut self, id: NamespaceId, protection: WriteProtection) {
         if self.namespaces.change(id, |one| one.protection = protection).is_some() {
             self.flow.notify(Notification::NamespaceProtected { namespace: id, protection });
-            self.tell_of_change(id);
+            self.announce_change(id);
         }
     }
 }

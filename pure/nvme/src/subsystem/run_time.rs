@@ -34,7 +34,7 @@ impl Subsystem {
         }
         self.namespaces.insert(Namespace::new(config, None));
         self.shared_features.add_namespace(config.id);
-        self.tell_of_change(config.id);
+        self.announce_change(config.id);
         Ok(())
     }
 
@@ -60,7 +60,7 @@ impl Subsystem {
     pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
         self.flow.now = now;
         if self.namespaces.change(namespace, |one| one.resize(bytes)).is_some() {
-            self.tell_of_change(namespace);
+            self.announce_change(namespace);
         }
     }
 
@@ -69,7 +69,7 @@ impl Subsystem {
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
         self.flow.now = now;
         if self.namespaces.change(namespace, |one| one.read_only = read_only).is_some() {
-            self.tell_of_change(namespace);
+            self.announce_change(namespace);
         }
     }
 
@@ -86,7 +86,7 @@ impl Subsystem {
     }
 
     /// Reports a changed namespace to the hosts that use it.
-    pub(super) fn tell_of_change(&mut self, id: NamespaceId) {
+    pub(super) fn announce_change(&mut self, id: NamespaceId) {
         if let Some(namespace) = self.namespaces.find(id) {
             self.controllers.on_namespace_changed(&mut self.flow, &self.namespaces, namespace);
         }

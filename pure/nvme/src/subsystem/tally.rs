@@ -59,9 +59,9 @@ impl Latencies {
 /// The kind of access of a command to its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Read.
+    /// The command reads blocks.
     Read,
-    /// Write.
+    /// The command writes blocks.
     Write,
     /// Any other I/O command.
     Other,

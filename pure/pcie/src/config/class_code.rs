@@ -1,4 +1,4 @@
-//! Class codes, which say what kind of device a function is.
+//! Class codes: the kind of device of a function.
 
 use core::fmt;
 

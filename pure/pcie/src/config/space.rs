@@ -20,8 +20,7 @@ pub enum Access {
     WriteOneToClear,
     /// RW1CS: writing 1 clears the bit; only a cold reset restores the initial value.
     WriteOneToClearSticky,
-    /// RO, set by hardware from what it observes (presence, link state), so that no reset changes
-    /// the bit.
+    /// RO, set by hardware (presence, link state), so that no reset changes the bit.
     State,
 }
 

@@ -139,8 +139,8 @@ impl RootComplex {
         self.outputs.push_back(Output::MemoryRead { token, address: request.address, length });
     }
 
-    /// The write or interrupt that a valid write without holes stands for, which is then counted;
-    /// `None` for any other write.
+    /// Counts and returns the write or interrupt of a valid write without holes; `None` for any
+    /// other write.
     #[inline]
     fn plain_write(&mut self, request: &MemoryRequest, packet: &Packet) -> Option<Received> {
         let header = &packet.header;

@@ -225,8 +225,8 @@ impl Scanner {
     }
 }
 
-/// The size that the writable bits of a BAR of `width` bits stand for; `None` unless exactly the
-/// upper bits are writable.
+/// The size from the writable bits of a BAR of `width` bits; `None` unless exactly the upper bits
+/// are writable.
 fn size_of(mask: u64, width: u32) -> Option<u64> {
     let all = u64::MAX >> (64 - width);
     let size = 1_u64.checked_shl(mask.trailing_zeros())?;

@@ -1,9 +1,9 @@
-//! Interposers one behind the other.
+//! A chain of interposers.
 //!
-//! A pair stands as one [`Interposer`]: its first member is nearer to the switch, its second nearer
-//! to the links. A packet that goes down passes the first member first, a packet that comes up
-//! passes it last. `Option<Box<_>>` is an interposer that may be absent. Types are known
-//! statically, so a packet pays for the members that are present only.
+//! A pair is one [`Interposer`]: its first member is nearer to the switch, its second nearer to the
+//! links. A packet that goes down passes the first member first, a packet that comes up passes it
+//! last. `Option<Box<_>>` is an interposer that may be absent. Types are known statically, so
+//! absent members cost nothing.
 
 use alloc::boxed::Box;
 
@@ -180,7 +180,7 @@ mod tests {
         fn lay(&mut self, _: Instant, _: Strand, _: Strand, _: AheadKey, _: &[(u64, u32)]) {}
     }
 
-    /// An interposer that answers as it was made to, and counts its calls.
+    /// An interposer with scripted answers that counts its calls.
     #[derive(Default)]
     struct Scripted {
         passage: Option<Passage>,

@@ -109,12 +109,12 @@ pub struct Surroundings<'a, L> {
 /// The fate of a packet that goes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// The packet goes on, on this strand.
+    /// The packet continues on this strand.
     On(Strand),
     /// The interposer has taken the packet, and has left a blank one. It sends or answers the
     /// packet later.
     Kept,
-    /// The packet is a request, and this is its answer. It need not go on.
+    /// The packet is a request, and this is its answer. It need not continue.
     Answered(Packet),
 }
 
@@ -156,7 +156,7 @@ pub enum Ascent {
 }
 
 /// A stage between a switch and the links below its downstream ports, which are counted from 0.
-/// `()` is the empty stage: every packet goes on.
+/// `()` is the empty stage: every packet passes.
 pub trait Interposer {
     /// Handles a link that has come up or gone down. All knowledge of the device below is invalid.
     fn on_link(&mut self, port: usize, link: &impl FarLink);

@@ -4,7 +4,7 @@
 //! one for each downstream port. Device n on the internal bus is downstream port n. Packets are
 //! routed by address, by ID or implicitly, and leave unchanged; the switch queues none. All
 //! registers are in the switch, so that they answer even while the far end of a link is gone. An
-//! [`Interposer`] may stand between a switch and long links below it.
+//! [`Interposer`] may be between a switch and long links below it.
 
 mod chain;
 #[doc(hidden)]
@@ -397,7 +397,7 @@ impl Switch {
 }
 
 impl Engine for Switch {
-    /// A packet, and the port by which it came in.
+    /// A packet, and its ingress port.
     type Input<'a> = (PortId, Packet);
     type Output = Output;
 

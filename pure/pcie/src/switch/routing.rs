@@ -127,7 +127,7 @@ impl Routes {
             (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
             (PortId::Downstream(from), _) if !self.may_request(from, requester) => Route::Refuse(ingress),
             (PortId::Downstream(from), _) if self.redirect => self.up_from(from),
-            // An address below a port never comes from below the same port.
+            // A request from below a port never has an address below the same port.
             (PortId::Downstream(from), Some(port)) if port == from => Route::Refuse(ingress),
             (PortId::Downstream(_), Some(port)) => self.down(port),
             (PortId::Downstream(_), None) if self.upstream_takes(address) => Route::Refuse(ingress),

@@ -100,7 +100,7 @@ impl<E: Endpoint> Server<E> {
         matches!(&self.role, Role::Data(data) if data.is_watching())
     }
 
-    /// Handles all events of the endpoint. Returns whether the connection goes on. If not, the
+    /// Handles all events of the endpoint. Returns whether the connection continues. If not, the
     /// owner drops it, after the endpoint has sent its last bytes.
     pub fn settle(&mut self, now: Instant) -> bool {
         while !self.is_over {

@@ -195,7 +195,7 @@ fn head_of_another_version() -> [u8; MESSAGE_LENGTH] {
     bytes
 }
 
-/// A server with a client that sends any words. Returns whether the server goes on after `words`.
+/// A server with a client that sends any words. Returns whether the server continues after `words`.
 fn survives(test: Test, words: &[&[u8]]) -> bool {
     let [mut near, far] = pair(&test.emit());
     let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);

@@ -161,19 +161,19 @@ pub(crate) struct Disconnect {
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// REQ.
+    /// A request for a connection (REQ).
     Request(Request),
     /// MRA, with the code of the time.
     MoreTime(Identifiers, Which, u8),
-    /// REJ.
+    /// A refusal (REJ).
     Reject(Reject),
-    /// REP.
+    /// The acceptance of a request (REP).
     Reply(Reply),
-    /// RTU.
+    /// The confirmation of a reply (RTU): the sender is ready to use the connection.
     ReadyToUse(Identifiers),
-    /// DREQ.
+    /// The end of a connection (DREQ).
     Disconnect(Disconnect),
-    /// DREP.
+    /// The confirmation of an end (DREP).
     Disconnected(Identifiers),
 }
 

@@ -75,7 +75,7 @@ impl Segment<'_> {
 /// Counts of the PDUs of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// PDUs.
+    /// Number of PDUs.
     pub pdus: u64,
     /// PDUs that belong to no command that is known: those of commands that began before
     /// the capture.

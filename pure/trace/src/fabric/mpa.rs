@@ -92,7 +92,7 @@ impl Mpa {
         }
     }
 
-    /// Bytes that are looked at of the next frame, as far as is known.
+    /// Number of examined bytes of the next frame, as far as it is known.
     fn wanted(&self) -> usize {
         match self.head.first_chunk::<LENGTH>() {
             _ if !self.is_started => START_LENGTH,

@@ -107,7 +107,7 @@ impl Pdus {
         self.header.clear();
     }
 
-    /// How long the header is, as far as is known.
+    /// Length of the header, as far as it is known.
     fn header_length(&self) -> usize {
         let known = plausible(&self.header).map(|common| usize::from(common.header_length));
         known.unwrap_or(CommonHeader::LENGTH).min(HEADER_LENGTH_MAX)

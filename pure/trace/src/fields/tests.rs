@@ -95,7 +95,7 @@ fn the_entry_of_a_command_is_found_behind_the_end_of_another_pdu() {
 }
 
 #[test]
-fn what_is_no_pdu_has_no_fields() {
+fn bytes_without_a_pdu_have_no_fields() {
     for bytes in [&[][..], &[4], &[0; 200], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 4096]] {
         assert_eq!(of_segment(&segment(bytes), None, MOST), Held::default());
         assert_eq!(
@@ -106,7 +106,7 @@ fn what_is_no_pdu_has_no_fields() {
 }
 
 #[test]
-fn a_segment_of_very_many_pdus_says_how_many_are_not_told() {
+fn a_segment_of_very_many_pdus_counts_those_left_out() {
     let bytes = response(1).repeat(MOST + 9);
     let held = of_segment(&segment(&bytes), None, MOST);
     assert_eq!((held.names.len(), held.untold), (MOST, 9));

@@ -105,7 +105,7 @@ fn steps(command: &Command) -> Vec<(Step, u32)> {
 }
 
 #[test]
-fn data_of_commands_whose_blocks_share_a_page_are_told_apart_by_their_sgls() {
+fn sgls_distinguish_commands_whose_blocks_share_a_page() {
     let mut bench = Bench::new(SUBMISSIONS);
     bench.down(BAR + 0x1008, &[2, 0, 0, 0]);
     let first = read(1, SGL, descriptor(0x5000, 512, 0));
@@ -174,7 +174,7 @@ fn entries_in_the_controllers_memory_need_no_fetch_and_may_come_in_pieces() {
 }
 
 #[test]
-fn an_admin_command_changes_what_is_known_only_if_it_changes_a_queue() {
+fn an_admin_command_changes_the_knowledge_only_if_it_changes_a_queue() {
     let mut bench = Bench::new(SUBMISSIONS);
     let admin = Ring { id: 0, base: 0x12_0000, entries: 64 };
     bench.analyser.learn(&Told {

@@ -153,7 +153,7 @@ fn a_region_is_asked_for_again_where_there_was_too_little_room() {
 }
 
 #[test]
-fn requests_are_what_the_tables_say_and_answers_are_checked() {
+fn requests_match_the_tables_and_answers_are_checked() {
     let mut bench = Bench::new();
     let device = bench.client.device_info(NOW);
     bench.expect("0100 0400 20000000 00000000 00000000  10000000 00000000 00000000 00000000");
@@ -297,7 +297,7 @@ fn a_server_reads_and_writes_memory_and_is_answered() {
 }
 
 #[test]
-fn what_is_not_answered_fails() {
+fn unanswered_requests_fail() {
     let mut bench = Bench::new();
     let request = bench.client.reset(NOW);
     bench.drain();

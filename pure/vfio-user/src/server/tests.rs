@@ -135,7 +135,7 @@ fn a_newer_minor_version_is_answered_with_ours_and_a_newer_major_one_with_the_en
 }
 
 #[test]
-fn what_must_not_come_first_or_cannot_be_a_header_ends_the_connection_and_says_why() {
+fn a_wrong_first_message_or_header_ends_the_connection_with_a_reason() {
     let closes = |texts: &[&str], expected: CloseReason, says: &str| {
         let mut bench = Bench::fresh();
         for text in texts {
@@ -259,7 +259,7 @@ fn memory_that_the_world_cannot_map_is_not_mapped() {
 }
 
 #[test]
-fn what_a_map_must_not_say() {
+fn invalid_maps_are_refused() {
     let mut bench = Bench::new();
     for payload in [
         // argsz, flags, offset, address, size
@@ -285,7 +285,7 @@ fn what_a_map_must_not_say() {
 }
 
 #[test]
-fn the_device_and_its_regions_are_told() {
+fn the_device_and_its_regions_are_reported() {
     let mut bench = Bench::new();
     bench.send("0200 0400 20000000 00000000 00000000  10000000 00000000 00000000 00000000");
     bench.expect("0200 0400 20000000 01000000 00000000  10000000 03000000 09000000 05000000");
@@ -315,7 +315,7 @@ fn the_device_and_its_regions_are_told() {
     bench.send("0500 0500 30000000 00000000 00000000  20000000 00000000 05000000 00000000 0000000000000000 0000000000000000");
     bench.expect("0500 0500 30000000 01000000 00000000  20000000 00000000 05000000 00000000 0000000000000000 0000000000000000");
     bench.refused("0100 0500 30000000 00000000 00000000  20000000 00000000 09000000 00000000 0000000000000000 0000000000000000", Errno::EINVAL);
-    // No descriptors stand for accesses.
+    // There are no descriptors for accesses.
     bench.send("0600 0600 20000000 00000000 00000000  10000000 00000000 00000000 00000000");
     bench.expect("0600 0600 20000000 01000000 00000000  10000000 00000000 00000000 00000000");
 }
@@ -333,7 +333,7 @@ fn a_client_that_takes_no_descriptors_can_map_nothing() {
 }
 
 #[test]
-fn kinds_of_interrupts_are_told() {
+fn kinds_of_interrupts_are_reported() {
     let mut bench = Bench::new();
     for (index, flags, count) in
         [("00", "07", "01"), ("01", "00", "00"), ("02", "09", "21"), ("03", "09", "01")]
@@ -393,7 +393,7 @@ fn interrupts_are_set_up_used_and_torn_down() {
 }
 
 #[test]
-fn what_must_not_be_done_with_interrupts() {
+fn invalid_interrupt_operations_are_refused() {
     let mut bench = Bench::new();
     for (text, descriptors) in [
         // An unknown kind; beyond the last vector; a range that wraps; an empty range.
@@ -538,7 +538,7 @@ fn several_writes_in_one_message_are_answered_when_all_are() {
 }
 
 #[test]
-fn a_reset_is_passed_on_and_what_is_absent_is_said_to_be() {
+fn a_reset_is_passed_on_and_absent_features_are_reported() {
     let mut bench = Bench::new();
     bench.send("0100 0d00 10000000 00000000 00000000");
     let Some(Output::Reset { token }) = bench.next() else { panic!("no reset") };

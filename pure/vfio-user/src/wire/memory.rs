@@ -9,7 +9,7 @@ pub struct DmaMap {
     pub readable: bool,
     /// Whether the device may write the memory.
     pub writable: bool,
-    /// Offset of the memory in the file that comes with the message.
+    /// Offset of the memory in the file whose descriptor is sent with the message.
     pub offset: u64,
     /// Address of the memory as the device sees it.
     pub address: u64,

@@ -24,7 +24,7 @@ pub struct RegionInfo {
     pub mappable: bool,
     /// Length of the region in bytes.
     pub size: u64,
-    /// Offset of the region in the file that comes with the reply.
+    /// Offset of the region in the file whose descriptor is sent with the reply.
     pub offset: u64,
     /// The areas that may be mapped (the sparse mmap capability).
     pub areas: Vec<Area>,

@@ -16,7 +16,7 @@ fn version(text: &str) -> Result<Option<Capabilities>, VersionError> {
 }
 
 #[test]
-fn capabilities_are_found_among_what_is_not_known() {
+fn capabilities_are_found_among_unknown_ones() {
     let all = Capabilities {
         descriptors: Some(8),
         data: Some(1 << 20),
@@ -40,7 +40,7 @@ fn capabilities_are_found_among_what_is_not_known() {
 }
 
 #[test]
-fn what_is_not_json_says_where() {
+fn errors_of_json_have_a_position() {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(8), "]".repeat(8));
     for (text, at, expected) in [
         ("", 0, "an object"),
@@ -75,7 +75,7 @@ fn what_is_not_json_says_where() {
 }
 
 #[test]
-fn headers_keep_what_they_say() {
+fn headers_survive_emit_and_parse() {
     let command = Header::command(0x1234, Command::RegionWrite, 20, true);
     assert_eq!(command.emit(), [0x34, 0x12, 10, 0, 36, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0]);
     let error = Header::error(1, Command::Other(99), Errno::EEXIST);
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn errors_carry_what_was_found() {
+fn errors_carry_the_value_found() {
     let say = |error: ParseError| -> String { error.to_string() };
     assert_eq!(say(DmaMap::parse(&[0; 31]).unwrap_err()), "a payload of 31 B where 32 B are needed");
     assert_eq!(say(DmaMap::parse(&[0; 33]).unwrap_err()), "a payload of 33 B with a length field of 32 B");

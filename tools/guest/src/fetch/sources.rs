@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_disabled_or_another_archive_is_not_taken() {
+    fn disabled_sources_and_other_archives_are_ignored() {
         let disabled = "Types: deb\nURIs: http://mirror.example/debian\nSuites: trixie\nEnabled: no\n";
         assert_eq!(with(&[("sources.list.d/a.sources", disabled)]), None);
         let ubuntu = "deb http://mirror.example/ubuntu noble main universe\n";

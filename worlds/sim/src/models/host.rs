@@ -70,7 +70,7 @@ impl Memory {
         Self { parameters, pages: VecDeque::new(), last: Instant::ZERO }
     }
 
-    /// Maps a range anew, so that the first read of each of its pages takes long.
+    /// Maps a range again, so that the first read of each of its pages takes long.
     pub fn map(&mut self, address: u64, length: u64) {
         let pages = address / PAGE..=(address + length.max(1) - 1) / PAGE;
         self.pages.retain(|(page, _)| !pages.contains(page));

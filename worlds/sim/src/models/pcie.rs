@@ -18,7 +18,7 @@ const PICOS: u64 = 1_000;
 pub const FRAMING: u32 = 8;
 /// Length in bytes of a DLLP with its framing.
 pub const DLLP: u32 = 8;
-/// An SKP ordered set of 4 symbols comes every 1538 symbols (PCIe Base 4.2.7; pcie-bench).
+/// An SKP ordered set of 4 symbols is inserted every 1538 symbols (PCIe Base 4.2.7; pcie-bench).
 const SKIP: (u64, u64) = (4, 1538);
 /// Number of bytes in a data credit.
 const CREDIT: u32 = 16;
@@ -253,7 +253,7 @@ mod tests {
     /// With both directions full, the rate is that of the formula, although the model does not use
     /// the formula.
     #[test]
-    fn a_link_full_in_both_directions_carries_what_the_formula_says() {
+    fn a_link_full_in_both_directions_has_the_rate_of_the_formula() {
         let link = Link { credits: [Credits::INFINITE; 3], ..Link::GEN2_X4 };
         let mut end = Transmitter::new(link);
         let (bytes, count) = (MEMORY_WRITE + 256, 10_000);

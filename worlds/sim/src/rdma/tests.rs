@@ -90,7 +90,7 @@ fn a_short_message_takes_the_sum_of_its_steps() {
 }
 
 #[test]
-fn who_sleeps_is_woken_by_an_interrupt() {
+fn sleeping_software_is_woken_by_an_interrupt() {
     let asleep = Driver { poll: Nanos::ZERO, interrupt: Nanos::from_micros(4), ..Driver::POLLING };
     let polled = one_way(Card::CONNECTX_3, Driver::POLLING, 64);
     assert_eq!(one_way(Card::CONNECTX_3, asleep, 64), polled - 50 + 4_000);
@@ -114,7 +114,7 @@ fn session(ends: &mut [impl Endpoint; 2]) -> [Remote; 2] {
 }
 
 #[test]
-fn what_happens_is_what_happens_between_endpoints_without_a_wire() {
+fn modelled_endpoints_behave_like_endpoints_without_a_wire() {
     let strip = |all: Completed| -> Vec<_> { all.into_iter().map(|(_, id, result)| (id, result)).collect() };
     for (card, loss) in [
         (Card::CONNECTX_3, 0),

@@ -260,18 +260,18 @@ impl<P> Core<P> {
         let there = self.now + profile.latency;
         let back = there + profile.latency;
         if held_until > self.now {
-            self.dial_nobody(index, self.now + DIAL_TIMEOUT, Closed::TimedOut);
+            self.fail_dial(index, self.now + DIAL_TIMEOUT, Closed::TimedOut);
         } else if self.nodes[peer.index()].alive {
             self.arrive(index, 1, there, Arrival::Accepted);
             self.arrive(index, 0, back, Arrival::Opened);
         } else {
-            self.dial_nobody(index, back, Closed::Refused);
+            self.fail_dial(index, back, Closed::Refused);
         }
         id
     }
 
     /// Fails a dial that has reached no listener, which the dialler learns at `at`.
-    fn dial_nobody(&mut self, index: usize, at: Instant, why: Closed) {
+    fn fail_dial(&mut self, index: usize, at: Instant, why: Closed) {
         let ends = &mut self.streams.connections[index].ends;
         (ends[0].state, ends[1].state) = (State::Cut, State::Closed);
         self.arrive(index, 0, at, Arrival::Closed(why));

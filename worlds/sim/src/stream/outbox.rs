@@ -10,7 +10,7 @@ use engine::Buffer;
 #[derive(Debug, Default)]
 pub struct Outbox {
     waiting: VecDeque<Buffer>,
-    /// The connection is to be closed once everything is sent.
+    /// Close the connection once everything is sent.
     closing: bool,
 }
 

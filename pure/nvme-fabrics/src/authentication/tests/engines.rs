@@ -135,7 +135,7 @@ fn a_host_that_stops_anywhere_runs_out_of_time() {
 }
 
 #[test]
-fn failures_say_what_to_do() {
+fn failures_name_the_remedy() {
     assert_eq!(
         alloc::format!("{}", Failure::HostSecret),
         "the host answered with another secret than the target has for it; \

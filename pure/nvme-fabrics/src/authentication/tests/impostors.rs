@@ -64,7 +64,7 @@ fn a_controller_that_proves_nothing_is_refused() {
 }
 
 #[test]
-fn a_recorded_transaction_admits_nobody() {
+fn a_recorded_transaction_does_not_authenticate() {
     let credentials = cheap(true);
     let mut recorded = Vec::new();
     let (mut host, mut first) = (host(&credentials, 1), controller(&credentials, 1));
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_survived_and_authenticates_nobody(
+    fn noise_is_survived_and_does_not_authenticate(
         credentials in any_credentials(),
         messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..6),
         header in any::<bool>(),
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn what_parses_is_emitted_again(
+    fn parsed_messages_are_emitted_unchanged(
         sequence in any::<u32>(),
         transaction in any::<u16>(),
         response in prop::collection::vec(any::<u8>(), 0..65),

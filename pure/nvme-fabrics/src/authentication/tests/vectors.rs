@@ -34,7 +34,7 @@ fn published_secrets_are_known_and_emitted_again() {
 }
 
 #[test]
-fn what_is_no_secret_is_refused_with_a_reason() {
+fn an_invalid_secret_is_refused_with_a_reason() {
     let wrong = [
         // The key that the tests of blktests take as invalid.
         ("DHHC-1:00:Jc/My1o0qtLCWRp+sHhAVafdfaS7YQOMYhk9zSmlatobqB8C:", KeyFault::Check),

@@ -70,7 +70,7 @@ impl Refresh {
 pub(super) type Ask = Asker<Question, Answer>;
 type Page = Box<[u8; IDENTIFY_LENGTH]>;
 
-/// Carries out a command that has to succeed.
+/// Executes a command that must succeed.
 async fn command(
     ask: &Ask,
     what: &'static str,

@@ -136,7 +136,7 @@ pub enum Failure {
     },
     /// Host and controller did not authenticate.
     Authentication {
-        /// The queue that was to be authenticated.
+        /// The queue whose authentication failed.
         queue: QueueId,
         /// Why it was not.
         why: authentication::Failure,
@@ -262,7 +262,7 @@ pub enum Output {
     AdminCompleted(Completed),
     /// A Cross-Controller Reset of another controller has ended.
     ControllerReset {
-        /// The life of the controller that was to be ended.
+        /// The life of the controller that the reset had to end.
         impacted: ImpactedController,
         /// Whether that life has ended, so that none of its commands is executed any more.
         done: bool,

@@ -1,4 +1,4 @@
-//! Controllers that were lost while they had commands that they may still carry out.
+//! Controllers that were lost while they had commands that they may still execute.
 //!
 //! A network can deliver a write long after the host has given its path up. Suppose that the host
 //! sends the write again by another path, and then writes the block again: the late write would
@@ -22,12 +22,12 @@ pub(super) struct Fence {
     pub(super) impacted: Option<ImpactedController>,
     /// When the controller has ended by itself.
     pub(super) until: Instant,
-    /// Commands that the controller may still carry out.
+    /// Commands that the controller may still execute.
     pub(super) commands: Vec<u32>,
     /// The path whose controller was asked to end the lost one.
     pub(super) asked: Option<PathIndex>,
     /// Some of the commands have failed for their caller. Until the controller has ended, no new
-    /// command may see that they were not carried out.
+    /// command may see that they were not executed.
     pub(super) is_leaking: bool,
 }
 
@@ -101,7 +101,7 @@ impl Fences {
     }
 }
 
-/// Whether a command does no harm when it is carried out late.
+/// Whether a late execution of a command is harmless.
 pub(super) fn is_harmless(entry: &SubmissionQueueEntry) -> bool {
     matches!(
         IoOpcode::from(entry.opcode),

@@ -331,7 +331,7 @@ impl Multipath {
         Some(Dispatch { path, queue, token, entry, data })
     }
 
-    /// Sends waiting commands as far as paths have room, and ends commands that wait in vain.
+    /// Sends waiting commands as far as paths have room, and ends commands that no path will take.
     fn send_waiting(&mut self, now: Instant) {
         for _ in 0..self.waiting.len() {
             let Some(index) = self.waiting.pop_front() else { return };

@@ -109,7 +109,7 @@ impl Path {
         };
     }
 
-    /// The path is lost, and no command is on it any more.
+    /// The path is lost, and has no command.
     pub(super) fn on_lost(&mut self) {
         self.outstanding = 0;
         self.queues.fill(0);

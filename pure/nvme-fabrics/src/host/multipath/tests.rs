@@ -295,7 +295,7 @@ impl World {
     }
 }
 
-/// Carries out a fabrics command: Connect, Property Get or Property Set.
+/// Executes a fabrics command: Connect, Property Get or Property Set.
 fn fabrics(
     controller: &mut Controller,
     queue: QueueId,
@@ -408,7 +408,7 @@ fn a_keep_alive_follows_the_last_command_within_half_of_the_timeout() {
 }
 
 #[test]
-fn what_a_controller_refuses_for_good_is_not_tried_again() {
+fn a_permanent_refusal_of_a_controller_is_not_retried() {
     let mut world = World::new(1, Config::default(), &association());
     world.controllers[0].refusal = Some(FabricsStatus::InvalidHost);
     world.run(Nanos::from_secs(5), |world| world.host.is_over());
@@ -567,7 +567,7 @@ fn a_lost_controller_is_ended_by_the_one_that_comes_after_it() {
 }
 
 #[test]
-fn a_lost_controller_that_nobody_ends_is_waited_for() {
+fn commands_wait_for_a_lost_controller_that_cannot_be_ended() {
     for resets in [None, Some(false)] {
         let mut world = fenced(2, resets, &association());
         (0..4).for_each(|cookie| world.submit(cookie, cookie, Some(9)).unwrap());
@@ -581,7 +581,7 @@ fn a_lost_controller_that_nobody_ends_is_waited_for() {
 }
 
 #[test]
-fn what_has_failed_is_not_seen_to_come_later() {
+fn a_failed_write_does_not_appear_later() {
     let config = host::Config { fast_io_fail_timeout: Some(Nanos::from_secs(1)), ..association() };
     let mut world = fenced(1, Some(true), &config);
     world.submit(1, 1, Some(9)).unwrap();

@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// An I/O command to carry out.
+/// An I/O command to execute.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The caller's name for the command.

@@ -103,7 +103,7 @@ fn every_queue_authenticates_before_it_is_used() {
     let again = authenticate(&mut target, &io, host(1));
     assert!(again.news.unwrap().is_ok() && again.is_admitted && !again.is_new);
     assert!(admits(&target, &io));
-    // A queue that is connected anew authenticates anew.
+    // A queue that is connected again authenticates again.
     target.close_queue(key, io.claim);
     let io = ask(1, id).of(&mut target).unwrap();
     assert!(!admits(&target, &io));

@@ -77,7 +77,7 @@ fn without_weights_every_queue_is_alike() {
     let mut bench = loaded(&[3, 0, 1], 0x0046_0001, 3 << 24 | 1);
     let order = order(&mut bench, 12);
     assert_eq!(order, [1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3]);
-    // A deleted queue has no class any more.
+    // A deleted queue no longer has a class.
     let mut bench = loaded(&[1], 0x0046_0801, 7);
     bench.settle();
     assert_eq!(admin(&mut bench, 3, queue_command(0x00, 1, 1, 0, 0)), StatusCode::SuccessfulCompletion);

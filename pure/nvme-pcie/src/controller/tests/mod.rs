@@ -57,7 +57,7 @@ fn queue_command(opcode: u8, id: u32, size: u32, cdw11: u32, base: u64) -> Submi
 }
 
 #[test]
-fn capabilities_say_what_there_is() {
+fn capabilities_report_the_features() {
     let bench = bare();
     let mut bytes = [0; 8];
     bench.controller.read_register(0, &mut bytes);
@@ -233,7 +233,7 @@ fn completions_wait_while_their_queue_is_full() {
 }
 
 #[test]
-fn deleting_a_queue_does_not_wait_for_completions_that_nobody_reads() {
+fn deleting_a_queue_does_not_wait_for_unread_completions() {
     let mut bench = enabled();
     small_queues(&mut bench, 10);
     assert_eq!(admin(&mut bench, 2, queue_command(0x00, 1, 1, 0, 0)), StatusCode::SuccessfulCompletion);

@@ -374,7 +374,7 @@ fn chain(bench: &mut Bench, descriptors: &[[u64; 2]]) -> [u64; 2] {
 }
 
 #[test]
-fn bit_buckets_swallow_what_is_read_and_give_nothing_to_a_write() {
+fn bit_buckets_discard_read_data_and_provide_none_for_a_write() {
     let mut bench = Bench::new();
     for (entry, data) in bench.commands().into_iter().filter(|(entry, _)| entry.namespace.0 != 0) {
         let (is_write, total) = (entry.opcode == 0x01, data.len() as u64);

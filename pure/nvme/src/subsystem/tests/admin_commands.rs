@@ -57,7 +57,7 @@ fn identify_namespace_and_lists() {
 }
 
 #[test]
-fn identify_refuses_what_is_absent() {
+fn identify_refuses_absent_structures() {
     let mut bench = Bench::new();
     for cns in [0x04, 0x09, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0xff] {
         bench.fails(ADMIN, identify(cns, 0), StatusCode::InvalidField);
@@ -337,7 +337,7 @@ fn format_changes_the_block_size_and_forgets() {
 }
 
 #[test]
-fn effects_logs_name_what_a_command_or_feature_touches() {
+fn effects_logs_name_the_effects_of_commands_and_features() {
     let mut bench = Bench::new();
     let commands = bench.log(LogPage::CommandEffects, 4096);
     let admin_effects = |opcode: u8| u32_at(&commands, usize::from(opcode) * 4);

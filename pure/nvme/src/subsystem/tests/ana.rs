@@ -34,7 +34,7 @@ fn groups(log: &[u8]) -> Vec<(u32, u8, Vec<u32>)> {
 }
 
 #[test]
-fn identify_tells_of_groups() {
+fn identify_reports_groups() {
     let (mut bench, first, _) = two();
     let page = bench.of(first).identify(1, 0);
     assert_eq!((page[76], page[342], page[343]), (0b1011, 10, 0x1f));

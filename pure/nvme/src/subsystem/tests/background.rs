@@ -57,7 +57,7 @@ fn a_self_test_reads_media_and_leaves_a_result() {
 }
 
 #[test]
-fn a_self_test_tells_the_block_that_failed() {
+fn a_self_test_reports_the_block_that_failed() {
     let mut bench = Bench::new();
     bench.succeeds(ADMIN, self_test(2, 2));
     bench.step();
@@ -74,7 +74,7 @@ fn a_self_test_tells_the_block_that_failed() {
 }
 
 #[test]
-fn self_tests_are_ended_by_what_ends_them() {
+fn self_tests_are_ended_by_format_sanitize_and_abort() {
     let mut bench = Bench::new();
     let newest = |bench: &mut Bench| bench.log(SELF_TEST, 564)[4];
     let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };

@@ -61,7 +61,7 @@ fn a_controller_id_is_of_one_controller() {
 }
 
 #[test]
-fn identify_tells_of_fabrics() {
+fn identify_reports_fabrics() {
     let (mut bench, first, _) = two();
     let page = bench.of(first).identify(1, 0);
     assert_eq!((page[76], u16_at(&page, 78), page[111]), (0b011, 1, 1));
@@ -203,7 +203,7 @@ fn a_format_is_alone_over_all_controllers() {
     let format =
         SubmissionQueueEntry { cdw10: 1, namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.of(first).send(ADMIN, format);
-    assert_eq!(bench.stuck.len(), 1, "the read comes first");
+    assert_eq!(bench.stuck.len(), 1, "the read is first");
     bench.of(second).fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::FormatInProgress);
     let other = bench.send(IO, io(IoOpcode::Read, 2, 0, 1));
     assert_eq!(bench.stuck.len(), 1, "the other namespace waits");
@@ -274,7 +274,7 @@ fn a_reset_is_of_one_controller() {
 }
 
 #[test]
-fn who_waits_for_a_format_is_let_go_when_its_controller_is_reset() {
+fn a_command_that_waits_for_a_format_ends_when_its_controller_is_reset() {
     for remove in [false, true] {
         let (mut bench, first, second) = two();
         bench.media_stuck = true;

@@ -57,7 +57,7 @@ fn ranges_are_copied_in_both_formats_and_within_limits() {
 }
 
 #[test]
-fn a_copy_reads_no_unreadable_block_and_tells_the_range_that_failed() {
+fn a_copy_reads_no_unreadable_block_and_reports_the_range_that_failed() {
     let mut bench = Bench::new();
     bench.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 9, 1));
     let command = copy(&mut bench, 0, 100, &[(0, 1), (8, 2)]);
@@ -223,7 +223,7 @@ fn halves_of_pairs_fail_as_the_specification_says() {
 #[test]
 fn a_pair_does_not_wait_for_data_that_others_have_asked_for() {
     let mut bench = Bench::new();
-    // The data of a write may take as long as its host likes, and is written after the pair.
+    // The data of a write may arrive at any time, and is written after the pair.
     let entry = io(IoOpcode::Write, 1, 5, 1);
     let early = CommandToken(900);
     let input = Input::Command { controller: bench.controller, token: early, queue: IO, entry };

@@ -70,7 +70,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
 }
 
 #[test]
-fn what_is_no_image_or_slot_is_refused() {
+fn invalid_images_and_slots_are_refused() {
     let mut bench = Bench::new();
     bench.fails(ADMIN, commit(2, 0), StatusCode::InvalidFirmwareImage);
     let image = FirmwareImage::new("R2", &[3; 8000]);

@@ -91,7 +91,7 @@ fn a_flipped_bit_ends_as_an_error() {
 }
 
 #[test]
-fn what_the_host_sends_is_checked() {
+fn data_of_the_host_are_checked() {
     let mut bench = protected(BlockSize::Guarded16);
     let data = vec![3; BLOCK];
     let all = GUARD | APPLICATION | REFERENCE;
@@ -284,7 +284,7 @@ fn a_format_adds_metadata_where_hosts_can_move_them() {
         assert_eq!(bench.identify(0, 1)[29], 1);
     }
     bench.succeeds(ADMIN, format(2));
-    // Over fabrics the metadata of such blocks have no way of their own.
+    // Over fabrics, such metadata have no separate buffer.
     bench.connect(7);
     bench.fails(IO, command(IoOpcode::Read, 0, 1, ACT), StatusCode::InvalidField);
     bench.fails(ADMIN, format(2), StatusCode::InvalidFormat);

@@ -108,7 +108,7 @@ fn compare_and_dataset_management_read_host_data() {
 }
 
 #[test]
-fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
+fn answers_of_media_after_an_abort_or_a_reset_are_ignored() {
     let mut bench = Bench::new();
     bench.media_stuck = true;
     let read = bench.send(IO, io(IoOpcode::Read, 1, 0, 1));

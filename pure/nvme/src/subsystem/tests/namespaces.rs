@@ -175,7 +175,7 @@ fn extents_fill_gaps_and_come_back_with_the_configuration() {
 }
 
 #[test]
-fn what_is_common_to_all_namespaces_is_told_for_the_broadcast_identifier() {
+fn the_broadcast_identifier_reports_the_common_part_of_all_namespaces() {
     let mut bench = bench();
     let page = bench.identify(0x00, u32::MAX);
     let common = IdentifyNamespace::parse(page.first_chunk().unwrap());

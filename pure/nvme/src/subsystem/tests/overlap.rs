@@ -54,7 +54,7 @@ fn a_second_copy_waits_for_the_first_one() {
 }
 
 #[test]
-fn a_change_follows_those_who_wait_for_its_blocks() {
+fn a_change_follows_the_requests_that_wait_for_its_blocks() {
     let (mut bench, first, second) = two();
     let begun = begin_write(bench.of(first), 7, 1);
     let waits = begin_write(bench.of(second), 7, 2);
@@ -79,7 +79,7 @@ fn a_change_follows_those_who_wait_for_its_blocks() {
 }
 
 #[test]
-fn what_a_reset_left_to_media_is_in_the_way_of_the_same_controller_too() {
+fn requests_from_before_a_reset_delay_the_same_controller_too() {
     let (mut bench, first, _) = two();
     begin_write(bench.of(first), 7, 1);
     // Without a reset, commands of one controller may overtake each other.
@@ -96,7 +96,7 @@ fn what_a_reset_left_to_media_is_in_the_way_of_the_same_controller_too() {
 }
 
 #[test]
-fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
+fn every_access_to_blocks_waits_for_a_change_by_another_controller() {
     let (mut bench, first, second) = two();
     begin_write(bench.of(first), 7, 1);
     bench.of(second);
@@ -133,7 +133,7 @@ fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
 
 /// A controller is removed while a medium still executes its write. No host may read the block
 /// first without and then with that write.
-fn a_read_sees_what_came_before(lose: impl FnOnce(&mut Bench, ControllerKey)) {
+fn a_read_sees_earlier_writes(lose: impl FnOnce(&mut Bench, ControllerKey)) {
     let (mut bench, first, second) = two();
     let lost = begin_write(bench.of(first), 7, 1);
     lose(&mut bench, first);
@@ -151,18 +151,18 @@ fn a_read_sees_what_came_before(lose: impl FnOnce(&mut Bench, ControllerKey)) {
 }
 
 #[test]
-fn a_read_waits_for_what_a_reset_controller_left_to_media() {
-    a_read_sees_what_came_before(|bench, first| bench.subsystem.reset(bench.now, first));
+fn a_read_waits_for_the_requests_of_a_reset_controller() {
+    a_read_sees_earlier_writes(|bench, first| bench.subsystem.reset(bench.now, first));
 }
 
 #[test]
-fn a_read_waits_for_what_a_removed_controller_left_to_media() {
-    a_read_sees_what_came_before(|bench, first| bench.subsystem.remove_controller(bench.now, first));
+fn a_read_waits_for_the_requests_of_a_removed_controller() {
+    a_read_sees_earlier_writes(|bench, first| bench.subsystem.remove_controller(bench.now, first));
 }
 
 #[test]
-fn a_read_waits_for_what_a_lost_queue_left_to_media() {
-    a_read_sees_what_came_before(|bench, first| bench.subsystem.drop_queue(bench.now, first, IO));
+fn a_read_waits_for_the_requests_of_a_lost_queue() {
+    a_read_sees_earlier_writes(|bench, first| bench.subsystem.drop_queue(bench.now, first, IO));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_request_that_a_medium_has_for_long_is_not_taken_for_another_one() {
 }
 
 #[test]
-fn a_queue_that_is_connected_again_follows_what_it_left_to_media() {
+fn a_reconnected_queue_follows_its_earlier_requests() {
     let (mut bench, first, _) = two();
     let lost = begin_write(bench.of(first), 7, 1);
     bench.subsystem.drop_queue(bench.now, first, IO);
@@ -249,7 +249,7 @@ fn a_command_of_many_steps_stops_with_its_queue() {
 }
 
 #[test]
-fn what_waits_is_gone_with_its_controller() {
+fn waiting_requests_end_with_their_controller() {
     let (mut bench, first, second) = two();
     let kept = begin_write(bench.of(first), 7, 1);
     begin_write(bench.of(second), 7, 2);

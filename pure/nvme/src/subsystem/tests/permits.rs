@@ -66,7 +66,7 @@ fn a_host_that_may_only_read_changes_nothing() {
 }
 
 #[test]
-fn only_a_host_that_may_do_everything_alters_what_all_share() {
+fn only_an_unrestricted_host_alters_shared_state() {
     for read_only in [false, true] {
         let (mut bench, first, second) = restricted(read_only);
         for opcode in [

@@ -62,7 +62,7 @@ fn states_change_as_far_as_they_may() {
 }
 
 #[test]
-fn what_would_change_a_protected_namespace_is_refused() {
+fn changes_of_a_protected_namespace_are_refused() {
     let mut bench = Bench::new();
     bench.write(0, &[7; 512]);
     bench.protect(1, 1);
@@ -156,7 +156,7 @@ fn every_controller_refuses_and_hears_of_it() {
 }
 
 #[test]
-fn what_is_said_is_saved_before_the_command_completes() {
+fn protection_is_saved_before_the_command_completes() {
     let mut config = Config::new("S1").with_namespace(MediumId(0), DISK);
     config.state = Some(MediumId(1));
     let mut bench = Bench::with(config);

@@ -55,7 +55,7 @@ impl Bench {
 }
 
 #[test]
-fn identify_tells_of_reservations_over_fabrics() {
+fn identify_reports_reservations_over_fabrics() {
     let (mut bench, [first, ..]) = three();
     assert_eq!(u16_at(&bench.of(first).identify(1, 0), 520) & 1 << 5, 1 << 5);
     assert_eq!((bench.identify(0, 1)[31], bench.identify(8, 1)[2]), (0xff, 0xff));
@@ -67,7 +67,7 @@ fn identify_tells_of_reservations_over_fabrics() {
 }
 
 #[test]
-fn who_may_do_what() {
+fn each_type_permits_its_commands() {
     // For each type: whether the holder, another registrant and a third host may read and write.
     let table = [
         (1, [(true, true), (true, false), (true, false)]),
@@ -233,7 +233,7 @@ fn a_reservation_is_preempted() {
 }
 
 #[test]
-fn who_stays_registered_hears_of_another_type_and_keeps_its_commands() {
+fn a_registered_host_is_notified_of_another_type_and_keeps_its_commands() {
     use IoOpcode::{ReservationAcquire as Acquire, ReservationRegister as Register};
     let (mut bench, [first, second, third]) = three();
     bench.of(third).reserve(Register, 0, [0, 0xc], None);
@@ -249,7 +249,7 @@ fn who_stays_registered_hears_of_another_type_and_keeps_its_commands() {
 }
 
 #[test]
-fn what_is_persistent_outlives_a_power_loss() {
+fn persistent_reservations_outlive_a_power_loss() {
     use IoOpcode::ReservationRegister as Register;
     let (mut bench, [first, second, _]) = three();
     assert!(bench.notified.is_empty());
@@ -274,7 +274,7 @@ fn what_is_persistent_outlives_a_power_loss() {
 }
 
 #[test]
-fn hosts_say_what_they_want_to_hear_and_what_lasts() {
+fn hosts_select_notifications_and_persistence() {
     use IoOpcode::ReservationRelease as Release;
     let (mut bench, [first, second, _]) = three();
     let of = |namespace, entry| SubmissionQueueEntry { namespace: NamespaceId(namespace), ..entry };

@@ -102,7 +102,7 @@ fn a_namespace_exists_when_it_is_remembered() {
 }
 
 #[test]
-fn formats_and_attachments_are_remembered_and_background_work_makes_nobody_wait() {
+fn formats_and_attachments_are_remembered_and_background_work_delays_no_command() {
     let mut bench = bench();
     bench.media_stuck = true;
     let format =

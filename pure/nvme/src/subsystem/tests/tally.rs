@@ -66,7 +66,7 @@ fn failures_are_counted_by_status_and_move_no_bytes() {
         bench.fails(IO, io(IoOpcode::Read, 1, 5000, 1), StatusCode::LbaOutOfRange);
     }
     bench.fails(IO, io(IoOpcode::Verify, 1, 5000, 1), StatusCode::LbaOutOfRange);
-    // This identifier is beyond what the subsystem can have, so there is no tally for it.
+    // This identifier is beyond the subsystem's maximum, so there is no tally for it.
     bench.fails(IO, io(IoOpcode::Read, 0xffff_0000, 0, 1), StatusCode::InvalidNamespaceOrFormat);
     let tallies: Vec<_> = bench.subsystem.tallies().collect();
     let [(NamespaceId(1), tally)] = tallies[..] else { panic!("one namespace was named") };

@@ -504,7 +504,7 @@ impl Controller {
         self.forget_extents(key, &ended.extents);
     }
 
-    /// Learns of queues from an admin command.
+    /// Adds queues from an admin command.
     fn learn(&mut self, entry: &SubmissionQueueEntry) {
         let [queue, size] =
             [entry.cdw10 & 0xffff, entry.cdw10 >> 16].map(|half| u16::try_from(half).unwrap_or(0));

@@ -33,7 +33,7 @@ pub struct Load {
     pub rate: Option<u64>,
 }
 
-/// A command that was carried out.
+/// An executed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// When the command was due.

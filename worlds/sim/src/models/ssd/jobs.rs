@@ -39,7 +39,7 @@ impl Job {
     }
 }
 
-/// A command that was carried out.
+/// An executed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The number of its job.
