@@ -119,7 +119,7 @@ impl Connection {
                 }
                 WorkError::RemoteInvalidRequest => Disconnected::Reported("a request of this end is invalid"),
                 WorkError::ReceiverNotReady => Disconnected::Reported("it has no receive request"),
-                _ => Disconnected::Reported("the peer could not perform a request"),
+                _ => Disconnected::Reported("it could not perform a request"),
             };
             self.fail(now, why, error, shared);
         }

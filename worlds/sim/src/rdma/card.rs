@@ -346,7 +346,7 @@ impl Link {
                 let copied = if copied { operations.iter().map(bytes_of).sum() } else { 0 };
                 for operation in operations {
                     if let Err(Trouble { why, error }) = self.perform(side, operation, copied, cause) {
-                        let reported = Disconnected::Reported("the peer cannot perform the request");
+                        let reported = Disconnected::Reported("it cannot perform the request");
                         self.fail(side, WorkError::Flushed, why);
                         return self.fail(side.other(), error, reported);
                     }

@@ -22,10 +22,12 @@ pub(super) const fn error_of(ended: Ended) -> WorkError {
 pub(super) const fn reason_of(ended: Ended) -> Disconnected {
     match ended {
         Ended::LocalLength => Disconnected::PeerFault("a message is longer than its receive request allows"),
-        Ended::BadResponse => Disconnected::PeerFault("an answer to what nobody asked"),
-        Ended::RemoteInvalidRequest => Disconnected::Reported("a request is invalid"),
-        Ended::RemoteAccess => Disconnected::Reported("it may not access the memory that the request names"),
-        Ended::RemoteOperation => Disconnected::Reported("a request could not be done"),
+        Ended::BadResponse => Disconnected::PeerFault("an unexpected response"),
+        Ended::RemoteInvalidRequest => Disconnected::Reported("a request of this end is invalid"),
+        Ended::RemoteAccess => {
+            Disconnected::Reported("this end may not access the memory that its request names")
+        }
+        Ended::RemoteOperation => Disconnected::Reported("it could not perform a request"),
         Ended::ReceiverNotReady => Disconnected::Reported("it has no receive request"),
         Ended::RetryExceeded => Disconnected::TimedOut,
         Ended::Done | Ended::Flushed | Ended::Local => Disconnected::NetworkFailed,
