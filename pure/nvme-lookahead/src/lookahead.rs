@@ -99,9 +99,9 @@ impl Lookahead {
         self.ports.get(port)?.guard.as_ref().map(Guard::refusals)
     }
 
-    /// Announces the address of vector *n* in the MSI-X tables of the host's functions: `first` plus
-    /// 4*n*. On a spread link, each interrupt then uses the strand of its completion queue and need
-    /// not wait for all earlier packets.
+    /// Announces the address of vector *n* in the MSI-X tables of the host's functions: `first`
+    /// plus 4*n*. On a spread link, each interrupt then uses the strand of its completion queue and
+    /// need not wait for all earlier packets.
     pub const fn set_interrupts(&mut self, first: u64) {
         self.interrupts = Some(first);
     }
