@@ -3,7 +3,7 @@
 //! [`files`] makes and opens files where other users may write, too. [`descriptors`] decides who
 //! goes without when descriptors run out, and [`memory`] how much memory to use for others.
 //! [`huge_pages`] prepares memory for transfers. [`machine`] tells what the machine allows.
-//! [`entropy`] makes names and secrets that nobody can guess. [`telling`] tells people what happens
+//! [`entropy`] makes names and secrets that nobody can guess. [`logging`] writes events to the log
 //! without waiting for a reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up
 //! what a process does not need. [`service`] talks to the service manager. [`shared`] is memory
 //! that another process shares with this one, and [`doorbells`] a page of registers that two
