@@ -23,7 +23,6 @@ mod error;
 mod exit;
 mod failure;
 mod hops;
-mod http;
 mod lasting;
 mod metrics;
 mod picture;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use daemon::Confinement;
 use live::carrier::identity::Identity;
 use live::carrier::route::Way;
 use live::client::Url;
-use live::sys::files;
-use live::sys::sandbox::{self, Enforced, Needs};
+use live::sys::sandbox::Needs;
 
 use super::headings::PRIVILEGE;
 use super::{MediumSpec, PoolSpec, Served};
@@ -34,29 +34,18 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
+    /// What the options say.
+    pub(crate) fn confinement(&self) -> Confinement {
+        Confinement { user: self.user.clone(), allowed: self.allow_path.clone(), is_on: !self.no_sandbox }
+    }
+
     /// Leaves only `needs` within reach of this process. Nothing may be open yet, and no thread may
     /// be started.
     ///
     /// # Errors
     /// When the system refuses.
-    pub(crate) fn confine(&self, mut needs: Needs) -> Result<(), Error> {
-        self.user.iter().for_each(|user| files::make_for(user));
-        if self.no_sandbox {
-            return Ok(());
-        }
-        if let Some(missing) = self.allow_path.iter().find(|path| !path.exists()) {
-            return Err(Error::NothingToAllow { path: missing.clone() });
-        }
-        needs.folders.extend(self.allow_path.iter().cloned());
-        needs.changes_user = self.user.is_some();
-        match sandbox::confine(&needs).map_err(Error::Sandbox)? {
-            Enforced::Whole => debug!("this process is confined to what it needs"),
-            Enforced::Part => warn!("this kernel's Landlock is old: it confines in part"),
-            Enforced::Nothing => {
-                warn!("this kernel has no Landlock: every file of the user is within reach");
-            }
-        }
-        Ok(())
+    pub(crate) fn confine(&self, needs: Needs) -> Result<(), Error> {
+        Ok(self.confinement().confine(needs)?)
     }
 
     /// Becomes another user, if one is given, and gives up system calls. Everything is open.
@@ -64,11 +53,7 @@ impl Sandbox {
     /// # Errors
     /// When the system refuses, or there is no such user.
     pub(crate) fn renounce(&self) -> Result<(), Error> {
-        match &self.user {
-            None if self.no_sandbox => Ok(()),
-            user => sandbox::renounce(user.as_deref(), !self.no_sandbox)
-                .map_err(|error| Error::Renounce { user: user.clone(), error }),
-        }
+        Ok(self.confinement().renounce()?)
     }
 }
 

@@ -4,15 +4,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
+use daemon::control::Answer;
+pub(crate) use daemon::control::{check_folder, folder, make_folder};
 use live::drivers::control::{Control, Reply};
 use live::reactor::{Context, Sources};
 use live::sys::clock::Clock;
-use live::sys::runtime_folder::{self, Unusable};
 use live::sys::sandbox::Needs;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::capture::{Capturable, Captures};
@@ -23,16 +23,6 @@ use crate::error::{CaptureError, Error};
 
 /// How long a daemon may take from the making of its control socket until it listens there.
 const LISTENS_WITHIN: Duration = Duration::from_millis(50);
-
-/// The answer to a request.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Answer {
-    /// The request was carried out, with this result.
-    Done(Value),
-    /// The request was not carried out, for this reason.
-    Failed(String),
-}
 
 /// Sends `request` to the program whose control socket is at `path`, and returns the result.
 pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error> {
@@ -48,7 +38,7 @@ pub(crate) fn ask_with(
     let fail = |error| Error::Control { path: path.to_owned(), error };
     let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
     let answer = live::drivers::control::ask_with(path, &request, descriptors).map_err(fail)?;
-    match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
+    match serde_json::from_str::<Answer<Value>>(&answer).map_err(|error| fail(error.into()))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(Error::Asked { why }),
     }
@@ -56,65 +46,23 @@ pub(crate) fn ask_with(
 
 /// The line that answers a request with `result`.
 pub(crate) fn answer(result: Result<Value, String>) -> String {
-    let answer = result.map_or_else(Answer::Failed, Answer::Done);
-    serde_json::to_string(&answer).unwrap_or_default()
-}
-
-/// Where daemons put their control sockets by default: a folder of their user, the same one as long
-/// as a process runs.
-pub(crate) fn folder() -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| runtime_folder::place("farlane")).clone()
+    daemon::control::line(result)
 }
 
 /// Path of this process' control socket, by default one with the process' kind and identifier.
 pub(crate) fn path(kind: &str, given: Option<&PathBuf>) -> PathBuf {
-    let default = || folder().join(format!("{kind}-{}.sock", std::process::id()));
-    given.cloned().unwrap_or_else(default)
+    daemon::control::path(kind, given.map(PathBuf::as_path))
 }
 
 /// Lets a process that gives up most of the machine keep its control socket.
 pub(crate) fn need(needs: &mut Needs, kind: &str, given: Option<&PathBuf>) {
-    // A folder that is refused gets no socket, and needs no rights.
-    if given.is_some() || make_folder().is_ok() {
-        needs.change_beside(&path(kind, given));
-    }
+    daemon::control::need(needs, kind, given.map(PathBuf::as_path));
 }
 
 /// Opens the control socket of a process of this kind. If the default one can't be opened, the
 /// process logs a warning and runs without.
 pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
-    if given.is_none()
-        && let Err(why) = make_folder()
-    {
-        warn!(each = true, "no control socket in {why}; choose one with --control");
-        return Ok(None);
-    }
-    let path = path(kind, given);
-    match Control::bind(&path) {
-        Ok(control) => Ok(Some(control)),
-        Err(error) if given.is_some() => Err(Error::Bind { path, error }),
-        Err(error) => {
-            warn!(each = true, "no control socket at {}: {error}; choose one with --control", path.display());
-            Ok(None)
-        }
-    }
-}
-
-/// Makes the folder of control sockets, for this user alone.
-///
-/// # Errors
-/// When it can't be made, or other users may put sockets there.
-pub(crate) fn make_folder() -> Result<(), Unusable> {
-    runtime_folder::make(&folder())
-}
-
-/// Checks the folder of control sockets without making it.
-///
-/// # Errors
-/// When it could not be made, or other users may put sockets there.
-pub(crate) fn check_folder() -> Result<(), Unusable> {
-    runtime_folder::check(&folder())
+    Ok(daemon::control::bind(kind, given.map(PathBuf::as_path))?)
 }
 
 /// What a daemon is asked while it runs: through its control socket, also for captures.

@@ -1,69 +1,106 @@
 //! `farlane device`: offers an SSD of this machine to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
-use live::drivers::control::{Answering, Request};
-use live::drivers::guest::GuestDriver;
-use live::reactor::{Reactor, Working, jobs};
+use daemon::metrics::Page;
+use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
+use engine::Instant;
+use live::drivers::guest::{Event, GuestDriver};
+use live::media::state::Store;
+use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
-use live::sys::service;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
+use serde_json::Value;
 
 use crate::args::{DeviceArgs, need_served};
 use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::served::{Ssd, finish, room};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, status};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, settings, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media())?;
-    room::check(args.served.memory())?;
-    let mut needs = Needs::default();
-    need_served(&mut needs, &args.served);
-    args.watch.need(&mut needs);
-    needs.change_beside(&args.socket.path);
-    control::need(&mut needs, "device", args.control.control.as_ref());
-    args.sandbox.confine(needs)?;
-    let clock = Clock::start();
-    let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
-    let listener = listen(&args.socket.path)?;
+    daemon::run(Device { args, text: String::new(), store: None })
+}
 
-    let device_serial = ssd.device_serial();
-    let Ssd { config, media, store, serial, summary, .. } = ssd;
-    let memory_buffer_bytes = args.memory_buffer.bytes();
-    let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
-    let mut config = function::Config::new(controller);
-    config.serial_number = device_serial;
-    let function = Function::new(clock.now(), config);
-    let guest =
-        Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
+struct Device<'a> {
+    args: &'a DeviceArgs,
+    /// What is offered, for people.
+    text: String,
+    /// Where the SSD's state is kept.
+    store: Option<Store>,
+}
 
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let text = format!("offering {summary} of SSD {serial} to a guest");
-    announce(args.output.json, listener.path(), &text)?;
-    let driver = GuestDriver::direct(guest, function, media, listener, report);
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
-    let control = control::bind("device", args.control.control.as_ref())?;
-    let driver = Working::new(driver, jobs);
-    let mut captures = Captures::new(clock);
-    let mut driver =
-        Answering::new(driver, control, |driver: &mut Working<GuestDriver<_>>, asked: Request<'_>| {
-            let place = &args.socket.path;
-            captures.answer(asked, driver, |driver, line| {
-                status::answer(line, || status::of_guest(clock.now(), place, None, driver.driver()))
-            })
-        });
-    args.sandbox.renounce()?;
-    service::ready(&text);
-    reactor.serve();
-    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
-    let guest = driver.driver().driver();
-    let controller = guest.controller().map(Controller::statistics);
-    let concluded = conclude(args.output.json, guest.guest(), controller, "the device");
-    drop(driver);
-    finish(store).and(concluded)
+impl Daemon for Device<'_> {
+    const KIND: &'static str = "device";
+    const WHAT: &'static str = "the device";
+    type Driver = GuestDriver<fn(Event)>;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        let opened = OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media();
+        Settings {
+            spin: spin(&args.socket, &args.spin),
+            ..settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
+        }
+    }
+
+    fn prepare(&mut self, _clock: Clock) -> Result<(), Error> {
+        room::check(self.args.served.memory())
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        need_served(needs, &self.args.served);
+        needs.change_beside(&self.args.socket.path);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Self::Driver, Error> {
+        let (args, clock) = (self.args, opening.clock);
+        let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
+        let listener = listen(&args.socket.path)?;
+        let device_serial = ssd.device_serial();
+        let Ssd { config, media, store, serial, summary, .. } = ssd;
+        self.text = format!("offering {summary} of SSD {serial} to a guest");
+        self.store = store;
+        let memory_buffer_bytes = args.memory_buffer.bytes();
+        let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
+        let mut config = function::Config::new(controller);
+        config.serial_number = device_serial;
+        let function = Function::new(clock.now(), config);
+        let doorbells = args.socket.poll_doorbells;
+        let guest = Guest::direct(Config { doorbells, ..Config::default() }, clock.now());
+        Ok(GuestDriver::direct(guest, function, media, listener, report))
+    }
+
+    fn figures(
+        &self,
+        clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| metrics::add(page, clock, &hirer)
+    }
+
+    fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
+        announce(self.args.output.json, &self.args.socket.path, &self.text)
+    }
+
+    fn summary(&self, _driver: &Self::Driver) -> String {
+        self.text.clone()
+    }
+
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+        Reply::Now(status::of_guest(now, &self.args.socket.path, None, driver))
+    }
+
+    fn end(self, driver: Self::Driver) -> Result<(), Error> {
+        let controller = driver.controller().map(Controller::statistics);
+        let concluded = conclude(self.args.output.json, driver.guest(), controller, "the device");
+        drop(driver);
+        finish(self.store).and(concluded)
+    }
 }

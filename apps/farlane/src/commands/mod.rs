@@ -46,6 +46,7 @@ use std::io::Write;
 
 use live::sys::{descriptors, service};
 
+use crate::args::{Control, MetricsArgs, Sandbox, Spin};
 use crate::error::Error;
 
 /// Descriptors that every serving command opens: for its loop, signals, the control socket, and
@@ -124,4 +125,23 @@ pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Err
     service::begin();
     descriptors::prepare(OPENED + opened as u64)?;
     stay_on(cpu)
+}
+
+/// The options that every daemon has. `opened` descriptors are about to be used for what is
+/// offered; too low a limit is reported at the start, not to clients.
+fn settings(
+    spin: &Spin,
+    opened: usize,
+    sandbox: &Sandbox,
+    control: &Control,
+    watch: &MetricsArgs,
+) -> daemon::Settings {
+    daemon::Settings {
+        cpu: spin.cpu,
+        spin: spin.spin.into(),
+        descriptors: opened as u64,
+        confinement: sandbox.confinement(),
+        control: control.control.clone(),
+        metrics: watch.metrics,
+    }
 }

@@ -4,6 +4,7 @@ mod block;
 mod capture;
 mod carrier;
 mod conversion;
+mod daemon;
 mod ending;
 mod nvme_cli;
 mod remedies;

@@ -4,7 +4,7 @@ use nvme::subsystem::Counters;
 use nvme_pcie::controller::{Controller, Statistics};
 
 use super::namespaces::add_health;
-use super::page::{Kind, Labels, Page};
+use daemon::metrics::{Kind, Labels, Page};
 
 /// The state of a controller at one time.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use live::carrier::datagrams::{Copies, Info};
 
-use super::page::{Kind, Labels, Page, seconds};
+use daemon::metrics::{Kind, Labels, Page, seconds};
 
 /// Adds what became of the datagrams of a tunnel's connections, which `labels` name.
 pub(crate) fn add_datagrams(page: &mut Page, labels: &Labels, connections: &[Info]) {

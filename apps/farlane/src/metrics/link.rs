@@ -5,7 +5,7 @@ use live::sys::tcp_info::TcpInfo;
 use tunnel::frame::Tally;
 use tunnel::session::{Session, Statistics};
 
-use super::page::{Kind, Labels, Page, seconds};
+use daemon::metrics::{Kind, Labels, Page, seconds};
 
 /// The state of a tunnel's session at one time.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use nvme::subsystem::{Counters, HostTally, Kind as Command, NamespaceTally, Phase};
 use nvme::wire::NamespaceId;
 
-use super::page::{Kind, Labels, Page, seconds};
 use crate::commands::status::without_space;
+use daemon::metrics::{Kind, Labels, Page, seconds};
 
 /// The most namespaces whose figures are taken in one job, which then takes a loop less than
 /// 100 µs.

@@ -147,6 +147,8 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
         for (one, other) in [
             ("worlds/live", "sim"),
             ("worlds/sim", "live"),
+            ("worlds/live", "daemon"),
+            ("worlds/daemon", "sim"),
             ("worlds/live", "scenarios"),
             ("worlds/live", "campaigns"),
             ("pure/tunnel", "nvme"),

@@ -32,7 +32,7 @@ pub use processor::{PinError, pin, processors, spin_default};
 pub(crate) use pump::{Pump, Shell};
 pub use several::Several;
 pub(crate) use stop::is_ignored;
-pub use stop::{HangUp, Stop};
+pub use stop::{HangUp, Stop, Terminal};
 
 /// How often an idle spinning loop asks the kernel for news of the descriptors that are not looked
 /// at in each turn.

@@ -1,6 +1,7 @@
 //! Ending a loop from outside: from another thread, or by a signal.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +64,25 @@ impl Stop {
         Ok(hang_up)
     }
 
+    /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. So does SIGHUP if
+    /// `terminal` is gone. Otherwise SIGHUP wakes the loop, and the [`HangUp`] reports it. SIGHUP
+    /// stays ignored if this process was started with SIGHUP ignored (nohup).
+    ///
+    /// # Errors
+    /// When the system refuses the handlers or their thread.
+    pub fn on_signals_of(&self, terminal: Terminal) -> io::Result<HangUp> {
+        let hang_up = HangUp::default();
+        let asked = Arc::clone(&hang_up.0);
+        self.watch(!is_ignored(SIGHUP)?, move |stop| {
+            if terminal.is_gone() {
+                return stop.ask();
+            }
+            asked.store(true, Ordering::Release);
+            stop.wake();
+        })?;
+        Ok(hang_up)
+    }
+
     fn watch(&self, hangs_up: bool, on_hang_up: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
         let mut wanted = vec![SIGINT, SIGTERM];
         if hangs_up {
@@ -97,6 +117,22 @@ impl HangUp {
     /// Whether SIGHUP has come since the last call.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The terminal that controls this process, if one does.
+#[derive(Debug)]
+pub struct Terminal(Option<File>);
+
+impl Terminal {
+    /// Finds the terminal. A process that is confined by then may find none.
+    pub fn open() -> Self {
+        Self(File::open("/dev/tty").ok())
+    }
+
+    /// Whether there was a terminal that controls this process no longer.
+    fn is_gone(&self) -> bool {
+        self.0.as_ref().is_some_and(|terminal| rustix::termios::tcgetpgrp(terminal).is_err())
     }
 }
 

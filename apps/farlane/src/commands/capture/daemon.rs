@@ -72,6 +72,21 @@ pub(crate) trait Capturable {
     fn tap(&mut self, taps: &Taps) -> Result<(), String>;
 }
 
+/// A driver that does jobs shows what the driver itself shows.
+impl<C: Capturable> Capturable for Working<C> {
+    fn what(&self) -> What {
+        self.driver().what()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.driver().notes()
+    }
+
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        self.driver_mut().tap(taps)
+    }
+}
+
 /// A capture that is running.
 struct Running {
     id: u32,
@@ -86,6 +101,24 @@ pub(crate) struct Captures {
     begun: u32,
 }
 
+impl<C: Capturable> daemon::Captures<C> for Captures {
+    fn new(clock: Clock) -> Self {
+        Self { clock, running: Vec::new(), begun: 0 }
+    }
+
+    fn answer(&mut self, asked: &mut control::Request<'_>, driver: &mut C) -> Option<Result<Value, String>> {
+        let request = serde_json::from_str(asked.line).ok()?;
+        self.running.retain(|one| !one.captured.is_over());
+        Some(match request {
+            Request::Capture { snap, queues } => {
+                self.begin((snap, queues), std::mem::take(&mut asked.descriptors).into_iter(), driver)
+            }
+            Request::Captures => Ok(self.status(driver.what())),
+            Request::StopCapture { id } => Ok(self.stop(id)),
+        })
+    }
+}
+
 impl Captures {
     pub(crate) const fn new(clock: Clock) -> Self {
         Self { clock, running: Vec::new(), begun: 0 }
@@ -94,20 +127,14 @@ impl Captures {
     /// Answers a request about captures of `what`; `otherwise` answers any other one.
     pub(crate) fn answer<C: Capturable, R: From<String>>(
         &mut self,
-        request: control::Request<'_>,
+        mut request: control::Request<'_>,
         what: &mut C,
         otherwise: impl FnOnce(&mut C, &str) -> R,
     ) -> R {
-        let Ok(asked) = serde_json::from_str(request.line) else { return otherwise(what, request.line) };
-        self.running.retain(|one| !one.captured.is_over());
-        let result = match asked {
-            Request::Capture { snap, queues } => {
-                self.begin((snap, queues), request.descriptors.into_iter(), what)
-            }
-            Request::Captures => Ok(self.status(what.what())),
-            Request::StopCapture { id } => Ok(self.stop(id)),
-        };
-        answer(result).into()
+        match daemon::Captures::answer(self, &mut request, what) {
+            Some(result) => answer(result).into(),
+            None => otherwise(what, request.line),
+        }
     }
 
     fn begin<C: Capturable>(
@@ -208,7 +235,7 @@ pub(crate) fn notes_of_host(near: &Near) -> Vec<String> {
     near.controllers().filter_map(note).collect()
 }
 
-impl<F: FnMut(far::Event)> Capturable for Working<Several<FarDriver<F>>> {
+impl<F: FnMut(far::Event)> Capturable for Several<FarDriver<F>> {
     fn what(&self) -> What {
         What::Packets
     }
@@ -218,18 +245,18 @@ impl<F: FnMut(far::Event)> Capturable for Working<Several<FarDriver<F>>> {
             let function = driver.far().function();
             note(function.endpoint(), function.controller())
         };
-        self.driver().iter().filter_map(function).collect()
+        self.iter().filter_map(function).collect()
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        for (port, driver) in (0..).zip(self.driver_mut().iter_mut()) {
+        for (port, driver) in (0..).zip(self.iter_mut()) {
             driver.watch().add(taps.tap(port));
         }
         Ok(())
     }
 }
 
-impl<F: FnMut(far::Event)> Capturable for Working<FarDriver<F, Server>> {
+impl<F: FnMut(far::Event)> Capturable for FarDriver<F, Server> {
     fn what(&self) -> What {
         What::Packets
     }
@@ -240,28 +267,26 @@ impl<F: FnMut(far::Event)> Capturable for Working<FarDriver<F, Server>> {
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        self.driver_mut().watch().add(taps.tap(0));
+        self.watch().add(taps.tap(0));
         Ok(())
     }
 }
 
-impl<F: FnMut(guest::Event)> Capturable for Working<GuestDriver<F>> {
+impl<F: FnMut(guest::Event)> Capturable for GuestDriver<F> {
     fn what(&self) -> What {
         What::Packets
     }
 
     fn notes(&self) -> Vec<String> {
-        let driver = self.driver();
-        driver
-            .endpoint()
-            .zip(driver.controller())
+        self.endpoint()
+            .zip(self.controller())
             .and_then(|(of, controller)| note(of, controller))
             .into_iter()
             .collect()
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        self.driver_mut().watch().add(taps.tap(0));
+        self.watch().add(taps.tap(0));
         Ok(())
     }
 }

@@ -141,7 +141,7 @@ impl Driver for Served {
 }
 
 /// What passes between the kernel's initiator and the target of this process.
-impl Capturable for Working<Served> {
+impl Capturable for Served {
     fn what(&self) -> What {
         What::Streams
     }
@@ -151,7 +151,7 @@ impl Capturable for Working<Served> {
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        self.driver_mut().target.watch().add(taps.tap(0));
+        self.target.watch().add(taps.tap(0));
         Ok(())
     }
 }

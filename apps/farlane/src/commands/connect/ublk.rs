@@ -64,17 +64,17 @@ pub(super) fn serve(
     Ok(())
 }
 
-impl Capturable for Working<Served> {
+impl Capturable for Served {
     fn what(&self) -> What {
-        if self.driver().medium().is_fabric() { What::Streams } else { What::Packets }
+        if self.medium().is_fabric() { What::Streams } else { What::Packets }
     }
 
     fn notes(&self) -> Vec<String> {
-        self.driver().medium().near().map(notes_of_host).unwrap_or_default()
+        self.medium().near().map(notes_of_host).unwrap_or_default()
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        let passing = self.driver_mut().passing();
+        let passing = self.passing();
         passing.ok_or("the device is away, or nothing of it passes that can be shown")?.add(taps.tap(0));
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::api::query::Refusal;
 use super::assets;
 use super::guard::{Token, knows};
 use crate::commands::json_line;
-use crate::http::{self, Answer, BodyFault, Limits, Request};
+use daemon::http::{self, Answer, BodyFault, Limits, Request};
 
 /// The most connections at once. Further ones wait.
 const CONNECTIONS_MAX: usize = 64;

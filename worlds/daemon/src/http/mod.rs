@@ -10,32 +10,34 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-pub(crate) use request::{BodyFault, Request};
+pub use request::{BodyFault, Request};
 
 /// The most bytes that are read of a request after its answer, and how long that may take.
 const REST_MAX: usize = 1 << 20;
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
 /// How much of a request is taken, and how long it may take.
-pub(crate) struct Limits {
+pub struct Limits {
     /// The most bytes of a head.
-    pub(crate) head: usize,
+    pub head: usize,
     /// The most bytes of a body.
-    pub(crate) body: usize,
+    pub body: usize,
     /// How long a head may take to come, and a body.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
     /// How long an answer may take to be read.
-    pub(crate) reading: Duration,
+    pub reading: Duration,
 }
 
 /// An answer to a request.
-pub(crate) struct Answer {
-    pub(crate) status: u16,
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
     /// The type of the body.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// What it says beside.
-    pub(crate) headers: &'static [(&'static str, &'static str)],
-    pub(crate) body: Cow<'static, [u8]>,
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The body.
+    pub body: Cow<'static, [u8]>,
 }
 
 impl Answer {
@@ -77,7 +79,7 @@ const fn reason(status: u16) -> &'static str {
 ///
 /// # Errors
 /// The system's, and those of requests without an answer.
-pub(crate) fn answer(
+pub fn answer(
     stream: &TcpStream,
     limits: &Limits,
     by: impl FnOnce(Option<&mut Request<'_>>) -> Answer,

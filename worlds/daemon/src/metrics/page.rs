@@ -8,13 +8,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 /// A length of time in seconds, the unit of all times in OpenMetrics.
-pub(crate) const fn seconds(length: Nanos) -> f64 {
+pub const fn seconds(length: Nanos) -> f64 {
     length.get() as f64 / 1e9
 }
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A count that only grows as long as the process runs. Its name gets the suffix `_total`.
     Counter,
     /// A value that rises and falls.
@@ -30,11 +30,11 @@ enum Value {
 }
 
 /// What tells a figure from others of its family.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// Figures of one name, which labels tell apart.
 #[derive(Debug)]
-pub(crate) struct Family {
+pub struct Family {
     name: &'static str,
     kind: Kind,
     help: &'static str,
@@ -43,25 +43,25 @@ pub(crate) struct Family {
 
 impl Family {
     /// Adds a figure.
-    pub(crate) fn add(&mut self, labels: &Labels, value: f64) {
+    pub fn add(&mut self, labels: &Labels, value: f64) {
         self.figures.push((labels.clone(), Value::Number(value)));
     }
 
     /// Adds a distribution of times.
-    pub(crate) fn add_latencies(&mut self, labels: &Labels, latencies: &Latencies) {
+    pub fn add_latencies(&mut self, labels: &Labels, latencies: &Latencies) {
         self.figures.push((labels.clone(), Value::Latencies(Box::new(*latencies))));
     }
 }
 
 /// All that one request is answered with.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     families: Vec<Family>,
 }
 
 impl Page {
     /// The family called `name`, which is begun if the page has none.
-    pub(crate) fn family(&mut self, kind: Kind, name: &'static str, help: &'static str) -> &mut Family {
+    pub fn family(&mut self, kind: Kind, name: &'static str, help: &'static str) -> &mut Family {
         let known = self.families.iter().position(|family| family.name == name);
         let index = known.unwrap_or_else(|| {
             self.families.push(Family { name, kind, help, figures: Vec::new() });
@@ -71,7 +71,7 @@ impl Page {
     }
 
     /// Adds one figure for each row: its kind, name, help and value.
-    pub(crate) fn add_rows(
+    pub fn add_rows(
         &mut self,
         labels: &Labels,
         rows: impl IntoIterator<Item = (Kind, &'static str, &'static str, f64)>,

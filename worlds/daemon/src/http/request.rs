@@ -11,15 +11,17 @@ const HEADERS_MAX: usize = 100;
 const END: &[u8] = b"\r\n\r\n";
 
 /// A request whose head has come.
-pub(crate) struct Request<'a> {
+pub struct Request<'a> {
     stream: &'a TcpStream,
     limits: &'a Limits,
-    pub(crate) method: String,
-    /// What is asked for, and what stands behind a question mark.
-    pub(crate) path: String,
-    pub(crate) query: String,
+    /// The method.
+    pub method: String,
+    /// What is asked for.
+    pub path: String,
+    /// What stands behind a question mark.
+    pub query: String,
     /// The name by which the peer came, if it has said one and no more.
-    pub(crate) host: Option<String>,
+    pub host: Option<String>,
     /// Bytes of the body; `None` if the head does not say them as it should.
     length: Option<usize>,
     /// The body, as far as it has come.
@@ -28,7 +30,7 @@ pub(crate) struct Request<'a> {
 
 /// Why there is no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyFault {
+pub enum BodyFault {
     /// The head does not say one length.
     NoLength,
     /// It is longer than the limit.
@@ -101,7 +103,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// When there is none that can be read.
-    pub(crate) fn body(&mut self) -> Result<Vec<u8>, BodyFault> {
+    pub fn body(&mut self) -> Result<Vec<u8>, BodyFault> {
         let length = self.length.ok_or(BodyFault::NoLength)?;
         if length > self.limits.body {
             return Err(BodyFault::TooLong);

@@ -1,0 +1,67 @@
+//! Why a daemon ends early, as far as it is no matter of what the daemon offers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use live::reactor::PinError;
+use live::sys::descriptors::TooFew;
+use live::sys::unix::BindError;
+
+/// Why a daemon could not begin, or its loop has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The limit of descriptors is too low.
+    #[error(transparent)]
+    Descriptors(#[from] TooFew),
+    /// The processor that was chosen can't be had.
+    #[error(transparent)]
+    Processor(PinError),
+    /// A path that is to stay within reach does not exist.
+    #[error("there is no {}", path.display())]
+    NothingToAllow {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refuses to confine the process.
+    #[error("this process can't be confined: {0}")]
+    Sandbox(io::Error),
+    /// The system refuses to take rights from the process.
+    #[error("rights can't be given up: {error}")]
+    Renounce {
+        /// The user that the process is to become.
+        user: Option<String>,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system has no descriptor, thread or signal handler left.
+    #[error("the system has too little left: {0}")]
+    System(io::Error),
+    /// The control socket that was given can't be had.
+    #[error("can't listen at {}: {error}", path.display())]
+    Bind {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        error: BindError,
+    },
+    /// The address of the figures can't be had.
+    #[error("no figures at {address}: {error}")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The process was to end before it served.
+    #[error("interrupted")]
+    Interrupted,
+    /// The loop has failed.
+    #[error("{what}: {error}")]
+    Loop {
+        /// What the loop turned.
+        what: &'static str,
+        /// The system's reason.
+        error: io::Error,
+    },
+}

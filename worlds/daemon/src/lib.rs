@@ -1,0 +1,47 @@
+//! What every daemon is: a process that offers something, is asked and watched while it does, and
+//! ends in good order.
+//!
+//! A [`Daemon`] says only what it differs in. [`run`] does the rest, for each in this order:
+//!
+//! 1. **Begin**: find the service manager, raise the limit of descriptors, move to the processor
+//!    that was chosen.
+//! 2. **Prepare** ([`Daemon::prepare`]): what takes the whole machine, such as a kernel module.
+//! 3. **Confine** ([`Daemon::needs`]): files, connections and capabilities that are not needed go.
+//! 4. **Open** ([`Daemon::open`]): media and listeners, which make the driver. SIGINT and SIGTERM
+//!    still end the process at once.
+//! 5. **Signals**: from here on SIGINT and SIGTERM end the process in good order.
+//! 6. **Control socket**: clients may connect, and are answered once the loop turns.
+//! 7. **Metrics** ([`Daemon::figures`]): a thread answers Prometheus.
+//! 8. **Settle** ([`Daemon::settle`]): the loop turns until what is offered can be used.
+//! 9. **Announce** ([`Daemon::announce`]): the address on standard output.
+//! 10. **Renounce**: the user changes, and system calls that no server needs go.
+//! 11. **Ready** ([`Daemon::summary`]): the service manager learns what is served.
+//! 12. **Serve**: the loop turns the driver. Between its turns it does jobs of other threads,
+//!     reloads ([`Daemon::reload`]) and answers requests ([`Daemon::status`], [`Daemon::answer`],
+//!     [`Daemon::Captures`]).
+//! 13. **End** ([`Daemon::end`]): captures get their last bytes, then the daemon reports and saves.
+//!
+//! ```
+#![doc = include_str!("../examples/minimal.rs")]
+//! ```
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate tracing;
+
+mod beside;
+mod confinement;
+pub mod control;
+mod failure;
+pub mod http;
+pub mod metrics;
+mod offer;
+mod run;
+mod serving;
+
+pub use confinement::Confinement;
+pub use control::{Common, OnlyStatus, Request};
+pub use failure::Failure;
+pub use offer::{Captures, Daemon, NoCaptures, Opening, Reply, Settings};
+pub use run::run;

@@ -1,0 +1,198 @@
+//! What daemons differ in.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use engine::{Instant, Nanos};
+use live::drivers::control;
+use live::reactor::{Driver, Hirer, Stop};
+use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::control::Request;
+use crate::metrics::Page;
+use crate::{Confinement, Failure};
+
+/// The options that every daemon has.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The processor on which the loop stays.
+    pub cpu: Option<usize>,
+    /// How long the loop spins after it last had something to do.
+    pub spin: Nanos,
+    /// The descriptors that the daemon is about to use for what it offers.
+    pub descriptors: u64,
+    /// What the process gives up.
+    pub confinement: Confinement,
+    /// Path of the control socket, if it is not the default one.
+    pub control: Option<PathBuf>,
+    /// Where Prometheus reads figures, if anywhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What a daemon opens its media and listeners with.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The clock of the loop.
+    pub clock: Clock,
+    /// Wakes and ends the loop.
+    pub stop: Stop,
+}
+
+/// The answer to the request for a status.
+pub enum Reply<T> {
+    /// The status.
+    Now(T),
+    /// The status as a thread beside the loop makes it, for one that would hold up the loop. `None`
+    /// means that the process ends.
+    Later(Box<dyn FnOnce() -> Option<T> + Send>),
+}
+
+/// Captures of what passes a driver.
+pub trait Captures<D> {
+    /// Captures of a daemon that has this clock.
+    fn new(clock: Clock) -> Self;
+
+    /// Answers a request about captures. `None` if the request is about something else.
+    fn answer(&mut self, asked: &mut control::Request<'_>, driver: &mut D) -> Option<Result<Value, String>>;
+}
+
+/// The requests about captures.
+const CAPTURES: [&str; 3] = ["capture", "captures", "stop_capture"];
+
+/// The captures of a daemon that nothing passes.
+#[derive(Clone, Copy, Debug)]
+pub struct NoCaptures;
+
+impl<D> Captures<D> for NoCaptures {
+    fn new(_clock: Clock) -> Self {
+        Self
+    }
+
+    fn answer(&mut self, asked: &mut control::Request<'_>, _driver: &mut D) -> Option<Result<Value, String>> {
+        let request: Value = serde_json::from_str(asked.line).ok()?;
+        let is_about_captures = CAPTURES.iter().any(|command| request["command"] == *command);
+        is_about_captures.then(|| {
+            Err("neither packets nor commands pass this daemon: expected one of \
+            attach, connect, device, export and target"
+                .to_owned())
+        })
+    }
+}
+
+/// A daemon, as far as it differs from others. [`run`](crate::run) calls each method in the order
+/// of the [crate's documentation](crate).
+pub trait Daemon: Sized {
+    /// The kind of daemon, as its status and the name of its control socket have it.
+    const KIND: &'static str;
+    /// What the loop turns, as the error of a loop that fails names it.
+    const WHAT: &'static str;
+
+    /// Moves the bytes of what is offered.
+    type Driver: Driver;
+    /// What the control socket may be asked.
+    type Request: Request;
+    /// The state that is reported.
+    type Status: Serialize + 'static;
+    /// Captures of what passes the driver; [`NoCaptures`] where nothing passes.
+    type Captures: Captures<Self::Driver>;
+    /// Why the daemon could not begin, or failed.
+    type Error: From<Failure>;
+
+    /// The options that every daemon has.
+    fn settings(&self) -> Settings;
+
+    /// Does what takes the whole machine, before the process is confined.
+    ///
+    /// # Errors
+    /// When the machine lacks what the daemon needs.
+    fn prepare(&mut self, clock: Clock) -> Result<(), Self::Error> {
+        let _ = clock;
+        Ok(())
+    }
+
+    /// Adds the files, folders and rights that the daemon uses from now on.
+    fn needs(&self, needs: &mut Needs);
+
+    /// Opens media and listeners.
+    ///
+    /// # Errors
+    /// When one can't be opened.
+    fn open(&mut self, opening: &Opening) -> Result<Self::Driver, Self::Error>;
+
+    /// Adds the figures of the daemon to each page of metrics, with jobs that `hirer` hands to the
+    /// loop. The function returns false when the loop has ended.
+    fn figures(
+        &self,
+        clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static;
+
+    /// Whether what is offered can be used by now. The loop turns until then.
+    ///
+    /// # Errors
+    /// When it never will be.
+    fn settle(&mut self, driver: &mut Self::Driver) -> Result<bool, Self::Error> {
+        let _ = driver;
+        Ok(true)
+    }
+
+    /// How long what is offered may take until it can be used, and the error when it takes longer.
+    fn patience(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Why what is offered can't be used in time.
+    fn late(&mut self) -> Self::Error {
+        Failure::Interrupted.into()
+    }
+
+    /// Prints where the daemon can be reached.
+    ///
+    /// # Errors
+    /// When standard output can't be written.
+    fn announce(&mut self, driver: &mut Self::Driver) -> Result<(), Self::Error>;
+
+    /// What is served, for the service manager.
+    fn summary(&self, driver: &Self::Driver) -> String;
+
+    /// Reports the state, as it is `now`.
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Self::Status>;
+
+    /// Carries out a request of its own, which is none of [`Common`](crate::Common). `stop` ends
+    /// the loop.
+    ///
+    /// # Errors
+    /// Why it could not be carried out, as a sentence.
+    fn answer(
+        &mut self,
+        driver: &mut Self::Driver,
+        request: Self::Request,
+        stop: &Stop,
+    ) -> Result<Value, String> {
+        let _ = (driver, request, stop);
+        Err(format!("{} takes no such request", Self::KIND))
+    }
+
+    /// Whether there is a configuration that [`Daemon::reload`] reads.
+    fn has_configuration(&self) -> bool {
+        false
+    }
+
+    /// Reads the configuration again, and applies its changes. Returns these.
+    ///
+    /// # Errors
+    /// Why nothing has changed, as a sentence.
+    fn reload(&mut self, driver: &mut Self::Driver) -> Result<Value, String> {
+        let _ = driver;
+        Err(format!("{} has no configuration file", Self::KIND))
+    }
+
+    /// Reports what there was to do, and saves what is to be saved. The loop has ended.
+    ///
+    /// # Errors
+    /// When something can't be saved or reported.
+    fn end(self, driver: Self::Driver) -> Result<(), Self::Error>;
+}

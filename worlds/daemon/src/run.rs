@@ -1,0 +1,103 @@
+//! The life of a daemon, in the order of the crate's documentation.
+
+use std::path::Path;
+
+use live::reactor::{Outcome, Reactor, Terminal, jobs, pin};
+use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
+use live::sys::usage::MEMORY_FILE;
+use live::sys::{descriptors, service};
+
+use crate::beside::Beside;
+use crate::serving::{Inner, Serving};
+use crate::{Captures, Daemon, Failure, Opening, Settings, control, metrics};
+
+/// Descriptors that every daemon opens: for its loop, signals, the control socket, and saving a
+/// state.
+const DESCRIPTORS: u64 = 12;
+
+/// Runs `daemon` until it ends by itself, SIGINT or SIGTERM comes, or its terminal is gone.
+///
+/// # Errors
+/// When the daemon can't begin, its loop fails, or what it has to save can't be saved.
+pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
+    let settings = daemon.settings();
+    begin(&settings)?;
+    let (clock, terminal) = (Clock::start(), Terminal::open());
+    daemon.prepare(clock)?;
+    confine(&daemon, &settings)?;
+
+    let mut reactor = Reactor::new(clock, settings.spin).map_err(Failure::System)?;
+    let stop = reactor.stop();
+    let opening = Opening { clock, stop: stop.clone() };
+    let driver = daemon.open(&opening)?;
+    let hang_up = match daemon.has_configuration() {
+        true => stop.on_signals_but_hang_up(),
+        false => stop.on_signals_of(terminal),
+    };
+    let hang_up = hang_up.map_err(Failure::System)?;
+    let control = control::bind(D::KIND, settings.control.as_deref())?;
+    let (hirer, jobs) = jobs(stop.clone());
+    metrics::serve(settings.metrics, daemon.figures(clock, hirer))?;
+
+    let (captures, beside) = (D::Captures::new(clock), Beside::default());
+    let inner = Inner { daemon, driver, jobs, captures, beside, hang_up, stop };
+    let mut serving = Serving { inner, control };
+    settle(&mut reactor, &mut serving, clock)?;
+    let inner = &mut serving.inner;
+    inner.daemon.announce(&mut inner.driver)?;
+    settings.confinement.renounce()?;
+    inner.report_ready();
+    reactor.serve();
+    reactor.run(&mut serving).map_err(failed::<D>)?;
+
+    let Serving { inner: Inner { daemon, driver, captures, .. }, control } = serving;
+    drop((control, captures));
+    daemon.end(driver)
+}
+
+fn begin(settings: &Settings) -> Result<(), Failure> {
+    service::begin();
+    descriptors::prepare(DESCRIPTORS + settings.descriptors)?;
+    settings.cpu.map_or(Ok(()), |cpu| pin(cpu).map_err(Failure::Processor))
+}
+
+fn confine<D: Daemon>(daemon: &D, settings: &Settings) -> Result<(), Failure> {
+    let mut needs = Needs::default();
+    daemon.needs(&mut needs);
+    if settings.metrics.is_some() {
+        needs.read_beside(Path::new(MEMORY_FILE));
+    }
+    control::need(&mut needs, D::KIND, settings.control.as_deref());
+    settings.confinement.confine(needs)
+}
+
+/// Turns the loop until what is offered can be used.
+fn settle<D: Daemon>(reactor: &mut Reactor, serving: &mut Serving<D>, clock: Clock) -> Result<(), D::Error> {
+    let mut settled = look(&mut serving.inner);
+    if settled.is_none() {
+        let deadline = serving.inner.daemon.patience().map(|patience| clock.now() + patience);
+        let met = |serving: &mut Serving<D>| {
+            settled = look(&mut serving.inner);
+            settled.is_some()
+        };
+        match reactor.run_until(serving, deadline, met).map_err(failed::<D>)? {
+            Outcome::Met => {}
+            Outcome::TimedOut => return Err(serving.inner.daemon.late()),
+            Outcome::Done | Outcome::Abandoned => return Err(Failure::Interrupted.into()),
+        }
+    }
+    settled.unwrap_or(Ok(()))
+}
+
+/// Whether what is offered can be used, or never will be; `None` while it may still be.
+fn look<D: Daemon>(inner: &mut Inner<D>) -> Option<Result<(), D::Error>> {
+    match inner.daemon.settle(&mut inner.driver) {
+        Ok(false) => None,
+        result => Some(result.map(drop)),
+    }
+}
+
+fn failed<D: Daemon>(error: std::io::Error) -> D::Error {
+    Failure::Loop { what: D::WHAT, error }.into()
+}

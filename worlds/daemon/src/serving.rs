@@ -1,0 +1,115 @@
+//! A driver that does jobs, reloads and answers between its turns.
+
+use std::io;
+
+use engine::Instant;
+use live::drivers::control::{Control, Reply as Line, Request as Asked};
+use live::reactor::{Context, Driver, Glance, HangUp, Jobs, Sources, Stop, Turn};
+use live::sys::service;
+use serde_json::Value;
+
+use crate::beside::Beside;
+use crate::control::{Common, Request, line};
+use crate::{Captures, Daemon, Reply};
+
+/// A daemon and its driver while they serve.
+pub(crate) struct Serving<D: Daemon> {
+    pub(crate) inner: Inner<D>,
+    pub(crate) control: Option<Control>,
+}
+
+/// What answers requests, apart from the socket by which they come.
+pub(crate) struct Inner<D: Daemon> {
+    pub(crate) daemon: D,
+    pub(crate) driver: D::Driver,
+    pub(crate) jobs: Jobs<D::Driver>,
+    pub(crate) captures: D::Captures,
+    pub(crate) beside: Beside,
+    pub(crate) hang_up: HangUp,
+    pub(crate) stop: Stop,
+}
+
+impl<D: Daemon> Inner<D> {
+    /// Reports to the service manager what is served.
+    pub(crate) fn report_ready(&self) {
+        service::ready(&self.daemon.summary(&self.driver));
+    }
+
+    fn reload(&mut self) -> Result<Value, String> {
+        service::reloading();
+        let result = self.daemon.reload(&mut self.driver);
+        self.report_ready();
+        result
+    }
+
+    /// Reloads if SIGHUP has come. Returns whether it has.
+    fn heed_hang_up(&mut self) -> bool {
+        let has_come = self.hang_up.take();
+        if has_come && !self.daemon.has_configuration() {
+            info!("SIGHUP: this process has no configuration file to read again");
+        } else if has_come && let Err(error) = self.reload() {
+            warn!("nothing has changed: {error}");
+        }
+        has_come
+    }
+
+    /// Answers one request.
+    fn answer(&mut self, mut asked: Asked<'_>, now: Instant) -> Line {
+        if let Some(result) = self.captures.answer(&mut asked, &mut self.driver) {
+            return line(result).into();
+        }
+        let request: D::Request = match serde_json::from_str(asked.line) {
+            Ok(request) => request,
+            Err(error) => return line::<()>(Err(format!("that is no request: {error}"))).into(),
+        };
+        match request.common() {
+            Some(Common::Status) => self.report_status(now),
+            Some(Common::Reload) => line(self.reload()).into(),
+            None => line(self.daemon.answer(&mut self.driver, request, &self.stop)).into(),
+        }
+    }
+
+    fn report_status(&mut self, now: Instant) -> Line {
+        let make = match self.daemon.status(&mut self.driver, now) {
+            Reply::Now(status) => return line(Ok(status)).into(),
+            Reply::Later(make) => make,
+        };
+        let job = Box::new(move || make().map(|status| line(Ok(status))));
+        let later = self.beside.answer(job, &self.stop);
+        later.unwrap_or_else(|error| line::<()>(Err(format!("no thread can answer: {error}"))).into())
+    }
+}
+
+impl<D: Daemon> Driver for Serving<D> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.control.as_ref().map_or(Ok(()), |control| control.start(sources))?;
+        self.inner.driver.start(sources)
+    }
+
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let Self { inner, control } = self;
+        let turn = inner.driver.turn(context)?;
+        if turn == Turn::Done || !context.news {
+            return Ok(turn);
+        }
+        let mut busy = inner.heed_hang_up();
+        // One job a turn: each is short, and many of them must not keep the driver waiting.
+        busy |= inner.jobs.turn(&mut inner.driver);
+        if let Some(control) = control {
+            busy |= control.turn(context.sources(), |asked| inner.answer(asked, context.now))?;
+        }
+        Ok(if busy && turn == Turn::Idle { Turn::Busy } else { turn })
+    }
+
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        self.inner.driver.glance(context)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner.driver.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.inner.driver.on_stop(now);
+    }
+}
