@@ -1,82 +1,125 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
+use daemon::metrics::Page;
+use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
+use engine::Instant;
 use live::carrier::route::Way;
 use live::client::AttachError;
-use live::drivers::control::{Answering, Request};
-use live::drivers::guest::GuestDriver;
-use live::reactor::{Reactor, Working, jobs};
+use live::drivers::guest::{Event, GuestDriver};
+use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
-use live::sys::service;
+use serde_json::Value;
+use tunnel::frame::{Identity, NetworkTime};
 
 use crate::args::{AttachArgs, need_far};
 use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
-use crate::commands::{OPENED_BY_LISTENER, begin_serving, control, status};
+use crate::commands::{OPENED_BY_LISTENER, settings, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
-    let transport = &args.tunnel.transport;
-    args.tunnel.spread.check_far(&args.url, transport)?;
-    let clock = Clock::start();
-    let time = transport.ptp.network_time(&clock)?;
-    let mut needs = Needs::default();
-    need_far(&mut needs, transport.key_file());
-    needs.sends_frames = args.url.way() == Way::Eth;
-    transport.need(&mut needs);
-    args.watch.need(&mut needs);
-    needs.change_beside(&args.socket.path);
-    control::need(&mut needs, "attach", args.control.control.as_ref());
-    args.sandbox.confine(needs)?;
-    let name = &args.url.name();
-    let route = transport.checked()?.route(name);
-    let route = route.map_err(|error| AttachError::without_route(name, error))?;
-    let listener = listen(&args.socket.path)?;
-    let control = control::bind("attach", args.control.control.as_ref())?;
+    daemon::run(Attach { args, time: None })
+}
 
-    let mut entropy = entropy::system();
-    let mut session = tunnel::session::Config {
-        hold: args.hold.into(),
-        tally: true,
-        time,
-        identity: tunnel::frame::Identity {
-            name: format!("farlane attach {}", std::process::id()),
-            vendor: "Farlane".to_owned(),
-            device: "guest".to_owned(),
-            ..tunnel::frame::Identity::default()
-        },
-        ..tunnel::session::Config::default()
-    };
-    args.tunnel.apply(&mut session);
-    entropy.fill(&mut session.identity.instance.0);
-    let mut config =
-        Config { function: args.function, doorbells: args.socket.poll_doorbells, ..Config::default() };
-    config.root.timeout = args.completion_timeout;
-    let guest = Guest::over_tunnel(config, route.session(session), entropy);
+struct Attach<'a> {
+    args: &'a AttachArgs,
+    /// The network's time by the clock.
+    time: Option<NetworkTime>,
+}
 
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let text = format!("attaching the function at {} to a guest", args.url);
-    announce(args.output.json, listener.path(), &text)?;
-    let driver = GuestDriver::over_tcp(guest, route, listener, report);
-    let url = args.url.to_string();
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
-    let driver = Working::new(driver, jobs);
-    let mut captures = Captures::new(clock);
-    let mut driver =
-        Answering::new(driver, control, |driver: &mut Working<GuestDriver<_>>, asked: Request<'_>| {
-            let place = &args.socket.path;
-            captures.answer(asked, driver, |driver, line| {
-                status::answer(line, || status::of_guest(clock.now(), place, Some(&url), driver.driver()))
-            })
-        });
-    args.sandbox.renounce()?;
-    service::ready(&text);
-    reactor.serve();
-    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
-    conclude(args.output.json, driver.driver().driver().guest(), None, "the guest's end")
+impl Attach<'_> {
+    /// What is offered, for people.
+    fn text(&self) -> String {
+        format!("attaching the function at {} to a guest", self.args.url)
+    }
+}
+
+impl Daemon for Attach<'_> {
+    const KIND: &'static str = "attach";
+    const WHAT: &'static str = "the guest's end";
+    type Driver = GuestDriver<fn(Event)>;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        Settings {
+            spin: spin(&args.socket, &args.spin),
+            ..settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
+        }
+    }
+
+    fn prepare(&mut self, clock: Clock) -> Result<(), Error> {
+        let transport = &self.args.tunnel.transport;
+        self.args.tunnel.spread.check_far(&self.args.url, transport)?;
+        self.time = transport.ptp.network_time(&clock)?;
+        Ok(())
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        let transport = &self.args.tunnel.transport;
+        need_far(needs, transport.key_file());
+        needs.sends_frames = self.args.url.way() == Way::Eth;
+        transport.need(needs);
+        needs.change_beside(&self.args.socket.path);
+    }
+
+    fn open(&mut self, _opening: &Opening) -> Result<Self::Driver, Error> {
+        let args = self.args;
+        let name = &args.url.name();
+        let route = args.tunnel.transport.checked()?.route(name);
+        let route = route.map_err(|error| AttachError::without_route(name, error))?;
+        let listener = listen(&args.socket.path)?;
+
+        let mut entropy = entropy::system();
+        let mut session = tunnel::session::Config {
+            hold: args.hold.into(),
+            tally: true,
+            time: self.time,
+            identity: Identity {
+                name: format!("farlane attach {}", std::process::id()),
+                vendor: "Farlane".to_owned(),
+                device: "guest".to_owned(),
+                ..Identity::default()
+            },
+            ..tunnel::session::Config::default()
+        };
+        args.tunnel.apply(&mut session);
+        entropy.fill(&mut session.identity.instance.0);
+        let doorbells = args.socket.poll_doorbells;
+        let mut config = Config { function: args.function, doorbells, ..Config::default() };
+        config.root.timeout = args.completion_timeout;
+        let guest = Guest::over_tunnel(config, route.session(session), entropy);
+        Ok(GuestDriver::over_tcp(guest, route, listener, report))
+    }
+
+    fn figures(
+        &self,
+        clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| metrics::add(page, clock, &hirer)
+    }
+
+    fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
+        announce(self.args.output.json, &self.args.socket.path, &self.text())
+    }
+
+    fn summary(&self, _driver: &Self::Driver) -> String {
+        self.text()
+    }
+
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+        let url = self.args.url.to_string();
+        Reply::Now(status::of_guest(now, &self.args.socket.path, Some(&url), driver))
+    }
+
+    fn end(self, driver: Self::Driver) -> Result<(), Error> {
+        conclude(self.args.output.json, driver.guest(), None, "the guest's end")
+    }
 }
