@@ -108,8 +108,7 @@ impl FarSpec {
     /// The files with the secrets by which the device is reached.
     pub(crate) fn secrets(&self) -> Vec<PathBuf> {
         let Url::Subsystem(subsystem) = &self.url else { return Vec::new() };
-        let files = &subsystem.settings.secrets;
-        [&files.host, &files.controller, &files.tls].into_iter().flatten().cloned().collect()
+        subsystem.settings.secrets.paths().collect()
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use live::client::{Options, Url};
 
-use super::{Control, FabricPlace, MetricsArgs, Printing, Secrets, Spin, TunnelOptions, parse_positive_time};
+use super::{
+    Control, FabricPlace, MetricsArgs, Printing, Sandbox, Secrets, Spin, TunnelOptions, parse_positive_time,
+};
 use crate::error::Error;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -95,6 +97,8 @@ pub(crate) struct ConnectArgs {
     pub(crate) control: Control,
     #[command(flatten)]
     pub(crate) watch: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     /// Print the block device as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) printing: Printing,

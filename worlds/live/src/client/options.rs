@@ -36,6 +36,13 @@ pub struct SecretFiles {
     pub tls: Option<PathBuf>,
 }
 
+impl SecretFiles {
+    /// The files that are named.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.host, &self.controller, &self.tls].into_iter().flatten().cloned()
+    }
+}
+
 /// How the root port of a host on PCI Express behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootPort {

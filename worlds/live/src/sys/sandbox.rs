@@ -59,6 +59,8 @@ pub struct Needs {
     pub sends_frames: bool,
     /// Whether such frames go around the kernel's network stack (AF_XDP).
     pub avoids_stack: bool,
+    /// Whether the process makes and removes devices of the kernel.
+    pub administers_devices: bool,
     /// Whether the process becomes another user later.
     pub changes_user: bool,
 }
@@ -120,6 +122,7 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
     let administers = needs.chooses_congestion || needs.takes_precedence || needs.avoids_stack;
     kept.set(CapabilitySet::NET_ADMIN, administers);
     kept.set(CapabilitySet::BPF, needs.avoids_stack);
+    kept.set(CapabilitySet::SYS_ADMIN, needs.administers_devices);
     kept.set(CapabilitySet::NET_RAW, needs.sends_frames);
     // Files that are made before belong to the user that the process becomes.
     let becomes = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::CHOWN;

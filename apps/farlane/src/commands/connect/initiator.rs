@@ -7,14 +7,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use assemblies::fabric::Fabric;
+use daemon::metrics::Page;
+use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
-use live::drivers::control::{Answering, Request as Asked};
+use live::client::Url;
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, RemoteMedium};
-use live::reactor::{Context, Driver, Reactor, Sources, Stop, Turn, Working, jobs};
+use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
 use live::sys::clock::Clock;
-use live::sys::{block_use, entropy, service};
+use live::sys::sandbox::Needs;
+use live::sys::{block_use, entropy};
 use nvme::subsystem::{BlockSize, Config, NamespaceConfig, NamespaceIdentity, Subsystem as Core};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::authentication::{Credentials, Secret};
@@ -22,14 +25,13 @@ use nvme_fabrics::target::{
     ControllerModel, Directory, DiscoveryAccess, HostTerms, Hosts, Port, Subsystem, SubsystemKey,
 };
 use nvme_fabrics::wire::{Nqn, PortId};
-use serde_json::json;
+use serde_json::Value;
 
 use super::kernel::{self, Terms};
 use super::{About, Request, announce, identity, metrics, status};
-use crate::args::ConnectArgs;
+use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, Captures};
-use crate::commands::control;
 use crate::error::{BlockError, Error};
 
 /// The one subsystem, and the one port.
@@ -156,55 +158,99 @@ impl Capturable for Served {
     }
 }
 
-/// Serves the kernel's initiator until its block device is removed, or this process is to end.
-pub(super) fn serve(
-    args: &ConnectArgs,
-    clock: Clock,
-    medium: RemoteMedium,
-    about: About,
-) -> Result<(), Error> {
-    let identity = identity(&medium);
-    let (terms, known) = terms(args, identity)?;
-    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let mut served = target(args, clock, medium, &terms, identity)?;
-    let terms = Terms { port: served.address.port(), ..terms };
-    let (queues, depth, timeout) = (args.queues, args.iodepth, args.timeout);
-    let (tell, told) = channel();
-    served.errand = Errand::Connect(told);
-    std::thread::spawn(move || {
-        let name = match known {
-            Some(name) => Ok(name),
-            None => kernel::connect(&kernel::line(&terms, queues, depth, timeout)),
-        };
-        let result = name.and_then(|name| Ok((name.clone(), kernel::block_device(&name, timeout)?)));
-        // Nobody waits when this process ends.
-        let _ = tell.send(result);
-    });
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| metrics::of_target(page, &hirer))?;
-    let control = control::bind("connect", args.control.control.as_ref())?;
-    let (stop, shown, mut captures) = (reactor.stop(), about.clone(), Captures::new(clock));
-    let mut driver = Answering::new(
-        Working::new(served, jobs),
-        control,
-        move |driver: &mut Working<Served>, asked: Asked<'_>| {
-            captures.answer(asked, driver, |driver, line| answer(line, driver.driver(), &shown, &stop))
-        },
-    );
-    let is_settled = |served: &Served| served.connected.is_some() || served.failed.is_some();
-    let fail = |error| Error::Child { what: "the target on loopback", error };
-    reactor.run_until(&mut driver, None, |driver| is_settled(driver.driver().driver())).map_err(fail)?;
-    let served = driver.driver().driver();
-    if let Some(error) = &served.failed {
-        return Err(refused(args, error));
+/// A block device of the kernel's initiator.
+pub(super) struct Block<'a> {
+    args: &'a ConnectArgs,
+    url: Url,
+    about: Option<About>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) const fn new(args: &'a ConnectArgs, url: Url) -> Self {
+        Self { args, url, about: None }
     }
-    let Some(name) = served.device().map(str::to_owned) else { return Err(Error::Interrupted) };
-    let text = announce(args.printing.is_json(), &name, &about)?;
-    service::ready(&text);
-    reactor.serve();
-    reactor.run(&mut driver).map_err(fail)?;
-    Ok(())
+
+    fn about(&self) -> &About {
+        self.about.as_ref().expect("it is known once the medium is open")
+    }
+}
+
+impl Daemon for Block<'_> {
+    const KIND: &'static str = "connect";
+    const WHAT: &'static str = "the target on loopback";
+    type Driver = Served;
+    type Request = Request;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        super::settings(self.args)
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        super::need(needs, self.args, &self.url);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Served, Error> {
+        let (args, clock) = (self.args, opening.clock);
+        let medium = super::open(clock, &self.url, args)?;
+        self.about = Some(super::about(args, &self.url, Over::NvmeTcp, &medium));
+        let identity = identity(&medium);
+        let (terms, known) = terms(args, identity)?;
+        let mut served = target(args, clock, medium, &terms, identity)?;
+        let terms = Terms { port: served.address.port(), ..terms };
+        let (queues, depth, timeout) = (args.queues, args.iodepth, args.timeout);
+        let (tell, told) = channel();
+        served.errand = Errand::Connect(told);
+        std::thread::spawn(move || {
+            let name = match known {
+                Some(name) => Ok(name),
+                None => kernel::connect(&kernel::line(&terms, queues, depth, timeout)),
+            };
+            let result = name.and_then(|name| Ok((name.clone(), kernel::block_device(&name, timeout)?)));
+            // Nobody waits when this process ends.
+            let _ = tell.send(result);
+        });
+        Ok(served)
+    }
+
+    fn figures(&self, _clock: Clock, hirer: Hirer<Served>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| metrics::of_target(page, &hirer)
+    }
+
+    fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
+        match &driver.failed {
+            Some(error) => Err(refused(self.args, error)),
+            None => Ok(driver.connected.is_some()),
+        }
+    }
+
+    fn announce(&mut self, driver: &mut Served) -> Result<(), Error> {
+        announce(self.args.printing.is_json(), driver.device().unwrap_or_default(), self.about())
+    }
+
+    fn summary(&self, driver: &Served) -> String {
+        self.about().text(driver.device().unwrap_or_default())
+    }
+
+    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Value> {
+        Reply::Now(status::of_target(self.about(), driver))
+    }
+
+    fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {
+        let Request::Disconnect { force } = request else {
+            return Err("it is answered elsewhere".to_owned());
+        };
+        super::disconnect(driver.device().unwrap_or_default(), force, || {
+            driver.is_unwanted.set(true);
+            stop.ask();
+        })
+    }
+
+    fn end(self, _driver: Served) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Why the kernel does not connect.
@@ -291,26 +337,6 @@ fn target(
         failed: None,
         is_unwanted: Cell::new(false),
         now: clock.now(),
-    })
-}
-
-fn answer(line: &str, served: &Served, about: &About, stop: &Stop) -> String {
-    control::answer(match serde_json::from_str(line) {
-        Err(error) => Err(format!("that is no request: {error}")),
-        Ok(Request::Status) => Ok(status::of_target(about, served)),
-        Ok(Request::Disconnect { force }) => {
-            let device = served.device().unwrap_or_default();
-            match block_use::users(device) {
-                users if !users.is_empty() && !force => {
-                    Err(BlockError::InUse { device: format!("/dev/{device}"), users }.to_string())
-                }
-                _ => {
-                    served.is_unwanted.set(true);
-                    stop.ask();
-                    Ok(json!({ "device": format!("/dev/{device}") }))
-                }
-            }
-        }
     })
 }
 

@@ -11,19 +11,26 @@ mod ublk;
 
 pub(crate) use status::text as status_text;
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use daemon::{Common, Settings};
 use engine::Nanos;
+use live::carrier::route::Way;
 use live::client::Url;
 use live::media::RemoteMedium;
 use live::media::remote::{self, Place};
+use live::sys::block_use;
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
+use live::sys::service;
 use live::sys::ublk as driver;
 use nvme::subsystem::NamespaceIdentity;
 use nvme::wire::NamespaceId;
+use serde_json::Value;
 
-use crate::args::{ConnectArgs, Over};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, print, print_json};
+use crate::args::{ConnectArgs, Over, need_far};
+use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, print, print_json};
 use crate::error::{BlockError, Error};
 
 /// How long the device may take to appear at the start: a far end may hold it for a process of ours
@@ -43,25 +50,47 @@ struct About {
 }
 
 pub(crate) fn run(args: &ConnectArgs) -> Result<(), Error> {
-    let Some(url) = &args.device()? else { return list::run(args.printing.is_json()) };
+    let Some(url) = args.device()? else { return list::run(args.printing.is_json()) };
     if args.background && !background::is_there() {
         return background::start();
     }
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE)?;
+    service::begin();
     // Which way it is, and whether it can be gone, is better known before the device is taken.
-    let way = way(args.over)?;
-    let clock = Clock::start();
-    let medium = open(clock, url, args)?;
-    let about = About {
+    match way(args.over)? {
+        Some(control) => daemon::run(ublk::Block::new(args, url, control)),
+        None => daemon::run(initiator::Block::new(args, url)),
+    }
+}
+
+/// The options that every daemon has.
+fn settings(args: &ConnectArgs) -> Settings {
+    let opened = OPENED_BY_LISTENER + OPENED_BY_NAMESPACE;
+    commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
+}
+
+/// Adds what the device at `url`, and the kernel's block device, need.
+fn need(needs: &mut Needs, args: &ConnectArgs, url: &Url) {
+    let transport = &args.tunnel.transport;
+    let of_url = match url {
+        Url::Subsystem(subsystem) => subsystem.settings.secrets.paths().collect(),
+        _ => Vec::new(),
+    };
+    need_far(needs, args.secrets.files().paths().chain(of_url).chain(transport.key_file()));
+    transport.need(needs);
+    needs.sends_frames = matches!(url, Url::Far(far) if far.way() == Way::Eth);
+    needs.administers_devices = true;
+    // The devices that the kernel makes, and their settings.
+    needs.folders.extend(["/dev", "/sys/bus/pci", "/sys/devices"].map(PathBuf::from));
+}
+
+/// What is connected by `medium`.
+fn about(args: &ConnectArgs, url: &Url, over: Over, medium: &RemoteMedium) -> About {
+    About {
         url: url.to_string(),
-        over: if way.is_some() { Over::Ublk } else { Over::NvmeTcp },
+        over,
         bytes: medium.size(),
         block: medium.block(),
         read_only: args.read_only,
-    };
-    match way {
-        Some(control) => ublk::serve(args, clock, control, medium, about),
-        None => initiator::serve(args, clock, medium, about),
     }
 }
 
@@ -127,8 +156,7 @@ fn identity(medium: &RemoteMedium) -> NamespaceIdentity {
 }
 
 /// Tells a person, or a machine, that the block device `name` can be used.
-fn announce(json: bool, name: &str, about: &About) -> Result<String, Error> {
-    let text = format!("{} is /dev/{name}", about.url);
+fn announce(json: bool, name: &str, about: &About) -> Result<(), Error> {
     if json {
         print_json(&serde_json::json!({
             "device": format!("/dev/{name}"),
@@ -137,11 +165,17 @@ fn announce(json: bool, name: &str, about: &About) -> Result<String, Error> {
             "bytes": about.bytes,
             "block": about.block,
             "read_only": about.read_only,
-        }))?;
+        }))
     } else {
-        print(&format!("{text} ({})\n", indicatif::HumanBytes(about.bytes)))?;
+        print(&format!("{} ({})\n", about.text(name), indicatif::HumanBytes(about.bytes)))
     }
-    Ok(text)
+}
+
+impl About {
+    /// What the block device `name` is.
+    fn text(&self, name: &str) -> String {
+        format!("{} is /dev/{name}", self.url)
+    }
 }
 
 /// The request to a process that serves a block device.
@@ -156,4 +190,23 @@ enum Request {
         #[serde(default)]
         force: bool,
     },
+}
+
+impl daemon::Request for Request {
+    fn common(&self) -> Option<Common> {
+        matches!(self, Self::Status).then_some(Common::Status)
+    }
+}
+
+/// Removes the block device `name` with `remove`, unless it is in use and the request is not to
+/// `force` it.
+fn disconnect(name: &str, force: bool, remove: impl FnOnce()) -> Result<Value, String> {
+    let device = format!("/dev/{name}");
+    match block_use::users(name) {
+        users if !users.is_empty() && !force => Err(BlockError::InUse { device, users }.to_string()),
+        _ => {
+            remove();
+            Ok(serde_json::json!({ "device": device }))
+        }
+    }
 }

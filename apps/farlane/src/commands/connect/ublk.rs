@@ -1,67 +1,113 @@
 //! The block device by the kernel's user-space block driver.
 
-use live::drivers::control::{Answering, Request as Asked};
-use live::drivers::ublk::{Event, Settings, UblkDriver, find};
-use live::media::RemoteMedium;
-use live::reactor::{Reactor, Stop, Working, jobs};
+use daemon::metrics::Page;
+use daemon::{Daemon, Opening, Reply, Settings};
+use engine::Instant;
+use live::client::Url;
+use live::drivers::ublk::{self, Event, UblkDriver, find};
+use live::reactor::{Hirer, Stop};
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use live::sys::ublk::Control;
-use live::sys::{block_use, service};
-use serde_json::json;
+use serde_json::Value;
 
 use super::{About, Request, announce, identity, metrics, status};
-use crate::args::ConnectArgs;
+use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, Captures, notes_of_host};
-use crate::commands::control;
 use crate::error::{BlockError, Error};
 
 pub(super) type Served = UblkDriver<fn(Event)>;
 
-/// Serves a block device until it is removed, or this process is to end.
-pub(super) fn serve(
-    args: &ConnectArgs,
-    clock: Clock,
-    mut kernel: Control,
-    mut medium: RemoteMedium,
-    about: About,
-) -> Result<(), Error> {
-    let settings = Settings {
-        mark: u64::from_be_bytes(identity(&medium).eui64),
-        queues: args.queues,
-        depth: args.iodepth,
-        read_only: args.read_only,
-    };
-    let found = find(&mut kernel, settings, &mut medium).map_err(BlockError::Find)?;
-    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let driver = Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?;
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| metrics::of_requests(page, &hirer))?;
-    let control = control::bind("connect", args.control.control.as_ref())?;
-    let (stop, told, mut captures) = (reactor.stop(), about.clone(), Captures::new(clock));
-    let mut driver = Answering::new(
-        Working::new(driver, jobs),
-        control,
-        move |driver: &mut Working<Served>, asked: Asked<'_>| {
-            captures.answer(asked, driver, |driver, line| answer(line, driver.driver(), &told, &stop))
-        },
-    );
-    let served = |driver: &Answering<Working<Served>, _>| driver.driver().driver().is_live();
-    let fail = |error| Error::Child { what: "the block device", error };
-    reactor.run_until(&mut driver, None, |driver| served(driver)).map_err(fail)?;
-    if !served(&driver) {
-        return Err(Error::Interrupted);
+/// A block device that the kernel hands to this process.
+pub(super) struct Block<'a> {
+    args: &'a ConnectArgs,
+    url: Url,
+    kernel: Option<Control>,
+    about: Option<About>,
+    is_taken_over: bool,
+}
+
+impl<'a> Block<'a> {
+    pub(super) const fn new(args: &'a ConnectArgs, url: Url, kernel: Control) -> Self {
+        Self { args, url, kernel: Some(kernel), about: None, is_taken_over: false }
     }
-    let name = driver.driver().driver().name();
-    if found.is_taken_over {
-        info!("/dev/{name} goes on where another process has left it");
+
+    fn about(&self) -> &About {
+        self.about.as_ref().expect("it is known once the medium is open")
     }
-    let text = announce(args.printing.is_json(), &name, &about)?;
-    service::ready(&text);
-    reactor.serve();
-    reactor.run(&mut driver).map_err(fail)?;
-    Ok(())
+}
+
+impl Daemon for Block<'_> {
+    const KIND: &'static str = "connect";
+    const WHAT: &'static str = "the block device";
+    type Driver = Served;
+    type Request = Request;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        super::settings(self.args)
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        super::need(needs, self.args, &self.url);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Served, Error> {
+        let (args, clock) = (self.args, opening.clock);
+        let mut medium = super::open(clock, &self.url, args)?;
+        self.about = Some(super::about(args, &self.url, Over::Ublk, &medium));
+        let settings = ublk::Settings {
+            mark: u64::from_be_bytes(identity(&medium).eui64),
+            queues: args.queues,
+            depth: args.iodepth,
+            read_only: args.read_only,
+        };
+        let mut kernel = self.kernel.take().expect("it is opened once");
+        let found = find(&mut kernel, settings, &mut medium).map_err(BlockError::Find)?;
+        self.is_taken_over = found.is_taken_over;
+        Ok(Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?)
+    }
+
+    fn figures(&self, _clock: Clock, hirer: Hirer<Served>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| metrics::of_requests(page, &hirer)
+    }
+
+    fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
+        Ok(driver.is_live())
+    }
+
+    fn announce(&mut self, driver: &mut Served) -> Result<(), Error> {
+        let name = driver.name();
+        if self.is_taken_over {
+            info!("/dev/{name} goes on where another process has left it");
+        }
+        announce(self.args.printing.is_json(), &name, self.about())
+    }
+
+    fn summary(&self, driver: &Served) -> String {
+        self.about().text(&driver.name())
+    }
+
+    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Value> {
+        Reply::Now(status::of_requests(self.about(), driver))
+    }
+
+    fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {
+        let Request::Disconnect { force } = request else {
+            return Err("it is answered elsewhere".to_owned());
+        };
+        super::disconnect(&driver.name(), force, || {
+            driver.set_unwanted();
+            stop.ask();
+        })
+    }
+
+    fn end(self, _driver: Served) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Capturable for Served {
@@ -80,25 +126,7 @@ impl Capturable for Served {
     }
 }
 
-fn answer(line: &str, driver: &Served, about: &About, stop: &Stop) -> String {
-    let name = driver.name();
-    control::answer(match serde_json::from_str(line) {
-        Err(error) => Err(format!("that is no request: {error}")),
-        Ok(Request::Status) => Ok(status::of_requests(about, driver)),
-        Ok(Request::Disconnect { force }) => match block_use::users(&name) {
-            users if !users.is_empty() && !force => {
-                Err(BlockError::InUse { device: format!("/dev/{name}"), users }.to_string())
-            }
-            _ => {
-                driver.set_unwanted();
-                stop.ask();
-                Ok(json!({ "device": format!("/dev/{name}") }))
-            }
-        },
-    })
-}
-
-/// Tells a person about an event.
+/// Logs an event.
 fn report(event: Event) {
     match event {
         Event::Live => {}
