@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Output, Spin, parse_time};
+use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
 
 pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
   printf '[link]\\nlatency = \"10ms\"\\nrate = \"1Gbit/s\"\\n' > link.toml
@@ -52,6 +52,12 @@ pub(crate) struct EmulateArgs {
     /// Show the counters this often while something passes; 0 shows the counters at the end only
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     /// Print JSON for machines: a line with the address, then one with counters each time, the last
     /// with "end": true
     #[command(flatten)]

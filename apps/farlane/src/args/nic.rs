@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use live::drivers::nic::{Place, WireUrl};
 use niq::{PACKET_MAX, PACKET_MIN};
 
-use super::{Output, Sandbox, Spin, parse_time};
+use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane nic receive shm:/run/user/1000/wire --echo\n  \
@@ -67,6 +67,10 @@ pub(crate) struct NicServeArgs {
     /// loop:, the card receives what it sends
     #[arg(long, value_name = "WIRE", required = true)]
     pub(crate) wire: Option<WireUrl>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     #[command(flatten)]

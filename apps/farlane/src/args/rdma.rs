@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use live::drivers::perftest::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
 use live::sys::address::Host;
 
-use super::{Output, Spin, parse_address, parse_size, parse_time};
+use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_address, parse_size, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane rdma serve --listen 127.0.0.1:18515\n  \
@@ -155,6 +155,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1000, requires = "perftest",
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) iters: u32,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     #[command(flatten)]
     pub(crate) spin: Spin,
     #[command(flatten)]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::connect;
 use super::control::{self, Daemon};
+use super::{connect, emulate, nic, rdma};
 use crate::args::ListArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
 fn rows(status: &Value, socket: &str) -> Vec<[String; 4]> {
     let kind = plain(&status["kind"]);
     let row = |place: String, state: String| [kind.to_owned(), place, state, socket.to_owned()];
+    let own = |[place, state]: [String; 2]| vec![row(place, state)];
     match kind {
         "target" => {
             let hosts = list(&status["subsystems"]).iter().map(|one| list(&one["controllers"]).len());
@@ -49,6 +50,9 @@ fn rows(status: &Value, socket: &str) -> Vec<[String; 4]> {
             format!("{} as vfio-user:{}", plain(&status["url"]), plain(&status["vfio_user"])),
             link(&status["link"]),
         )],
+        "nic" => own(nic::serve::row(status)),
+        "rdma" => own(rdma::serve::row(status)),
+        "emulate" => own(emulate::row(status)),
         "connect" => {
             let (place, state) = connect::disconnect::row(status);
             vec![row(place, state)]

@@ -17,7 +17,7 @@ use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, Reach, StatusArgs};
-use crate::commands::{activity, control, print, print_json};
+use crate::commands::{activity, control, emulate, nic, print, print_json, rdma};
 use crate::error::Error;
 
 /// What an end of a tunnel may be asked. A target understands it too.
@@ -258,6 +258,9 @@ fn strangers_text(far: &Value) -> String {
 /// The status as text for a person.
 pub(crate) fn text(status: &Value) -> String {
     match status["kind"].as_str() {
+        Some("nic") => nic::serve::text(status),
+        Some("rdma") => rdma::serve::text(status),
+        Some("emulate") => emulate::text(status),
         Some("attach" | "device") => {
             let mut text = match status["link"].is_object() {
                 true => link_text("the far end", &status["link"]),

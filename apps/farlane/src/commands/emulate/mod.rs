@@ -2,44 +2,52 @@
 
 mod packets;
 mod relay;
+mod shown;
 
 use std::cell::{Cell, RefCell};
-use std::io::IsTerminal;
+use std::io;
+use std::rc::Rc;
 
+use daemon::metrics::{Kind, Labels, Page};
+use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use distribution::Distribution;
-use engine::Nanos;
+use engine::Instant;
 use live::drivers::emulate::Direction;
-use live::reactor::{Driver, Outcome, Reactor};
+use live::reactor::{Context, Driver, Glance, Hirer, Sources, Turn};
 use live::sys::clock::Clock;
-use live::sys::{logging, service};
+use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::EmulateArgs;
-use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
+use crate::commands::{OPENED_BY_LISTENER, print, print_json, settings};
 use crate::error::Error;
 use crate::whole_file;
+use shown::Shown;
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     let text = whole_file::read(&args.link, texts::FILE_MAX)?;
     let link = Link::parse(&text).map_err(|why| Error::Link { path: args.link.clone(), why })?;
     match (&args.connect, &args.between[..]) {
-        (None, [near, far]) => packets::run(args, [near, far], &link),
-        (Some(connect), _) => relay::run(args, connect, &link),
+        (None, [near, far]) => {
+            daemon::run(Emulation { args, link, ends: packets::Between::new([near, far]) })
+        }
+        (Some(connect), _) => daemon::run(Emulation { args, link, ends: relay::Through::new(connect) }),
         (None, _) => unreachable!("the command line asks for one of them"),
     }
 }
 
-/// The loop of an emulator, which SIGINT and SIGTERM end.
-fn reactor(args: &EmulateArgs, clock: Clock) -> Result<Reactor, Error> {
-    let reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    Ok(reactor)
+/// A modelled network that runs, and its counters.
+trait Network: Driver {
+    /// The counters that are shown.
+    type Counters: Counted;
+
+    fn counters(&self) -> Self::Counters;
 }
 
 /// Counters of an emulator that are shown while it runs.
-trait Told: Copy + PartialEq + Default {
+trait Counted: Copy + PartialEq + Default + Send + 'static {
     /// The counters as machines read them.
     type Line<'a>: Serialize;
 
@@ -47,66 +55,177 @@ trait Told: Copy + PartialEq + Default {
 
     /// The counters as people read them.
     fn words(self) -> String;
+
+    /// What has passed there and back.
+    fn ways(self) -> [Direction; 2];
 }
 
-/// Runs an emulator to its end. Shows its counters whenever it has `ticked`, and at the end.
-fn watch<D: Driver, C: Told>(
-    reactor: &mut Reactor,
-    driver: &mut D,
-    counters: impl Fn(&D) -> C,
-    (ticked, late): (&Cell<bool>, &RefCell<Distribution>),
-    json: bool,
-) -> Result<(), Error> {
-    let mut shown = Shown { json, last: C::default() };
-    service::ready("a modelled network");
-    reactor.serve();
-    loop {
-        let outcome = reactor.run_until(driver, None, |_| ticked.get());
-        let outcome = outcome.map_err(|error| Error::Child { what: "the emulated network", error })?;
-        if outcome != Outcome::Met {
-            break;
-        }
-        ticked.set(false);
-        shown.show(counters(driver), &late.borrow())?;
-    }
-    shown.end(counters(driver), &late.borrow())
+/// The ends that a modelled network joins.
+trait Ends {
+    type Network: Network + 'static;
+
+    /// Opens what takes rights that a confined process has no more.
+    fn prepare(&mut self, args: &EmulateArgs, link: &Link) -> Result<(), Error>;
+
+    fn needs(&self, needs: &mut Needs);
+
+    fn open(
+        &mut self,
+        clock: Clock,
+        args: &EmulateArgs,
+        link: &Link,
+        noted: Rc<Noted>,
+    ) -> Result<Self::Network, Error>;
+
+    /// Where the ends are, as JSON and as text.
+    fn places(&self, args: &EmulateArgs) -> (Value, String);
 }
 
-/// The counters that were shown last.
-struct Shown<C> {
-    json: bool,
-    last: C,
+/// What a network has reported since the loop last looked.
+#[derive(Default)]
+struct Noted {
+    /// Whether it is time to show the counters.
+    has_ticked: Cell<bool>,
+    /// How late bytes were written, compared with their time in the model.
+    late: RefCell<Distribution>,
 }
 
-impl<C: Told> Shown<C> {
-    /// Shows the counters if anything has passed since the last time.
-    fn show(&mut self, counters: C, late: &Distribution) -> Result<(), Error> {
-        if counters == self.last {
-            return Ok(());
+/// A network whose counters are shown now and then.
+struct Watched<N: Network> {
+    network: N,
+    noted: Rc<Noted>,
+    shown: Shown<N::Counters>,
+}
+
+impl<N: Network> Driver for Watched<N> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.network.start(sources)
+    }
+
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let turn = self.network.turn(context)?;
+        if self.noted.has_ticked.take() {
+            self.shown.show(self.network.counters(), &self.noted.late.borrow()).map_err(io::Error::other)?;
         }
-        self.last = counters;
-        if self.json {
-            report_json(&counters.line(late, false))
-        } else {
-            // A person watches the counters change; for a log, those at the end are enough.
-            if std::io::stderr().is_terminal() {
-                logging::show(format!("\r\x1b[K{}", counters.words()));
-            }
-            Ok(())
+        Ok(turn)
+    }
+
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        self.network.glance(context)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.network.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.network.on_stop(now);
+    }
+}
+
+struct Emulation<'a, E> {
+    args: &'a EmulateArgs,
+    link: Link,
+    ends: E,
+}
+
+impl<E: Ends> Daemon for Emulation<'_, E> {
+    const KIND: &'static str = "emulate";
+    const WHAT: &'static str = "the emulated network";
+    type Driver = Watched<E::Network>;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = NoCaptures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
+    }
+
+    fn prepare(&mut self, _clock: Clock) -> Result<(), Error> {
+        self.ends.prepare(self.args, &self.link)
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        self.ends.needs(needs);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Self::Driver, Error> {
+        let noted = Rc::new(Noted::default());
+        let network = self.ends.open(opening.clock, self.args, &self.link, Rc::clone(&noted))?;
+        Ok(Watched { network, noted, shown: Shown::new(self.args.output.json) })
+    }
+
+    fn figures(
+        &self,
+        _clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| {
+            let ways = hirer.run(|driver| driver.network.counters().ways());
+            ways.map(|ways| add(page, ways)).is_some()
         }
     }
 
-    fn end(&self, counters: C, late: &Distribution) -> Result<(), Error> {
-        if self.json {
-            return report_json(&counters.line(late, true));
-        }
-        if std::io::stderr().is_terminal() {
-            logging::show("\r\x1b[K".to_owned());
-        }
-        info!("the emulated network has ended");
-        logging::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
-        Ok(())
+    fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
+        let (json, text) = self.ends.places(self.args);
+        if self.args.output.json { print_json(&json) } else { print(&text) }
     }
+
+    fn summary(&self, _driver: &Self::Driver) -> String {
+        "a modelled network".to_owned()
+    }
+
+    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Value> {
+        let (mut status, _) = self.ends.places(self.args);
+        status["kind"] = Self::KIND.into();
+        status["pid"] = std::process::id().into();
+        status["link"] = json!(self.args.link);
+        let [there, back] = driver.network.counters().ways().map(Way::from);
+        status["there"] = json!(there);
+        status["back"] = json!(back);
+        Reply::Now(status)
+    }
+
+    fn end(self, driver: Self::Driver) -> Result<(), Error> {
+        driver.shown.end(driver.network.counters(), &driver.noted.late.borrow())
+    }
+}
+
+/// Adds the figures of what has passed there and back.
+fn add(page: &mut Page, ways: [Direction; 2]) {
+    for (name, way) in ["there", "back"].into_iter().zip(ways) {
+        let labels: Labels = vec![("way", name.to_owned())];
+        let counters = [
+            ("farlane_emulated_frames", "Frames that were sent", way.frames),
+            ("farlane_emulated_frame_bytes", "Bytes of these frames", way.frame_bytes),
+            ("farlane_emulated_lost_frames", "Frames that were lost", way.lost),
+            ("farlane_emulated_bytes", "Bytes that have arrived", way.bytes),
+        ];
+        page.add_rows(&labels, counters.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)));
+        let help = "Frames in queues or on the line";
+        page.family(Kind::Gauge, "farlane_emulated_under_way", help).add(&labels, way.under_way as f64);
+    }
+}
+
+/// The status as text for a person.
+pub(crate) fn text(status: &Value) -> String {
+    let [place, state] = row(status);
+    format!("{place}\n  {state}\n")
+}
+
+/// Where the network is, and what has passed.
+pub(crate) fn row(status: &Value) -> [String; 2] {
+    let word = |name: &str| status[name].as_str().unwrap_or_default();
+    let ends = match status["between"].as_array().map(Vec::as_slice) {
+        Some([near, far]) => {
+            format!("{} and {}", near.as_str().unwrap_or_default(), far.as_str().unwrap_or_default())
+        }
+        _ => format!("{} to {}", word("listening"), word("connect")),
+    };
+    let [there, back] = ["there", "back"].map(|way| &status[way]["bytes"]);
+    [format!("{ends} through {}", word("link")), format!("{there} B there, {back} B back")]
 }
 
 #[derive(Debug, Serialize)]

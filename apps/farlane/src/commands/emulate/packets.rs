@@ -1,56 +1,95 @@
 //! The kernel's packets, which pass through a modelled network between two network namespaces.
 
-use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 
 use distribution::Distribution;
 use engine::{Nanos, Rng};
+use live::drivers::emulate::Direction;
 use live::drivers::emulate::packets::{Counters, Event, Namespace, Packets, Settings, Tun};
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use network_models::Passage;
 use scenarios::file::link::Link;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Told, Way, reactor, watch};
+use super::{Counted, Ends, Network, Noted, Way};
 use crate::args::EmulateArgs;
-use crate::commands::{print, print_json};
 use crate::error::Error;
 
-pub(super) fn run(args: &EmulateArgs, between: [&str; 2], link: &Link) -> Result<(), Error> {
-    let addresses = args.subnet.ends();
-    let mtu = link.config().mtu;
-    let [near, far] = [0, 1].map(|end| {
-        let settings = Settings { address: addresses[end], prefix: args.subnet.prefix(), mtu };
-        interface(between[end], settings)
-    });
-    let interfaces = [near?, far?];
-    if args.output.json {
-        let line = serde_json::json!({
-            "between": between,
-            "interfaces": interfaces.each_ref().map(Tun::name),
+/// Two network namespaces, each with an interface.
+pub(super) struct Between<'a> {
+    names: [&'a str; 2],
+    /// The interfaces until the network has them, and their names.
+    interfaces: Option<[Tun; 2]>,
+    called: [String; 2],
+}
+
+impl<'a> Between<'a> {
+    pub(super) fn new(names: [&'a str; 2]) -> Self {
+        Self { names, interfaces: None, called: Default::default() }
+    }
+}
+
+impl Network for Packets<Box<dyn FnMut(Event)>> {
+    type Counters = Counters;
+
+    fn counters(&self) -> Counters {
+        Self::counters(self)
+    }
+}
+
+impl Ends for Between<'_> {
+    type Network = Packets<Box<dyn FnMut(Event)>>;
+
+    fn prepare(&mut self, args: &EmulateArgs, link: &Link) -> Result<(), Error> {
+        let (addresses, mtu) = (args.subnet.ends(), link.config().mtu);
+        let [near, far] = [0, 1].map(|end| {
+            let settings = Settings { address: addresses[end], prefix: args.subnet.prefix(), mtu };
+            interface(self.names[end], settings)
+        });
+        let interfaces = [near?, far?];
+        self.called = interfaces.each_ref().map(|one| one.name().to_owned());
+        self.interfaces = Some(interfaces);
+        Ok(())
+    }
+
+    fn needs(&self, _needs: &mut Needs) {}
+
+    fn open(
+        &mut self,
+        clock: Clock,
+        args: &EmulateArgs,
+        link: &Link,
+        noted: Rc<Noted>,
+    ) -> Result<Self::Network, Error> {
+        let interfaces = self.interfaces.take().expect("prepared once, and opened once");
+        let passage = Passage::new(link.config(), link.paths(&Rng::from_seed(args.seed)));
+        let report: Box<dyn FnMut(Event)> = Box::new(move |event| match event {
+            Event::Tick => noted.has_ticked.set(true),
+            Event::Written(by) => noted.late.borrow_mut().record(by),
+        });
+        let mut packets = Packets::new(clock.now(), passage, interfaces, report);
+        let every = Nanos::from(args.every);
+        if every > Nanos::ZERO {
+            packets.tick_every(clock.now(), every);
+        }
+        Ok(packets)
+    }
+
+    fn places(&self, args: &EmulateArgs) -> (Value, String) {
+        let addresses = args.subnet.ends();
+        let json = json!({
+            "between": self.names,
+            "interfaces": self.called,
             "addresses": addresses.map(|address| address.to_string()),
             "seed": args.seed,
         });
-        print_json(&line)?;
-    } else {
         let [near, far] =
-            [0, 1].map(|end| format!("{} ({} in {})", addresses[end], interfaces[end].name(), between[end]));
-        print(&format!("{near} reaches {far} through {}\n", args.link.display()))?;
+            [0, 1].map(|end| format!("{} ({} in {})", addresses[end], self.called[end], self.names[end]));
+        (json, format!("{near} reaches {far} through {}\n", args.link.display()))
     }
-
-    let clock = Clock::start();
-    let mut reactor = reactor(args, clock)?;
-    let passage = Passage::new(link.config(), link.paths(&Rng::from_seed(args.seed)));
-    let (ticked, late) = (Cell::new(false), RefCell::new(Distribution::new()));
-    let mut packets = Packets::new(clock.now(), passage, interfaces, |event| match event {
-        Event::Tick => ticked.set(true),
-        Event::Written(by) => late.borrow_mut().record(by),
-    });
-    let every = Nanos::from(args.every);
-    if every > Nanos::ZERO {
-        packets.tick_every(clock.now(), every);
-    }
-    watch(&mut reactor, &mut packets, Packets::counters, (&ticked, &late), args.output.json)
 }
 
 /// Opens a TUN interface in the network namespace called `namespace`.
@@ -80,12 +119,16 @@ pub(super) struct Line<'a> {
     end: bool,
 }
 
-impl Told for Counters {
+impl Counted for Counters {
     type Line<'a> = Line<'a>;
 
     fn line(self, late: &Distribution, end: bool) -> Line<'_> {
         let Self { there, back, strange, refused } = self;
         Line { there: there.into(), back: back.into(), strange, refused, late_ns: late, end }
+    }
+
+    fn ways(self) -> [Direction; 2] {
+        [self.there, self.back]
     }
 
     fn words(self) -> String {

@@ -1,53 +1,88 @@
 //! Connections that pass through a modelled network, TCP included.
 
-use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
 
 use distribution::Distribution;
 use engine::{Nanos, Rng};
 use live::carrier::tcp::{Listener, resolve};
+use live::drivers::emulate::Direction;
 use live::drivers::emulate::relay::{Counters, Event, Relay};
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Told, Way, reactor, watch};
+use super::{Counted, Ends, Noted, Way};
 use crate::args::EmulateArgs;
-use crate::commands::{print, print_json};
 use crate::error::Error;
 
-pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), Error> {
-    // Signals are handled before the address is printed: whoever reads it may end the process in
-    // good order.
-    let clock = Clock::start();
-    let mut reactor = reactor(args, clock)?;
-    let to = resolve(connect).map_err(|error| Error::Connect { error })?;
-    let address = args.listen;
-    let listener = Listener::bind(address).map_err(|error| Error::Listen { address, error })?;
-    let address = listener.address();
-    if args.output.json {
-        let line = serde_json::json!({
-            "listening": address.to_string(), "connect": connect, "seed": args.seed,
-        });
-        print_json(&line)?;
-    } else {
-        print(&format!("{address} is {connect} through {}\n", args.link.display()))?;
-    }
-
-    let network = link.network(&Rng::from_seed(args.seed));
-    let (ticked, late) = (Cell::new(false), RefCell::new(Distribution::new()));
-    let mut relay = Relay::new(clock.now(), network, listener, to, |event| match event {
-        Event::Tick => ticked.set(true),
-        Event::Written(by) => late.borrow_mut().record(by),
-        event => report(&event),
-    });
-    let every = Nanos::from(args.every);
-    if every > Nanos::ZERO {
-        relay.tick_every(clock.now(), every);
-    }
-    watch(&mut reactor, &mut relay, Relay::counters, (&ticked, &late), args.output.json)
+/// Connections to an address, which go on to another one.
+pub(super) struct Through<'a> {
+    connect: &'a str,
+    address: Option<SocketAddr>,
 }
 
-/// Tells a person about an event, on standard error.
+impl<'a> Through<'a> {
+    pub(super) const fn new(connect: &'a str) -> Self {
+        Self { connect, address: None }
+    }
+}
+
+impl super::Network for Relay<Box<dyn FnMut(Event)>> {
+    type Counters = Counters;
+
+    fn counters(&self) -> Counters {
+        Self::counters(self)
+    }
+}
+
+impl Ends for Through<'_> {
+    type Network = Relay<Box<dyn FnMut(Event)>>;
+
+    fn prepare(&mut self, _args: &EmulateArgs, _link: &Link) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.dials = true;
+    }
+
+    fn open(
+        &mut self,
+        clock: Clock,
+        args: &EmulateArgs,
+        link: &Link,
+        noted: Rc<Noted>,
+    ) -> Result<Self::Network, Error> {
+        let to = resolve(self.connect).map_err(|error| Error::Connect { error })?;
+        let address = args.listen;
+        let listener = Listener::bind(address).map_err(|error| Error::Listen { address, error })?;
+        self.address = Some(listener.address());
+        let network = link.network(&Rng::from_seed(args.seed));
+        let report: Box<dyn FnMut(Event)> = Box::new(move |event| match event {
+            Event::Tick => noted.has_ticked.set(true),
+            Event::Written(by) => noted.late.borrow_mut().record(by),
+            event => report(&event),
+        });
+        let mut relay = Relay::new(clock.now(), network, listener, to, report);
+        let every = Nanos::from(args.every);
+        if every > Nanos::ZERO {
+            relay.tick_every(clock.now(), every);
+        }
+        Ok(relay)
+    }
+
+    fn places(&self, args: &EmulateArgs) -> (Value, String) {
+        let address = self.address.unwrap_or(args.listen);
+        let connect = self.connect;
+        let json = json!({ "listening": address.to_string(), "connect": connect, "seed": args.seed });
+        (json, format!("{address} is {connect} through {}\n", args.link.display()))
+    }
+}
+
+/// Logs an event.
 fn report(event: &Event) {
     match event {
         Event::Tick | Event::Written(_) => {}
@@ -83,12 +118,16 @@ pub(super) struct Line<'a> {
     end: bool,
 }
 
-impl Told for Counters {
+impl Counted for Counters {
     type Line<'a> = Line<'a>;
 
     fn line(self, late: &Distribution, end: bool) -> Line<'_> {
         let Self { open, connections, there, back, retransmitted } = self;
         Line { connections, open, there: there.into(), back: back.into(), retransmitted, late_ns: late, end }
+    }
+
+    fn ways(self) -> [Direction; 2] {
+        [self.there, self.back]
     }
 
     fn words(self) -> String {

@@ -3,7 +3,7 @@
 mod crossover;
 mod measure;
 mod packets;
-mod serve;
+pub(crate) mod serve;
 
 use std::time::Duration;
 

@@ -1,69 +1,168 @@
 //! `farlane nic serve`: a card that another process uses.
 
-use engine::Nanos;
+use std::path::Path;
+
+use daemon::metrics::{Kind, Labels, Page};
+use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
+use engine::{Instant, Nanos};
 use live::drivers::nic::{CardDriver, Served, Wire, WireUrl};
-use live::reactor::Reactor;
+use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
-use live::sys::service;
+use niq::Counts;
+use serde_json::{Value, json};
 
 use super::{address, no_wire};
 use crate::args::NicServeArgs;
 use crate::commands::guest::{announce, listen};
-use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
+use crate::commands::{OPENED_BY_LISTENER, report_json, settings};
 use crate::error::Error;
 
 pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
-    let (Some(socket), Some(url)) = (&args.socket, &args.wire) else {
+    let (Some(socket), Some(wire)) = (&args.socket, &args.wire) else {
         unreachable!("the options are required");
     };
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER * 2)?;
-    let mut needs = Needs { dials: true, ..Needs::default() };
-    needs.change_beside(socket);
-    if let WireUrl::Shm(path) = url {
-        needs.change_beside(path);
-    }
-    needs.sends_frames = matches!(url, WireUrl::Eth(_));
-    args.sandbox.confine(needs)?;
-    let listener = listen(socket)?;
-    let wire = Wire::open(url).map_err(|error| no_wire(url, error))?;
-    let spin = Nanos::from(args.spin.spin);
-    let mut reactor = Reactor::new(Clock::start(), spin).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let text = format!("offering a low-latency network card on {url}");
-    announce(args.output.json, listener.path(), &text)?;
-    let mut driver = CardDriver::new(listener, wire, address(), spin, tell).map_err(Error::System)?;
-    args.sandbox.renounce()?;
-    service::ready(&text);
-    reactor.serve();
-    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the card", error })?;
-    let counts = driver.counts();
-    info!(
-        "{} packets sent and {} received; {} lost: link down {}, unwanted {}, misshapen {}, no room {}",
-        counts.sent,
-        counts.received,
-        counts.link_down + counts.unwanted + counts.misshapen + counts.no_room,
-        counts.link_down,
-        counts.unwanted,
-        counts.misshapen,
-        counts.no_room
-    );
-    if args.output.json {
-        report_json(&serde_json::json!({
-            "sent": counts.sent,
-            "received": counts.received,
-            "link_down": counts.link_down,
-            "unwanted": counts.unwanted,
-            "misshapen": counts.misshapen,
-            "no_room": counts.no_room,
-            "faults": counts.faults,
-        }))?;
-    }
-    Ok(())
+    daemon::run(Card { args, socket, wire })
 }
 
-/// Tells a person what happens, on standard error.
-fn tell(event: Served) {
+struct Card<'a> {
+    args: &'a NicServeArgs,
+    socket: &'a Path,
+    wire: &'a WireUrl,
+}
+
+impl Card<'_> {
+    fn spin(&self) -> Nanos {
+        self.args.spin.spin.into()
+    }
+
+    /// What is offered, for people.
+    fn text(&self) -> String {
+        format!("offering a low-latency network card on {}", self.wire)
+    }
+}
+
+impl Daemon for Card<'_> {
+    const KIND: &'static str = "nic";
+    const WHAT: &'static str = "the card";
+    type Driver = CardDriver<fn(Served)>;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = NoCaptures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        settings(&args.spin, OPENED_BY_LISTENER * 2, &args.sandbox, &args.control, &args.watch)
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.dials = true;
+        needs.change_beside(self.socket);
+        if let WireUrl::Shm(path) = self.wire {
+            needs.change_beside(path);
+        }
+        needs.sends_frames = matches!(self.wire, WireUrl::Eth(_));
+    }
+
+    fn open(&mut self, _opening: &Opening) -> Result<Self::Driver, Error> {
+        let listener = listen(self.socket)?;
+        let wire = Wire::open(self.wire).map_err(|error| no_wire(self.wire, error))?;
+        let report: fn(Served) = report;
+        CardDriver::new(listener, wire, address(), self.spin(), report).map_err(Error::System)
+    }
+
+    fn figures(
+        &self,
+        _clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| hirer.run(|driver| driver.counts()).map(|counts| add(page, &counts)).is_some()
+    }
+
+    fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
+        announce(self.args.output.json, self.socket, &self.text())
+    }
+
+    fn summary(&self, _driver: &Self::Driver) -> String {
+        self.text()
+    }
+
+    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Value> {
+        let mut status = counted(&driver.counts());
+        status["kind"] = Self::KIND.into();
+        status["pid"] = std::process::id().into();
+        status["vfio_user"] = json!(self.socket);
+        status["wire"] = self.wire.to_string().into();
+        Reply::Now(status)
+    }
+
+    fn end(self, driver: Self::Driver) -> Result<(), Error> {
+        let counts = driver.counts();
+        info!(
+            "{} packets sent and {} received; {} lost: link down {}, unwanted {}, misshapen {}, no room {}",
+            counts.sent,
+            counts.received,
+            counts.link_down + counts.unwanted + counts.misshapen + counts.no_room,
+            counts.link_down,
+            counts.unwanted,
+            counts.misshapen,
+            counts.no_room
+        );
+        if self.args.output.json { report_json(&counted(&counts)) } else { Ok(()) }
+    }
+}
+
+/// The counters of a card, as JSON.
+fn counted(counts: &Counts) -> Value {
+    json!({
+        "sent": counts.sent,
+        "received": counts.received,
+        "link_down": counts.link_down,
+        "unwanted": counts.unwanted,
+        "misshapen": counts.misshapen,
+        "no_room": counts.no_room,
+        "faults": counts.faults,
+    })
+}
+
+/// Adds the figures of a card.
+fn add(page: &mut Page, counts: &Counts) {
+    let rows = [
+        ("farlane_nic_sent_packets", "Packets that went to the wire", counts.sent),
+        ("farlane_nic_sent_bytes", "Bytes of these packets", counts.sent_bytes),
+        ("farlane_nic_received_packets", "Packets that went to the host", counts.received),
+        ("farlane_nic_received_bytes", "Bytes of these packets", counts.received_bytes),
+        ("farlane_nic_faults", "Queues stopped by a fault", counts.faults),
+    ];
+    page.add_rows(&Labels::new(), rows.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)));
+    let lost = [
+        ("link_down", counts.link_down),
+        ("unwanted", counts.unwanted),
+        ("misshapen", counts.misshapen),
+        ("no_room", counts.no_room),
+    ];
+    for (reason, value) in lost {
+        page.family(Kind::Counter, "farlane_nic_lost_packets", "Packets that were lost, by the reason")
+            .add(&vec![("reason", reason.to_owned())], value as f64);
+    }
+}
+
+/// The status as text for a person.
+pub(crate) fn text(status: &Value) -> String {
+    let [place, state] = row(status);
+    format!("{place}: {state}\n")
+}
+
+/// Where the card is, and how it fares.
+pub(crate) fn row(status: &Value) -> [String; 2] {
+    let word = |name: &str| status[name].as_str().unwrap_or_default();
+    let place = format!("vfio-user:{} on {}", word("vfio_user"), word("wire"));
+    [place, format!("{} packets sent, {} received", status["sent"], status["received"])]
+}
+
+/// Logs an event.
+fn report(event: Served) {
     match event {
         Served::Client(Some(process)) => info!("process {process} uses the card"),
         Served::Client(None) => info!("a process uses the card"),

@@ -1,20 +1,16 @@
 //! `farlane rdma`: latency and bandwidth of RDMA connections, in perftest's words.
 
+pub(crate) mod serve;
 mod table;
 
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::client::blocking::Blocking;
-use live::drivers::perftest::{
-    Failure, Measured, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
-};
-use live::reactor::Reactor;
-use live::sys::clock::Clock;
-use live::sys::logging;
+use live::drivers::attached::Attached;
+use live::drivers::perftest::{Failure, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way};
 
-use crate::args::{PeerArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
-use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
+use crate::args::{PeerArg, RdmaAction, RdmaMeasureArgs};
+use crate::commands::{print, print_json, stay_on};
 use crate::error::Error;
 use table::Row;
 
@@ -26,7 +22,7 @@ pub(crate) fn run(action: &RdmaAction) -> Result<(), Error> {
     match action {
         RdmaAction::Ping(args) => measure(args, Mode::Latency),
         RdmaAction::Bench(args) => measure(args, Mode::Bandwidth),
-        RdmaAction::Serve(args) => serve(args),
+        RdmaAction::Serve(args) => serve::run(args),
     }
 }
 
@@ -36,39 +32,6 @@ const fn usual_size(mode: Mode) -> u32 {
         Mode::Latency => PING_BYTES,
         Mode::Bandwidth => BENCH_BYTES,
     }
-}
-
-/// What clients of perftest measure, if they are served.
-fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
-    let Some((verb, mode)) = args.perftest.map(crate::args::ProgramArg::test) else { return Ok(None) };
-    if let (Verb::Write, Mode::Latency, ProviderArg::Iwarp) = (verb, mode, args.provider) {
-        return Err(Error::NoSuchMeasurement {
-            why: "ib_write_lat waits for its server's first write, but over iWARP whoever accepts a \
-                  connection may not be the first to send (RFC 5044)",
-            remedy: "let ib_write_lat -R serve, and measure with farlane rdma ping --verb write --peer \
-                     perftest; or use --provider roce",
-        });
-    }
-    let size = args.size.unwrap_or(usual_size(mode));
-    Ok(Some(Test { verb, mode, size, iterations: args.iters, depth: 1 }))
-}
-
-fn serve(args: &ServeArgs) -> Result<(), Error> {
-    let perftest = perftest(args)?;
-    begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
-    let mut reactor = Reactor::new(Clock::start(), args.spin.spin.into()).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let listen = |error| Error::Listen { address: args.listen, error };
-    let server = Measured::open(args.provider.into(), args.listen, perftest);
-    let mut server = server.map_err(listen)?;
-    let address = server.address().to_string();
-    if args.output.json {
-        report_json(&serde_json::json!({ "listening": address }))?;
-    } else {
-        logging::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
-    }
-    let outcome = reactor.run(&mut server);
-    outcome.map(|_| ()).map_err(|error| Error::Child { what: "the server of measurements", error })
 }
 
 /// Whether the server has such a test at all.

@@ -101,6 +101,15 @@ impl Measured {
         Ok(Self { carried, makes, address: bound, is_over: false })
     }
 
+    /// How many clients are connected.
+    pub fn connections(&self) -> usize {
+        match &self.carried {
+            Carried::Iwarp(_, connections) => connections.len(),
+            Carried::Roce(_, servers) => servers.len(),
+            Carried::Verbs(_, servers) => servers.len(),
+        }
+    }
+
     /// The address of the server.
     pub const fn address(&self) -> SocketAddr {
         self.address

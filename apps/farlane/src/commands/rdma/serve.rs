@@ -1,0 +1,131 @@
+//! `farlane rdma serve`: the other end of measurements.
+
+use std::path::PathBuf;
+
+use daemon::metrics::{Kind, Labels, Page};
+use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
+use engine::Instant;
+use live::drivers::perftest::{Measured, Mode, Provider, Test, Verb};
+use live::reactor::Hirer;
+use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
+use live::sys::logging;
+use serde_json::{Value, json};
+
+use super::usual_size;
+use crate::args::{ProgramArg, ProviderArg, ServeArgs};
+use crate::commands::{OPENED_BY_LISTENER, report_json, settings};
+use crate::error::Error;
+
+pub(super) fn run(args: &ServeArgs) -> Result<(), Error> {
+    daemon::run(Server { args, perftest: perftest(args)? })
+}
+
+struct Server<'a> {
+    args: &'a ServeArgs,
+    /// What clients of perftest measure, if they are served.
+    perftest: Option<Test>,
+}
+
+/// What clients of perftest measure, if they are served.
+fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
+    let Some((verb, mode)) = args.perftest.map(ProgramArg::test) else { return Ok(None) };
+    if let (Verb::Write, Mode::Latency, ProviderArg::Iwarp) = (verb, mode, args.provider) {
+        return Err(Error::NoSuchMeasurement {
+            why: "ib_write_lat waits for its server's first write, but over iWARP whoever accepts a \
+                  connection may not be the first to send (RFC 5044)",
+            remedy: "let ib_write_lat -R serve, and measure with farlane rdma ping --verb write --peer \
+                     perftest; or use --provider roce",
+        });
+    }
+    let size = args.size.unwrap_or(usual_size(mode));
+    Ok(Some(Test { verb, mode, size, iterations: args.iters, depth: 1 }))
+}
+
+impl Daemon for Server<'_> {
+    const KIND: &'static str = "rdma";
+    const WHAT: &'static str = "the server of measurements";
+    type Driver = Measured;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = NoCaptures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        if let ProviderArg::Verbs = self.args.provider {
+            needs.folders.push(PathBuf::from("/dev/infiniband"));
+        }
+    }
+
+    fn open(&mut self, _opening: &Opening) -> Result<Measured, Error> {
+        let (listen, provider) = (self.args.listen, Provider::from(self.args.provider));
+        let server = Measured::open(provider, listen, self.perftest);
+        server.map_err(|error| Error::Listen { address: listen, error })
+    }
+
+    fn figures(
+        &self,
+        _clock: Clock,
+        hirer: Hirer<Measured>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| {
+            let Some(connections) = hirer.run(|driver| driver.connections()) else { return false };
+            page.family(Kind::Gauge, "farlane_rdma_connections", "Connections of clients that measure")
+                .add(&Labels::new(), connections as f64);
+            true
+        }
+    }
+
+    fn announce(&mut self, driver: &mut Measured) -> Result<(), Error> {
+        let address = driver.address().to_string();
+        if self.args.output.json {
+            return report_json(&json!({ "listening": address }));
+        }
+        logging::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
+        Ok(())
+    }
+
+    fn summary(&self, driver: &Measured) -> String {
+        format!("measurements at {}", driver.address())
+    }
+
+    fn status(&mut self, driver: &mut Measured, _now: Instant) -> Reply<Value> {
+        Reply::Now(json!({
+            "kind": Self::KIND,
+            "pid": std::process::id(),
+            "listening": driver.address().to_string(),
+            "provider": provider_name(self.args.provider),
+            "connections": driver.connections(),
+        }))
+    }
+
+    fn end(self, _driver: Measured) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+const fn provider_name(provider: ProviderArg) -> &'static str {
+    match provider {
+        ProviderArg::Iwarp => "iwarp",
+        ProviderArg::Roce => "roce",
+        ProviderArg::Verbs => "verbs",
+    }
+}
+
+/// The status as text for a person.
+pub(crate) fn text(status: &Value) -> String {
+    let [place, state] = row(status);
+    format!("listening at {place}: {state}\n")
+}
+
+/// Where the server is, and how it fares.
+pub(crate) fn row(status: &Value) -> [String; 2] {
+    let word = |name: &str| status[name].as_str().unwrap_or_default();
+    let state = format!("{} connections", status["connections"]);
+    [format!("{} ({})", word("listening"), word("provider")), state]
+}
