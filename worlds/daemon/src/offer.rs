@@ -45,6 +45,8 @@ pub struct Opening {
 pub enum Reply<T> {
     /// The status.
     Now(T),
+    /// Why there is none, as a sentence.
+    Refused(String),
     /// The status as a thread beside the loop makes it, for one that would hold up the loop. `None`
     /// means that the process ends.
     Later(Box<dyn FnOnce() -> Option<T> + Send>),
@@ -89,6 +91,8 @@ pub trait Daemon: Sized {
     const KIND: &'static str;
     /// What the loop turns, as the error of a loop that fails names it.
     const WHAT: &'static str;
+    /// What has shut down when the process ends in good order.
+    const ENDS: &'static str = Self::WHAT;
 
     /// Moves the bytes of what is offered.
     type Driver: Driver;

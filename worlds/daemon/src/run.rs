@@ -53,7 +53,9 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
 
     let Serving { inner: Inner { daemon, driver, captures, .. }, control } = serving;
     drop((control, captures));
-    daemon.end(driver)
+    daemon.end(driver)?;
+    info!("{} has shut down", D::ENDS);
+    Ok(())
 }
 
 fn begin(settings: &Settings) -> Result<(), Failure> {

@@ -72,6 +72,7 @@ impl<D: Daemon> Inner<D> {
     fn report_status(&mut self, now: Instant) -> Line {
         let make = match self.daemon.status(&mut self.driver, now) {
             Reply::Now(status) => return line(Ok(status)).into(),
+            Reply::Refused(why) => return line::<()>(Err(why)).into(),
             Reply::Later(make) => make,
         };
         let job = Box::new(move || make().map(|status| line(Ok(status))));

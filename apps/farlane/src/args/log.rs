@@ -13,7 +13,7 @@ use crate::error::Error;
 /// The variable that says which events are told, as for other programs of Rust.
 const VARIABLE: &str = "RUST_LOG";
 /// What the names of our own modules begin with that tell events.
-const OURS: [&str; 2] = ["farlane", "live"];
+const OURS: [&str; 3] = ["farlane", "daemon", "live"];
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,6 @@ use live::sys::sandbox::Needs;
 
 use super::headings::PRIVILEGE;
 use super::{MediumSpec, PoolSpec, Served};
-use crate::error::Error;
 
 /// What a process that serves others gives up once it is set up.
 #[derive(Clone, Debug, Default, Args)]
@@ -37,23 +36,6 @@ impl Sandbox {
     /// What the options say.
     pub(crate) fn confinement(&self) -> Confinement {
         Confinement { user: self.user.clone(), allowed: self.allow_path.clone(), is_on: !self.no_sandbox }
-    }
-
-    /// Leaves only `needs` within reach of this process. Nothing may be open yet, and no thread may
-    /// be started.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub(crate) fn confine(&self, needs: Needs) -> Result<(), Error> {
-        Ok(self.confinement().confine(needs)?)
-    }
-
-    /// Becomes another user, if one is given, and gives up system calls. Everything is open.
-    ///
-    /// # Errors
-    /// When the system refuses, or there is no such user.
-    pub(crate) fn renounce(&self) -> Result<(), Error> {
-        Ok(self.confinement().renounce()?)
     }
 }
 

@@ -120,6 +120,6 @@ impl Daemon for Attach<'_> {
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
-        conclude(self.args.output.json, driver.guest(), None, "the guest's end")
+        conclude(self.args.output.json, driver.guest(), None)
     }
 }

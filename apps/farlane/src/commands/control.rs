@@ -8,14 +8,10 @@ use std::time::Duration;
 
 use daemon::control::Answer;
 pub(crate) use daemon::control::{check_folder, folder, make_folder};
-use live::drivers::control::{Control, Reply};
-use live::reactor::{Context, Sources};
 use live::sys::clock::Clock;
-use live::sys::sandbox::Needs;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::capture::{Capturable, Captures};
 use super::print;
 use super::served::{FAR_PATIENCE, open_far};
 use crate::args::{AddedMedium, MediumSpec};
@@ -52,52 +48,6 @@ pub(crate) fn answer(result: Result<Value, String>) -> String {
 /// Path of this process' control socket, by default one with the process' kind and identifier.
 pub(crate) fn path(kind: &str, given: Option<&PathBuf>) -> PathBuf {
     daemon::control::path(kind, given.map(PathBuf::as_path))
-}
-
-/// Lets a process that gives up most of the machine keep its control socket.
-pub(crate) fn need(needs: &mut Needs, kind: &str, given: Option<&PathBuf>) {
-    daemon::control::need(needs, kind, given.map(PathBuf::as_path));
-}
-
-/// Opens the control socket of a process of this kind. If the default one can't be opened, the
-/// process logs a warning and runs without.
-pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
-    Ok(daemon::control::bind(kind, given.map(PathBuf::as_path))?)
-}
-
-/// What a daemon is asked while it runs: through its control socket, also for captures.
-pub(crate) struct Questions {
-    control: Control,
-    captures: Captures,
-}
-
-impl Questions {
-    pub(crate) const fn new(control: Control, clock: Clock) -> Self {
-        Self { control, captures: Captures::new(clock) }
-    }
-
-    /// Makes clients wake the loop.
-    ///
-    /// # Errors
-    /// When the kernel can't report news of the socket.
-    pub(crate) fn start(&self, sources: &Sources) -> io::Result<()> {
-        self.control.start(sources)
-    }
-
-    /// Takes the requests of clients. `answer` has `server` answer those that are not about
-    /// captures. Returns whether there was anything.
-    ///
-    /// # Errors
-    /// When the socket can't be waited for.
-    pub(crate) fn turn<S: Capturable, R: From<String> + Into<Reply>>(
-        &mut self,
-        context: &Context<'_>,
-        server: &mut S,
-        answer: impl Fn(&mut S, &str) -> R,
-    ) -> io::Result<bool> {
-        let Self { control, captures } = self;
-        control.turn(context.sources(), |asked| captures.answer(asked, server, &answer))
-    }
 }
 
 fn is_socket(path: &Path) -> bool {

@@ -99,7 +99,7 @@ impl Daemon for Device<'_> {
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
         let controller = driver.controller().map(Controller::statistics);
-        let concluded = conclude(self.args.output.json, driver.guest(), controller, "the device");
+        let concluded = conclude(self.args.output.json, driver.guest(), controller);
         drop(driver);
         finish(self.store).and(concluded)
     }

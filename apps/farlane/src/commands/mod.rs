@@ -44,14 +44,9 @@ pub(crate) mod ui;
 
 use std::io::Write;
 
-use live::sys::{descriptors, service};
-
 use crate::args::{Control, MetricsArgs, Sandbox, Spin};
 use crate::error::Error;
 
-/// Descriptors that every serving command opens: for its loop, signals, the control socket, and
-/// saving a state.
-const OPENED: u64 = 12;
 /// Most descriptors of one namespace.
 pub(crate) const OPENED_BY_NAMESPACE: usize = 6;
 /// Descriptors of a listener, or of a thread's loop.
@@ -116,15 +111,6 @@ pub(crate) fn counted((count, what): (usize, &str)) -> String {
 /// Keeps this thread on processor `cpu`, if one was chosen.
 pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
     cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
-}
-
-/// Begins a command that serves others: finds its service manager, raises the limit of descriptors
-/// as far as this process may, and moves to processor `cpu`. `opened` descriptors are about to be
-/// used for what is offered; too low a limit is reported now, not to those who are served.
-pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Error> {
-    service::begin();
-    descriptors::prepare(OPENED + opened as u64)?;
-    stay_on(cpu)
 }
 
 /// The options that every daemon has. `opened` descriptors are about to be used for what is

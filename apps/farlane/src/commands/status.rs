@@ -47,12 +47,6 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     print(&daemons.iter().map(one).collect::<Vec<_>>().join("\n"))
 }
 
-/// The answer to `line`: `status`, if the line asks for it.
-pub(crate) fn answer(line: &str, status: impl FnOnce() -> Value) -> String {
-    let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
-    control::answer(asked.map(|Request::Status| status()))
-}
-
 /// The status of what serves a guest at the socket `place`. `url` is that of the far end, if there
 /// is a tunnel to one.
 pub(crate) fn of_guest<F: FnMut(guest::Event)>(

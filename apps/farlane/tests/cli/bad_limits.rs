@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::running::{Running, Said};
+use crate::support::running::{Running, Said, wait_until};
 use crate::support::{Export, FARLANE, json};
 
 const NQN: &str = "nqn.2026-01.io.farlane:bad-limits";
@@ -128,7 +128,7 @@ fn with_a_terminal(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_terminal_that_is_gone_ends_what_serves_in_good_order() {
+fn a_terminal_that_is_gone_ends_what_serves_and_a_signal_alone_does_not() {
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("link.toml");
     std::fs::write(&link, "[link]\nlatency = \"1ms\"\n").unwrap();
@@ -141,8 +141,27 @@ fn a_terminal_that_is_gone_ends_what_serves_in_good_order() {
         &[&emulate[..], &[&far.address]].concat(),
     ];
     for arguments in commands {
-        let (status, said) = Export::of(with_a_terminal(arguments)).end_by("HUP");
-        assert_eq!(status, Some(0), "{arguments:?}: {said}");
+        let mut served = Export::of(with_a_terminal(arguments));
+        crate::support::running::signal(served.id(), "HUP");
+        served.wait_for("SIGHUP: this process has no configuration file to read again");
+        assert_eq!(served.end_by("TERM").0, Some(0), "{arguments:?}");
+
+        // The terminal goes with the program that made it.
+        let control = directory.path().join("control");
+        let (program, control) = (FARLANE.as_str(), control.to_str().unwrap());
+        let words = [&["exec", "env", "--default-signal=HUP", program], arguments, &["--control", control]];
+        let mut terminal = Command::new("script");
+        let mut terminal = Export::of({
+            terminal.args(["--quiet", "--command", &words.concat().join(" "), "/dev/null"]);
+            terminal
+        });
+        let process = json(&["status", control, "--json"])["pid"].as_u64().unwrap();
+        terminal.kill();
+        let place = format!("/proc/{process}/cmdline");
+        wait_until("what served there ends", || {
+            std::fs::read(&place).is_ok_and(|line| line.is_empty()) || !std::path::Path::new(&place).exists()
+        });
+        assert!(!std::path::Path::new(control).exists(), "{arguments:?} ends in good order");
     }
     // Under nohup the program goes on.
     let mut command = Command::new("sh");

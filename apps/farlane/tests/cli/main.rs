@@ -13,6 +13,7 @@ mod capture;
 mod cloud_hypervisor;
 mod config_file;
 mod copying;
+mod daemon_order;
 mod daemons;
 mod datagrams;
 mod dissector;

@@ -170,7 +170,7 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     }
     let found = lines(&["status"], folder);
     let kinds: BTreeSet<_> = found.iter().map(|one| one["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["attach", "device", "export", "target"].into());
+    assert_eq!(kinds, ["attach", "device", "emulate", "export", "target"].into());
     found.iter().for_each(|one| used.holds("status", one));
     used.holds("top", &lines(&["top", "--every", "50ms"], folder)[0]);
     used.prints("check", &["check", link.to_str().unwrap()]);

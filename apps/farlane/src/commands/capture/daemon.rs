@@ -14,7 +14,7 @@ use engine::Instant;
 use live::drivers::control;
 use live::drivers::far::{self, FarDriver, Server};
 use live::drivers::guest::{self, GuestDriver};
-use live::reactor::{Several, Working};
+use live::reactor::Several;
 use live::sys::clock::Clock;
 use nvme_pcie::controller::{Controller, QueuePlace};
 use pcie::endpoint::Endpoint;
@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 use trace::known::{Ring, Told};
 
 use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_telling};
-use crate::commands::control::answer;
 
 /// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.
 const CAPTURES_MAX: usize = 4;
@@ -72,21 +71,6 @@ pub(crate) trait Capturable {
     fn tap(&mut self, taps: &Taps) -> Result<(), String>;
 }
 
-/// A driver that does jobs shows what the driver itself shows.
-impl<C: Capturable> Capturable for Working<C> {
-    fn what(&self) -> What {
-        self.driver().what()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.driver().notes()
-    }
-
-    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        self.driver_mut().tap(taps)
-    }
-}
-
 /// A capture that is running.
 struct Running {
     id: u32,
@@ -120,23 +104,6 @@ impl<C: Capturable> daemon::Captures<C> for Captures {
 }
 
 impl Captures {
-    pub(crate) const fn new(clock: Clock) -> Self {
-        Self { clock, running: Vec::new(), begun: 0 }
-    }
-
-    /// Answers a request about captures of `what`; `otherwise` answers any other one.
-    pub(crate) fn answer<C: Capturable, R: From<String>>(
-        &mut self,
-        mut request: control::Request<'_>,
-        what: &mut C,
-        otherwise: impl FnOnce(&mut C, &str) -> R,
-    ) -> R {
-        match daemon::Captures::answer(self, &mut request, what) {
-            Some(result) => answer(result).into(),
-            None => otherwise(what, request.line),
-        }
-    }
-
     fn begin<C: Capturable>(
         &mut self,
         (snap, queues): (Option<u64>, Vec<u16>),

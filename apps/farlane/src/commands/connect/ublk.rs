@@ -41,6 +41,8 @@ impl<'a> Block<'a> {
 impl Daemon for Block<'_> {
     const KIND: &'static str = "connect";
     const WHAT: &'static str = "the block device";
+    // The block device itself stays while it is in use.
+    const ENDS: &'static str = "the process of the block device";
     type Driver = Served;
     type Request = Request;
     type Status = Value;

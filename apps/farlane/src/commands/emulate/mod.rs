@@ -181,7 +181,10 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
         let (mut status, _) = self.ends.places(self.args);
         status["kind"] = Self::KIND.into();
         status["pid"] = std::process::id().into();
-        status["link"] = json!(self.args.link);
+        status["network"] = json!(self.args.link);
+        if let Some(address) = status["listening"].as_str().map(str::to_owned) {
+            status["listening"] = json!([address]);
+        }
         let [there, back] = driver.network.counters().ways().map(Way::from);
         status["there"] = json!(there);
         status["back"] = json!(back);
@@ -222,10 +225,10 @@ pub(crate) fn row(status: &Value) -> [String; 2] {
         Some([near, far]) => {
             format!("{} and {}", near.as_str().unwrap_or_default(), far.as_str().unwrap_or_default())
         }
-        _ => format!("{} to {}", word("listening"), word("connect")),
+        _ => format!("{} to {}", status["listening"][0].as_str().unwrap_or_default(), word("connect")),
     };
     let [there, back] = ["there", "back"].map(|way| &status[way]["bytes"]);
-    [format!("{ends} through {}", word("link")), format!("{there} B there, {back} B back")]
+    [format!("{ends} through {}", word("network")), format!("{there} B there, {back} B back")]
 }
 
 #[derive(Debug, Serialize)]

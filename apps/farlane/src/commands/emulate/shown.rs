@@ -44,7 +44,6 @@ impl<C: Counted> Shown<C> {
         if std::io::stderr().is_terminal() {
             logging::show("\r\x1b[K".to_owned());
         }
-        info!("the emulated network has ended");
         logging::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
         Ok(())
     }

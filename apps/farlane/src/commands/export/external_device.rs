@@ -1,20 +1,22 @@
 //! `farlane export --vfio-user`: a far end whose device is in another process.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use assemblies::external_device::{self, Config, ExternalDevice, Summary};
 use assemblies::far::Far;
-use engine::Nanos;
+use daemon::metrics::Page;
+use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
+use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
-use live::drivers::control::{Answering, Request};
 use live::drivers::far::{Event, FarDriver, Server};
-use live::reactor::{Outcome, Reactor, Working, jobs};
+use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::entropy;
-use live::sys::service;
+use live::sys::sandbox::Needs;
 use live::sys::unix::PATH_MAX;
+use serde_json::Value;
 use tunnel::frame::NetworkTime;
 
 use super::listeners::Listeners;
@@ -22,7 +24,7 @@ use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
 use crate::commands::capture::Captures;
-use crate::commands::{control, print, print_json, status};
+use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
 /// What is known of the device so far.
@@ -56,80 +58,124 @@ pub(super) fn check(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     }
 }
 
-pub(super) fn run(
-    args: &ExportArgs,
-    path: &Path,
-    clock: Clock,
+/// A far end whose device another process has at `path`.
+pub(super) struct External<'a> {
+    args: &'a ExportArgs,
+    path: &'a Path,
+    config: Option<&'a PathBuf>,
+    /// The network's time by the clock.
     time: Option<NetworkTime>,
-) -> Result<(), Error> {
-    let absent = |why| Error::NoDevice { path: path.to_owned(), why };
-    let length = path.as_os_str().len();
-    if length > PATH_MAX {
-        return Err(absent(format!("the path has {length} bytes, a socket's at most {PATH_MAX}")));
+    known: Rc<RefCell<Known>>,
+    places: Option<Places>,
+}
+
+impl<'a> External<'a> {
+    pub(super) fn new(args: &'a ExportArgs, path: &'a Path, config: Option<&'a PathBuf>) -> Self {
+        Self { args, path, config, time: None, known: Rc::default(), places: None }
     }
-    let &[listen] = args.listen.as_slice() else {
-        return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
-    };
-    let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
-    let trusted = open_trust(args)?;
-    // Another process has the namespaces, if there are any.
-    let admission = trusted.admission.clone().only_whole()?;
-    let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
-    let address = listener.address();
 
-    let listeners = Listeners::open(args, &trusted, clock.now())?;
-    let places = Places::of(address, &listeners, &trusted);
-    let mut entropy = entropy::system();
-    let name = format!("farlane export {}", path.display());
-    let mut session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
-    session.time = time;
-    let device = ExternalDevice::new(Config::default());
-    let far = Far::around(clock.now(), session, device, entropy);
-    let server = Server::new(path).map_err(Error::Output)?;
+    fn absent(&self, why: String) -> Error {
+        Error::NoDevice { path: self.path.to_owned(), why }
+    }
+}
 
-    let known = Rc::new(RefCell::new(Known::default()));
-    let learning = known.clone();
-    let control = control::bind("export", args.control.control.as_ref())?;
-    let driver = FarDriver::external_device(far, listener, server, move |event| {
-        learning.borrow_mut().learn(&event);
-        report(event);
-    })
-    .with_admission(clock.now(), admission);
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
-    reactor.stop().on_signals().map_err(Error::System)?;
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| {
-        hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
-    })?;
-    let driver = Working::new(listeners.join(driver), jobs);
-    let mut captures = Captures::new(clock);
-    let mut driver =
-        Answering::new(driver, control, |driver: &mut Working<FarDriver<_, _>>, asked: Request<'_>| {
-            captures.answer(asked, driver, |driver, line| {
-                let far_end = || status::of_far(clock.now(), driver.driver(), None);
-                status::answer(line, || status::of_far_ends(vec![far_end()]))
-            })
-        });
-    let child = |error| Error::Child { what: "the far end", error };
-    let deadline = clock.now() + Nanos::from(args.timeout);
-    let is_known = |_: &mut _| known.borrow().summary.is_some();
-    match reactor.run_until(&mut driver, Some(deadline), is_known).map_err(child)? {
-        Outcome::Met => {}
-        Outcome::TimedOut => {
-            let why = known.borrow_mut().trouble.take();
-            return Err(absent(why.unwrap_or_else(|| "its server does not answer".to_owned())));
+impl Daemon for External<'_> {
+    const KIND: &'static str = "export";
+    const WHAT: &'static str = "the far end";
+    type Driver = FarDriver<Box<dyn FnMut(Event)>, Server>;
+    type Request = OnlyStatus;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        super::settings(self.args)
+    }
+
+    fn prepare(&mut self, clock: Clock) -> Result<(), Error> {
+        self.time = super::prepare(self.args, clock)?;
+        Ok(())
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        super::need(needs, self.args, self.config);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Self::Driver, Error> {
+        let (args, path, clock) = (self.args, self.path, opening.clock);
+        let length = path.as_os_str().len();
+        if length > PATH_MAX {
+            let why = format!("the path has {length} bytes, a socket's at most {PATH_MAX}");
+            return Err(self.absent(why));
         }
-        Outcome::Done | Outcome::Abandoned => return Err(Error::Interrupted),
+        let &[listen] = args.listen.as_slice() else {
+            return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
+        };
+        let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+        let trusted = open_trust(args)?;
+        // Another process has the namespaces, if there are any.
+        let admission = trusted.admission.clone().only_whole()?;
+        let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
+        let address = listener.address();
+
+        let listeners = Listeners::open(args, &trusted, clock.now())?;
+        self.places = Some(Places::of(address, &listeners, &trusted));
+        let mut entropy = entropy::system();
+        let name = format!("farlane export {}", path.display());
+        let mut session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
+        session.time = self.time;
+        let device = ExternalDevice::new(Config::default());
+        let far = Far::around(clock.now(), session, device, entropy);
+        let server = Server::new(path).map_err(Error::Output)?;
+        let known = Rc::clone(&self.known);
+        let report: Box<dyn FnMut(Event)> = Box::new(move |event| {
+            known.borrow_mut().learn(&event);
+            report(event);
+        });
+        let driver = FarDriver::external_device(far, listener, server, report);
+        Ok(listeners.join(driver.with_admission(clock.now(), admission)))
     }
-    if let Some(summary) = known.borrow().summary {
-        announce(args, &places, path, &summary)?;
+
+    fn figures(
+        &self,
+        clock: Clock,
+        hirer: Hirer<Self::Driver>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
     }
-    args.sandbox.renounce()?;
-    service::ready(&format!("the device at {}", path.display()));
-    reactor.serve();
-    reactor.run(&mut driver).map_err(child)?;
-    info!("the far end has shut down");
-    Ok(())
+
+    fn settle(&mut self, _driver: &mut Self::Driver) -> Result<bool, Error> {
+        Ok(self.known.borrow().summary.is_some())
+    }
+
+    fn patience(&self) -> Option<Nanos> {
+        Some(self.args.timeout.into())
+    }
+
+    fn late(&mut self) -> Error {
+        let why = self.known.borrow_mut().trouble.take();
+        self.absent(why.unwrap_or_else(|| "its server does not answer".to_owned()))
+    }
+
+    fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
+        let known = self.known.borrow();
+        match (&known.summary, &self.places) {
+            (Some(summary), Some(places)) => announce(self.args, places, self.path, summary),
+            _ => Ok(()),
+        }
+    }
+
+    fn summary(&self, _driver: &Self::Driver) -> String {
+        format!("the device at {}", self.path.display())
+    }
+
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+        Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, None)]))
+    }
+
+    fn end(self, _driver: Self::Driver) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 fn announce(args: &ExportArgs, places: &Places, path: &Path, summary: &Summary) -> Result<(), Error> {

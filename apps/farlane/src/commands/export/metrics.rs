@@ -1,13 +1,14 @@
 //! The figures of far ends.
 
 use live::carrier::datagrams::Info;
-use live::drivers::far::{Backing, Event, FarDriver, Ssd};
-use live::reactor::{Hirer, Several};
+use live::drivers::far::{Backing, Event, FarDriver};
+use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::tcp_info::TcpInfo;
 use tunnel::downstream::Callers;
 use tunnel::frame::Tally;
 
+use super::server::Server;
 use crate::metrics::{
     ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_datagrams,
     add_reads, next_namespaces,
@@ -70,29 +71,22 @@ impl Told {
     }
 }
 
-/// The far ends that offer SSDs of this process.
-type FarEnds<F> = Several<FarDriver<F, Ssd>>;
-
 /// Adds the figures of far ends, to whose loop `hirer` gives jobs. Returns false once it has ended.
-pub(super) fn add<F: FnMut(Event) + 'static>(
-    page: &mut Page,
-    clock: Clock,
-    hirer: &Hirer<FarEnds<F>>,
-) -> bool {
-    let tell = move |far_ends: &mut FarEnds<F>| {
-        let one = |driver: &FarDriver<F, Ssd>| {
+pub(super) fn add(page: &mut Page, clock: Clock, hirer: &Hirer<Server>) -> bool {
+    let tell = move |server: &mut Server| {
+        let one = |driver: &FarDriver<fn(Event)>| {
             let controller = driver.far().function().controller();
             (Told::of(clock, driver), ControllerFigures::of(controller))
         };
-        far_ends.iter().map(one).collect::<Vec<_>>()
+        server.far_ends().iter().map(one).collect::<Vec<_>>()
     };
     let Some(told) = hirer.run(tell) else { return false };
     for (index, (told, controller)) in told.iter().enumerate() {
         told.add(page);
         controller.add(page, &told.labels);
         let added = add_all_namespaces(page, &told.labels, |after| {
-            hirer.run(move |far_ends| {
-                let driver = far_ends.iter().nth(index);
+            hirer.run(move |server| {
+                let driver = server.far_ends().iter().nth(index);
                 let tallies = driver.map(|driver| driver.far().function().controller().tallies());
                 tallies.map(|tallies| next_namespaces(tallies, after)).unwrap_or_default()
             })

@@ -13,31 +13,35 @@ use std::path::PathBuf;
 
 use assemblies::far::Far;
 use clap::ArgMatches;
-use engine::{Entropy, Nanos};
+use daemon::metrics::Page;
+use daemon::{Daemon, Opening, Reply, Settings};
+use engine::{Entropy, Instant, Nanos};
 use live::carrier::Acceptor;
 use live::carrier::identity::{Fingerprint, Identity};
 use live::carrier::tcp::{Listener, Options};
 use live::carrier::{datagrams, quic};
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
-use live::reactor::{Reactor, Several, Working, jobs};
+use live::reactor::{Hirer, Stop};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
 use nvme::subsystem::NAMESPACE_ID_MAX;
 use nvme_pcie::{controller, function};
+use serde_json::Value;
 use tunnel::frame::NetworkTime;
 use tunnel::session::HandshakeError;
 
 use listeners::Listeners;
+use request::Request;
 use server::{File, Offered, Server};
 
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
-use crate::commands::control::{self, Questions};
+use crate::commands::capture::Captures;
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish, room};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, print, print_json};
+use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json};
 use crate::error::{CarrierError, Error};
 
 /// How many namespaces may be added above the highest identifier of the start. Firmware asks for
@@ -47,71 +51,138 @@ const ROOM: u32 = 31;
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     match args.action {
         Some(action) => client::run(action),
-        None => offer(args, matches),
+        None => offer(&args, matches),
     }
 }
 
-fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
-    check(&args, matches)?;
+fn offer(args: &ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
+    check(args, matches)?;
     let config = matches.get_one::<PathBuf>("config");
-    let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
-    begin_serving(args.spin.cpu, opened)?;
-    room::check(args.served.memory())?;
-    let clock = Clock::start();
-    let time = args.ptp.network_time(&clock)?;
-    args.sandbox.confine(needs(&args, config))?;
-    if let Some(path) = &args.vfio_user {
-        return external_device::run(&args, path, clock, time);
+    match &args.vfio_user {
+        Some(path) => daemon::run(external_device::External::new(args, path, config)),
+        None => daemon::run(Export {
+            args,
+            matches,
+            config,
+            time: None,
+            announcements: Vec::new(),
+            stores: Vec::new(),
+        }),
     }
-    let control = control::bind("export", args.control.control.as_ref())?;
-    // Signals are handled before the address is printed: whoever reads it may end the process in
-    // good order.
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
-    let file = match config {
-        Some(path) => {
-            let hang_up = reactor.stop().on_signals_but_hang_up().map_err(Error::System)?;
-            Some(File { path: path.clone(), matches: matches.clone(), hang_up })
+}
+
+/// Far ends that offer SSDs of this process.
+struct Export<'a> {
+    args: &'a ExportArgs,
+    matches: &'a ArgMatches,
+    config: Option<&'a PathBuf>,
+    /// The network's time by the clock.
+    time: Option<NetworkTime>,
+    /// What each far end offers, where, and its SSD's serial number.
+    announcements: Vec<(String, Places, String)>,
+    /// Where states are kept.
+    stores: Vec<Store>,
+}
+
+impl Daemon for Export<'_> {
+    const KIND: &'static str = "export";
+    const WHAT: &'static str = "the far end";
+    type Driver = Server;
+    type Request = Request;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        settings(self.args)
+    }
+
+    fn prepare(&mut self, clock: Clock) -> Result<(), Error> {
+        self.time = prepare(self.args, clock)?;
+        Ok(())
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        need(needs, self.args, self.config);
+    }
+
+    fn open(&mut self, opening: &Opening) -> Result<Server, Error> {
+        let (args, clock) = (self.args, opening.clock);
+        let trusted = open_trust(args)?;
+        let far_ends = args.served.clone().divide(&args.listen, self.matches)?;
+        let tcp = args.tcp.options()?;
+        let mut listeners = Listeners::open(args, &trusted, clock.now())?;
+        let (mut drivers, mut offered) = (Vec::new(), Vec::new());
+        for (index, (listen, served)) in far_ends.into_iter().enumerate() {
+            // Memory at two ports that the system chooses is not the same memory.
+            let place = format!("{listen} {index}");
+            let (served, tcp, trusted) = (&served, &tcp, &trusted);
+            let what = Offer { place: &place, served, tcp, trusted, time: self.time, args };
+            let far_end = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
+            drivers.push(far_end.driver);
+            offered.push(far_end.offered);
+            self.stores.extend(far_end.store);
+            self.announcements.push(far_end.announcement);
         }
-        None => reactor.stop().on_signals().map(|()| None).map_err(Error::System)?,
-    };
-    let trusted = open_trust(&args)?;
-    let far_ends = args.served.clone().divide(&args.listen, matches)?;
-    let tcp = args.tcp.options()?;
-    let mut listeners = Listeners::open(&args, &trusted, clock.now())?;
-    let (mut drivers, mut offered, mut stores) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, (listen, served)) in far_ends.into_iter().enumerate() {
-        // Memory at two ports that the system chooses is not the same memory.
-        let place = format!("{listen} {index}");
-        let (served, tcp, trusted) = (&served, &tcp, &trusted);
-        let what = Offer { place: &place, served, tcp, trusted, time, args: &args };
-        let (driver, one, store) = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
-        drivers.push(driver);
-        offered.push(one);
-        stores.extend(store);
+        let file = self.config.map(|path| File { path: path.clone(), matches: self.matches.clone() });
+        Ok(Server { clock, far_ends: drivers.into_iter().collect(), offered, file })
     }
-    let drivers: Several<_> = drivers.into_iter().collect();
-    let (hirer, jobs) = jobs(reactor.stop());
-    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
-    let far_ends = Working::new(drivers, jobs);
-    let questions = control.map(|control| Questions::new(control, clock));
-    let mut server = Server { clock, far_ends, offered, questions, file };
-    args.sandbox.renounce()?;
-    server.tell_ready();
-    reactor.serve();
-    reactor.run(&mut server).map_err(|error| Error::Child { what: "the far end", error })?;
-    for driver in server.far_ends().iter() {
-        tell_commands(driver.far().function().controller().statistics());
+
+    fn figures(&self, clock: Clock, hirer: Hirer<Server>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        move |page| metrics::add(page, clock, &hirer)
     }
-    drop(server);
-    finish(stores)?;
-    info!("the far end has shut down");
-    Ok(())
+
+    fn announce(&mut self, _driver: &mut Server) -> Result<(), Error> {
+        let mut announcements = self.announcements.iter();
+        announcements.try_for_each(|(summary, places, serial)| {
+            announce(self.args.output.json, summary, places, serial)
+        })
+    }
+
+    fn summary(&self, driver: &Server) -> String {
+        counted((driver.offered.len(), "far end"))
+    }
+
+    fn status(&mut self, driver: &mut Server, now: Instant) -> Reply<Value> {
+        Reply::Now(driver.status(now))
+    }
+
+    fn answer(&mut self, driver: &mut Server, request: Request, _stop: &Stop) -> Result<Value, String> {
+        driver.answer(request)
+    }
+
+    fn has_configuration(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn reload(&mut self, driver: &mut Server) -> Result<Value, String> {
+        driver.reload()
+    }
+
+    fn end(self, driver: Server) -> Result<(), Error> {
+        for driver in driver.far_ends.iter() {
+            tell_commands(driver.far().function().controller().statistics());
+        }
+        drop(driver);
+        finish(self.stores)
+    }
+}
+
+/// The options that every daemon has.
+fn settings(args: &ExportArgs) -> Settings {
+    let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
+    commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
+}
+
+/// Checks that there is room for what is offered. Returns the network's time by the clock.
+fn prepare(args: &ExportArgs, clock: Clock) -> Result<Option<NetworkTime>, Error> {
+    room::check(args.served.memory())?;
+    Ok(args.ptp.network_time(&clock)?)
 }
 
 /// What the far ends go on using. A reload may name further files in the folders of those that the
 /// file names already.
-fn needs(args: &ExportArgs, config: Option<&PathBuf>) -> Needs {
-    let mut needs = Needs::default();
+fn need(needs: &mut Needs, args: &ExportArgs, config: Option<&PathBuf>) {
     if let Some(path) = config {
         needs.read_beside(path);
         let media = args.served.namespace.iter();
@@ -125,16 +196,13 @@ fn needs(args: &ExportArgs, config: Option<&PathBuf>) -> Needs {
         // So may one that is at the far end of a network.
         needs.dials = true;
     }
-    need_served(&mut needs, &args.served);
-    args.watch.need(&mut needs);
-    args.trust.need(&mut needs);
-    args.tcp.need(&mut needs);
-    args.launch.need(&mut needs);
+    need_served(needs, &args.served);
+    args.trust.need(needs);
+    args.tcp.need(needs);
+    args.launch.need(needs);
     args.shm.iter().for_each(|path| needs.change_beside(path));
     needs.sends_frames |= args.eth.is_some();
     needs.avoids_stack |= args.eth.as_ref().is_some_and(|place| place.xdp);
-    control::need(&mut needs, "export", args.control.control.as_ref());
-    needs
 }
 
 /// What a far end offers, and how.
@@ -149,10 +217,17 @@ struct Offer<'a> {
     args: &'a ExportArgs,
 }
 
-/// The driver of a far end, what it offers, and where its SSD's state is kept.
-type FarEnd = (FarDriver<fn(Event)>, Offered, Option<Store>);
+/// A far end that listens.
+struct FarEnd {
+    driver: FarDriver<fn(Event)>,
+    offered: Offered,
+    /// Where its SSD's state is kept.
+    store: Option<Store>,
+    /// What it offers, where, and its SSD's serial number.
+    announcement: (String, Places, String),
+}
 
-/// Opens a far end that listens, and announces it.
+/// Opens a far end that listens.
 fn far_end(
     clock: Clock,
     listen: SocketAddr,
@@ -182,11 +257,11 @@ fn far_end(
     function.serial_number = device_serial;
     let far = Far::new(clock.now(), session, function, entropy);
     let places = Places::of(address, &listeners, trusted);
-    announce(args.output.json, &summary, &places, &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
     let driver = driver.with_admission(clock.now(), trusted.admission.clone());
+    let announcement = (summary, places, serial.clone());
     let offered = Offered { listen, serial, has_state: store.is_some(), listed };
-    Ok((listeners.join(driver), offered, store))
+    Ok(FarEnd { driver: listeners.join(driver), offered, store, announcement })
 }
 
 /// Settings of a far end's tunnel session, with what the far end says of itself.

@@ -1,7 +1,6 @@
 //! Reading the file of far ends again: what is the same as before stays as it is.
 
 use clap::{ArgMatches, FromArgMatches};
-use live::sys::service;
 use serde_json::{Value, json};
 
 use super::server::Server;
@@ -16,13 +15,6 @@ impl Server {
     /// Reads the file again and applies its changes. A change that can't be made is reported and
     /// left out; all others are made.
     pub(super) fn reload(&mut self) -> Result<Value, String> {
-        service::reloading();
-        let result = self.apply();
-        self.tell_ready();
-        result
-    }
-
-    fn apply(&mut self) -> Result<Value, String> {
         let file = self.file.as_ref().ok_or("the far end was not started with --config")?;
         let line = config_file::read_again().map_err(|error| error.to_string())?;
         let cli = Cli::from_arg_matches(&line).map_err(|error| error.to_string())?;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use daemon::Common;
 use serde::{Deserialize, Serialize};
 
 /// What far ends may be asked to do.
@@ -40,6 +41,16 @@ pub(super) enum Request {
     Offered,
     /// Reads the file again.
     Reload,
+}
+
+impl daemon::Request for Request {
+    fn common(&self) -> Option<Common> {
+        match self {
+            Self::Status => Some(Common::Status),
+            Self::Reload => Some(Common::Reload),
+            _ => None,
+        }
+    }
 }
 
 /// Whether what listens on `own` is what `address` means: the same, or one of all addresses of this

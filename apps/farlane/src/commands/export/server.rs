@@ -7,20 +7,18 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use engine::Instant;
 use live::drivers::far::{Event, FarDriver};
-use live::reactor::{Context, Driver, Glance, HangUp, Several, Sources, Turn, Working};
+use live::reactor::{Context, Driver, Glance, Several, Sources, Turn};
 use live::sys::clock::Clock;
-use live::sys::service;
 use serde_json::{Value, json};
 
 use super::request::{Request, is_at};
 use crate::args::Backing;
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
-use crate::commands::control::{self, Questions};
 use crate::commands::save::tell_namespace;
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
-use crate::commands::{counted, status};
+use crate::commands::status;
 
 /// What one far end offers.
 pub(super) struct Offered {
@@ -38,8 +36,6 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     /// The options as they were read last.
     pub(super) matches: ArgMatches,
-    /// Tells of SIGHUP, which asks for the file to be read again.
-    pub(super) hang_up: HangUp,
 }
 
 type FarEnds = Several<FarDriver<fn(Event)>>;
@@ -47,45 +43,33 @@ type FarEnds = Several<FarDriver<fn(Event)>>;
 /// Far ends that share a loop, where they take requests, and the file that describes them.
 pub(super) struct Server {
     pub(super) clock: Clock,
-    pub(super) far_ends: Working<FarEnds>,
+    pub(super) far_ends: FarEnds,
     /// What each far end offers, in the order of the far ends.
     pub(super) offered: Vec<Offered>,
-    /// What the far ends are asked; away while they answer.
-    pub(super) questions: Option<Questions>,
     pub(super) file: Option<File>,
 }
 
 impl Server {
     /// The far ends.
     pub(super) const fn far_ends(&self) -> &FarEnds {
-        self.far_ends.driver()
+        &self.far_ends
     }
 
-    /// Tells the service manager what is served.
-    pub(super) fn tell_ready(&self) {
-        service::ready(&counted((self.offered.len(), "far end")));
+    /// Carries out a request.
+    pub(super) fn answer(&mut self, request: Request) -> Result<Value, String> {
+        match request {
+            Request::Add { far_end, namespace, ram } => Backing::asked(namespace.as_deref(), ram.as_deref())
+                .and_then(|backing| self.add(far_end, backing)),
+            Request::Remove { far_end, nsid } => self.remove(far_end, nsid),
+            Request::Resize { far_end, nsid, size } => self.resize(far_end, nsid, size),
+            Request::Offered => self.tell_offered(),
+            Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
+        }
     }
 
-    /// Answers one line of the control socket.
-    fn answer(&mut self, line: &str) -> String {
-        let result = match serde_json::from_str(line) {
-            Err(error) => Err(format!("that is no request: {error}")),
-            Ok(Request::Status) => Ok(self.status()),
-            Ok(Request::Add { far_end, namespace, ram }) => {
-                Backing::asked(namespace.as_deref(), ram.as_deref())
-                    .and_then(|backing| self.add(far_end, backing))
-            }
-            Ok(Request::Remove { far_end, nsid }) => self.remove(far_end, nsid),
-            Ok(Request::Resize { far_end, nsid, size }) => self.resize(far_end, nsid, size),
-            Ok(Request::Offered) => self.tell_offered(),
-            Ok(Request::Reload) => self.reload(),
-        };
-        control::answer(result)
-    }
-
-    fn status(&self) -> Value {
+    pub(super) fn status(&self, now: Instant) -> Value {
         let one = |driver: &FarDriver<fn(Event)>| {
-            status::of_far(self.clock.now(), driver, Some(driver.far().function().controller()))
+            status::of_far(now, driver, Some(driver.far().function().controller()))
         };
         status::of_far_ends(self.far_ends().iter().map(one).collect())
     }
@@ -112,7 +96,7 @@ impl Server {
     }
 
     fn driver(&mut self, index: usize) -> Option<&mut FarDriver<fn(Event)>> {
-        self.far_ends.driver_mut().iter_mut().nth(index)
+        self.far_ends.iter_mut().nth(index)
     }
 
     fn add(&mut self, far_end: Option<SocketAddr>, backing: Backing) -> Result<Value, String> {
@@ -211,28 +195,11 @@ impl Capturable for Server {
 
 impl Driver for Server {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        self.questions.as_ref().map_or(Ok(()), |questions| questions.start(sources))?;
         self.far_ends.start(sources)
     }
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let turn = self.far_ends.turn(context)?;
-        if context.news
-            && self.file.as_ref().is_some_and(|file| file.hang_up.take())
-            && let Err(error) = self.reload()
-        {
-            warn!("nothing has changed: {error}");
-        }
-        if context.news
-            && let Some(mut questions) = self.questions.take()
-        {
-            let result = questions.turn(context, self, Self::answer);
-            self.questions = Some(questions);
-            if result? && turn == Turn::Idle {
-                return Ok(Turn::Busy);
-            }
-        }
-        Ok(turn)
+        self.far_ends.turn(context)
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {

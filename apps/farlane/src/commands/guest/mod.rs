@@ -53,13 +53,12 @@ pub(crate) fn tell_commands(of: Statistics) {
     }
 }
 
-/// Reports what there was to do: to a person on standard error, with the news that `what` has shut
-/// down, and to a machine as JSON if asked. `controller` has the counts of one in this process.
+/// Reports what there was to do: to a person on standard error, and to a machine as JSON if asked.
+/// `controller` has the counts of one in this process.
 pub(crate) fn conclude<D: 'static>(
     json: bool,
     guest: &Guest<D>,
     controller: Option<Statistics>,
-    what: &str,
 ) -> Result<(), Error> {
     let (ours, root) = (guest.statistics(), guest.root().statistics());
     let timeouts = guest.root().requester_statistics().timeouts;
@@ -89,7 +88,6 @@ pub(crate) fn conclude<D: 'static>(
     if ours.given_up > 0 {
         warn!("{} accesses that the function did not answer in time", ours.given_up);
     }
-    info!("{what} has shut down");
     if !json {
         return Ok(());
     }

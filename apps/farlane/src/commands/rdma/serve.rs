@@ -98,7 +98,7 @@ impl Daemon for Server<'_> {
         Reply::Now(json!({
             "kind": Self::KIND,
             "pid": std::process::id(),
-            "listening": driver.address().to_string(),
+            "listening": [driver.address().to_string()],
             "provider": provider_name(self.args.provider),
             "connections": driver.connections(),
         }))
@@ -127,5 +127,6 @@ pub(crate) fn text(status: &Value) -> String {
 pub(crate) fn row(status: &Value) -> [String; 2] {
     let word = |name: &str| status[name].as_str().unwrap_or_default();
     let state = format!("{} connections", status["connections"]);
-    [format!("{} ({})", word("listening"), word("provider")), state]
+    let address = status["listening"][0].as_str().unwrap_or_default();
+    [format!("{address} ({})", word("provider")), state]
 }

@@ -10,7 +10,6 @@ mod metrics;
 mod request;
 mod server;
 mod status;
-mod teller;
 
 pub(crate) use config::{Listed, listed_in};
 pub(crate) use status::text as status_text;
@@ -19,26 +18,30 @@ use std::path::{Path, PathBuf};
 
 use assemblies::fabric::Fabric;
 use assemblies::target::{PROOF_MAX, STRANGERS_MAX};
-use engine::Nanos;
+use daemon::metrics::Page;
+use daemon::{Daemon, Opening, Reply, Settings};
+use engine::{Instant, Nanos};
 use live::carrier::tcp;
 use live::client::AttachError;
 use live::drivers::fabrics::target::StrangerLimits;
 use live::drivers::mdns::Announcer;
-use live::reactor::{Reactor, jobs};
+use live::reactor::{Hirer, Stop, jobs};
 use live::sys::clock::Clock;
 use live::sys::descriptors;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
+use serde_json::Value;
 
-use crate::args::{Backing, Discovery, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
-use crate::commands::control::{self, Questions};
+use crate::args::{Backing, Control, Discovery, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
+use crate::commands::capture::Captures;
 use crate::commands::served::{finish, room};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, settings};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
+use core::Core;
 use cores::Cores;
+use request::Request;
 use server::Server;
-use teller::Teller;
 
 /// The part of descriptors and memory for connections whose hosts have not proved who they are.
 const STRANGERS_SHARE: u64 = 8;
@@ -48,7 +51,7 @@ const STRANGER_BYTES: u64 = 64 << 10;
 pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
     match args.action {
         Some(action) => client::run(action),
-        None => offer(args),
+        None => offer(&args),
     }
 }
 
@@ -83,48 +86,107 @@ pub(crate) fn check_options(args: &OfferArgs) -> Result<(), Error> {
     offered(args).map(drop)
 }
 
-fn offer(args: OfferArgs) -> Result<(), Error> {
-    let offer = offered(&args)?;
-    let loops = offer.ports.len() + args.cores;
-    let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
-    begin_serving(args.spin.cpu, opened)?;
-    args.sandbox.confine(needs(&args, &offer))?;
-    let clock = Clock::start();
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
-    let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
-    let proof_max = args.prove_within.or(offer.prove_within).map_or(PROOF_MAX, Nanos::from);
-    let strangers = StrangerLimits { places: places(memory_max), proof_max, one_of: args.cores };
-    let cores = Cores::start(clock, &reactor.stop(), &args.spin, strangers, memory_max)?;
-    let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
-    let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
-    options.check()?;
-    let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
-    if args.discovery.is_some() {
-        server.keep_discovery();
+fn offer(args: &OfferArgs) -> Result<(), Error> {
+    let offer = offered(args)?;
+    daemon::run(Offering { args, offer: Some(offer), hirers: Vec::new() })
+}
+
+/// The daemon of a target.
+struct Offering<'a> {
+    args: &'a OfferArgs,
+    /// What is offered, until the server has it.
+    offer: Option<Offer>,
+    /// The ways to all cores.
+    hirers: Vec<Hirer<Core>>,
+}
+
+impl Daemon for Offering<'_> {
+    const KIND: &'static str = "target";
+    const WHAT: &'static str = "the target";
+    type Driver = Server;
+    type Request = Request;
+    type Status = Value;
+    type Captures = Captures;
+    type Error = Error;
+
+    fn settings(&self) -> Settings {
+        let args = self.args;
+        let (ports, media) = self.offer.as_ref().map_or((0, 0), |offer| (offer.ports.len(), offer.media()));
+        let opened = OPENED_BY_LISTENER * (ports + args.cores) + OPENED_BY_NAMESPACE * media;
+        let control = Control { control: args.control.clone() };
+        settings(&args.spin, opened, &args.sandbox, &control, &args.watch)
     }
-    if let Some(control) = control::bind("target", args.control.as_ref())? {
-        server.ask_by(Questions::new(control, clock));
+
+    fn needs(&self, needs: &mut Needs) {
+        if let Some(offer) = &self.offer {
+            need(needs, self.args, offer);
+        }
     }
-    if args.config.is_some() {
-        server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::System)?);
-    } else {
-        reactor.stop().on_signals().map_err(Error::System)?;
+
+    fn open(&mut self, opening: &Opening) -> Result<Server, Error> {
+        let (args, clock) = (self.args, opening.clock);
+        let offer = self.offer.take().expect("it is opened once");
+        let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
+        let proof_max = args.prove_within.or(offer.prove_within).map_or(PROOF_MAX, Nanos::from);
+        let strangers = StrangerLimits { places: places(memory_max), proof_max, one_of: args.cores };
+        let cores = Cores::start(clock, &opening.stop, &args.spin, strangers, memory_max)?;
+        let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
+        let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
+        options.check()?;
+        let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
+        if args.discovery.is_some() {
+            server.keep_discovery();
+        }
+        let (first, first_jobs) = jobs(opening.stop.clone());
+        self.hirers = server.hire(first, first_jobs);
+        Ok(server)
     }
-    let (first, first_jobs) = jobs(reactor.stop());
-    let hirers = server.hire(first, first_jobs);
-    server.tell_by(Teller::start(hirers.clone()).map_err(Error::System)?);
-    crate::metrics::serve(&args.watch, move |page| metrics::add(page, &hirers))?;
-    server.announce(args.output.json)?;
-    args.sandbox.renounce()?;
-    server.tell_ready();
-    reactor.serve();
-    let ended = reactor.run(&mut server);
-    let stores = server.stores();
-    let ended = ended.and_then(|_| server.join());
-    ended.map_err(|error| Error::Child { what: "the target", error })?;
-    finish(stores)?;
-    info!("the target has shut down");
-    Ok(())
+
+    fn figures(
+        &self,
+        _clock: Clock,
+        _hirer: Hirer<Server>,
+    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
+        let hirers = self.hirers.clone();
+        move |page| metrics::add(page, &hirers)
+    }
+
+    fn announce(&mut self, driver: &mut Server) -> Result<(), Error> {
+        driver.announce(self.args.output.json)
+    }
+
+    fn summary(&self, driver: &Server) -> String {
+        driver.summary()
+    }
+
+    /// Thousands of hosts hold up no command: a thread beside the loops adds them.
+    fn status(&mut self, driver: &mut Server, _now: Instant) -> Reply<Value> {
+        let (told, hirers) = (driver.status(), self.hirers.clone());
+        match told {
+            Err(why) => Reply::Refused(why),
+            Ok(mut told) => {
+                Reply::Later(Box::new(move || status::add_hosts(&mut told, &hirers).map(|()| told)))
+            }
+        }
+    }
+
+    fn answer(&mut self, driver: &mut Server, request: Request, _stop: &Stop) -> Result<Value, String> {
+        driver.answer(request)
+    }
+
+    fn has_configuration(&self) -> bool {
+        self.args.config.is_some()
+    }
+
+    fn reload(&mut self, driver: &mut Server) -> Result<Value, String> {
+        driver.reload()
+    }
+
+    fn end(self, driver: Server) -> Result<(), Error> {
+        let stores = driver.stores();
+        driver.join().map_err(|error| Error::Child { what: Self::WHAT, error })?;
+        finish(stores)
+    }
 }
 
 /// How many connections may wait for the proof of who their hosts are: an eighth of the
@@ -137,12 +199,9 @@ fn places(memory_max: u64) -> usize {
 
 /// What the target goes on using. A reload may name further files in the folders of those that the
 /// file names already.
-fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
-    let mut needs = Needs::default();
-    need_served(&mut needs, &args.served);
-    args.watch.need(&mut needs);
+fn need(needs: &mut Needs, args: &OfferArgs, offer: &Offer) {
+    need_served(needs, &args.served);
     args.config.iter().for_each(|path| needs.read_beside(path));
-    control::need(&mut needs, "target", args.control.as_ref());
     for subsystem in &offer.subsystems {
         subsystem.state.iter().for_each(|path| needs.change_beside(path));
         for (_, terms) in &subsystem.terms {
@@ -154,18 +213,17 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
         for one in listed {
             match &one.backing {
                 Backing::Medium(MediumSpec::File(spec)) => needs.change_beside(&spec.path),
-                Backing::Medium(MediumSpec::Far(spec)) => need_far(&mut needs, spec.secrets()),
+                Backing::Medium(MediumSpec::Far(spec)) => need_far(needs, spec.secrets()),
                 Backing::Ram(_) => {}
             }
         }
     }
-    args.precedence.need(&mut needs);
+    args.precedence.need(needs);
     if offer.ports.iter().any(|port| port.fabric == Fabric::Verbs) {
         needs.folders.push(PathBuf::from("/dev/infiniband"));
     }
     // What is added while the target runs may be at the far end of a network.
     needs.dials = true;
-    needs
 }
 
 /// What the command line offers: one subsystem, or nothing without a name.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use daemon::Common;
 use serde::{Deserialize, Serialize};
 
 use crate::args::AccessState;
@@ -58,4 +59,14 @@ pub(super) enum Request {
     Offered,
     /// Reads the configuration file again.
     Reload,
+}
+
+impl daemon::Request for Request {
+    fn common(&self) -> Option<Common> {
+        match self {
+            Self::Status => Some(Common::Status),
+            Self::Reload => Some(Common::Reload),
+            _ => None,
+        }
+    }
 }

@@ -1,10 +1,7 @@
 //! A socket through which a running program is asked questions: a line in, a line out.
 
-mod answering;
 #[cfg(test)]
 mod tests;
-
-pub use answering::Answering;
 
 use std::fmt;
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};

@@ -12,11 +12,9 @@ use std::time::Duration;
 use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::{self, Listener};
-use live::drivers::control::Reply;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
-use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Sources, Turn};
-use live::sys::service;
+use live::reactor::{Context, Driver, Hirer, Jobs, Sources, Turn};
 use nvme_fabrics::target::{Directory, DiscoveryAccess, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
@@ -26,11 +24,9 @@ use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::Request;
 use super::status;
-use super::teller::Teller;
 use crate::args::{Backing, Discovery};
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
-use crate::commands::control::{self, Questions};
 use crate::commands::{counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -71,14 +67,8 @@ pub(super) struct Server {
     announcer: Option<Announcer>,
     /// What connections ask of the kernel.
     options: tcp::Options,
-    /// What the target is asked; away while it answers.
-    questions: Option<Questions>,
-    /// Answers who asks for the status.
-    teller: Option<Teller>,
     /// Jobs for the first core.
     jobs: Option<Jobs<Core>>,
-    /// Tells of SIGHUP, which asks for the configuration file to be read again.
-    hang_up: Option<HangUp>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
     subsystems: Vec<Offered>,
     referrals: Vec<(SocketAddr, Nqn)>,
@@ -103,10 +93,7 @@ impl Server {
             prove_within: offer.prove_within,
             announcer,
             options,
-            questions: None,
-            teller: None,
             jobs: None,
-            hang_up: None,
             ports: Vec::new(),
             subsystems: Vec::new(),
             referrals: Vec::new(),
@@ -139,26 +126,11 @@ impl Server {
         self.cores.join()
     }
 
-    /// Lets clients ask the target from now on.
-    pub(super) fn ask_by(&mut self, questions: Questions) {
-        self.questions = Some(questions);
-    }
-
     /// Has the first core do what comes by `jobs`, to which `first` is the way. Returns the ways to
     /// all cores.
     pub(super) fn hire(&mut self, first: Hirer<Core>, jobs: Jobs<Core>) -> Vec<Hirer<Core>> {
         self.jobs = Some(jobs);
         std::iter::once(first).chain(self.cores.hirers()).collect()
-    }
-
-    /// Has `teller` answer who asks for the status.
-    pub(super) fn tell_by(&mut self, teller: Teller) {
-        self.teller = Some(teller);
-    }
-
-    /// Makes the target read its configuration file again whenever the process is sent SIGHUP.
-    pub(super) fn reload_on(&mut self, hang_up: HangUp) {
-        self.hang_up = Some(hang_up);
     }
 
     /// Prints what is offered, and at which addresses.
@@ -184,11 +156,11 @@ impl Server {
         Ok(())
     }
 
-    /// Tells the service manager what is served.
-    pub(super) fn tell_ready(&self) {
+    /// What is served, for the service manager.
+    pub(super) fn summary(&self) -> String {
         let (subsystems, ports) = (self.subsystems.len(), self.ports.len());
         let [subsystems, ports] = [(subsystems, "subsystem"), (ports, "port")].map(counted);
-        service::ready(&format!("{subsystems} at {ports}"));
+        format!("{subsystems} at {ports}")
     }
 
     fn add_port(&mut self, spec: PortSpec) -> Result<(), Error> {
@@ -274,31 +246,25 @@ impl Server {
         self.cores.set_directory(&directory)
     }
 
-    /// Answers one line of the control socket.
-    fn answer(&mut self, line: &str) -> Reply {
-        let result = match serde_json::from_str(line) {
-            Err(error) => Err(format!("that is no request: {error}")),
-            Ok(Request::Status) => match (self.status(), &self.teller) {
-                (Ok(told), Some(teller)) => return teller.tell(told),
-                (told, _) => told,
-            },
-            Ok(Request::Add { nqn, namespace, ram, ana_group }) => {
+    /// Carries out a request.
+    pub(super) fn answer(&mut self, request: Request) -> Result<Value, String> {
+        match request {
+            Request::Add { nqn, namespace, ram, ana_group } => {
                 Backing::asked(namespace.as_deref(), ram.as_deref())
                     .and_then(|backing| self.add(nqn.as_deref(), backing, ana_group))
             }
-            Ok(Request::Remove { nqn, nsid }) => self.remove(nqn.as_deref(), nsid),
-            Ok(Request::Resize { nqn, nsid, size }) => self.resize(nqn.as_deref(), nsid, size),
-            Ok(Request::Ana { nqn, group, state, port, controller }) => {
+            Request::Remove { nqn, nsid } => self.remove(nqn.as_deref(), nsid),
+            Request::Resize { nqn, nsid, size } => self.resize(nqn.as_deref(), nsid, size),
+            Request::Ana { nqn, group, state, port, controller } => {
                 self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
             }
-            Ok(Request::Offered) => self.tell_offered(),
-            Ok(Request::Reload) => self.reload(),
-        };
-        control::answer(result).into()
+            Request::Offered => self.tell_offered(),
+            Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
+        }
     }
 
     /// What all cores report but for their hosts, joined in the order of the directory.
-    fn status(&mut self) -> Result<Value, String> {
+    pub(super) fn status(&mut self) -> Result<Value, String> {
         let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
         let mut told = told.into_iter();
         let mut all = told.next().unwrap_or_default();
@@ -405,33 +371,17 @@ impl Capturable for Server {
 
 impl Driver for Server {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        self.questions.as_ref().map_or(Ok(()), |questions| questions.start(sources))?;
         self.cores.first.driver.start(sources)
     }
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.cores.first.driver.turn(context)?;
         if context.news
-            && self.hang_up.as_ref().is_some_and(HangUp::take)
-            && let Err(error) = self.reload()
-        {
-            warn!("nothing has changed: {error}");
-        }
-        if context.news
             && let Some(jobs) = &self.jobs
             && jobs.turn(&mut self.cores.first)
             && turn == Turn::Idle
         {
             return Ok(Turn::Busy);
-        }
-        if context.news
-            && let Some(mut questions) = self.questions.take()
-        {
-            let result = questions.turn(context, self, Self::answer);
-            self.questions = Some(questions);
-            if result? && turn == Turn::Idle {
-                return Ok(Turn::Busy);
-            }
         }
         Ok(turn)
     }

@@ -12,14 +12,7 @@ use crate::commands::served::changes::resized;
 impl Server {
     /// Reads the configuration file again and applies its changes. A change that can't be made is
     /// reported and left out; all others are made.
-    pub(super) fn reload(&mut self) -> Result<Value, String> {
-        service::reloading();
-        let result = self.apply();
-        self.tell_ready();
-        result
-    }
-
-    fn apply(&mut self) -> Result<Value, String> {
+    pub(in super::super) fn reload(&mut self) -> Result<Value, String> {
         let path = self.config.clone().ok_or("the target was not started with --config")?;
         let mut offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
         offer.insecure |= self.insecure;
