@@ -23,7 +23,7 @@ impl Confinement {
     ///
     /// # Errors
     /// When the system refuses, or a path that is allowed does not exist.
-    pub fn confine(&self, mut needs: Needs) -> Result<(), Failure> {
+    pub(crate) fn confine(&self, mut needs: Needs) -> Result<(), Failure> {
         self.user.iter().for_each(|user| files::make_for(user));
         if !self.is_on {
             return Ok(());
@@ -47,7 +47,7 @@ impl Confinement {
     ///
     /// # Errors
     /// When the system refuses, or there is no such user.
-    pub fn renounce(&self) -> Result<(), Failure> {
+    pub(crate) fn renounce(&self) -> Result<(), Failure> {
         match &self.user {
             None if !self.is_on => Ok(()),
             user => sandbox::renounce(user.as_deref(), self.is_on)

@@ -22,7 +22,7 @@ pub enum Answer<T> {
 }
 
 /// The line that answers a request with `result`.
-pub fn line<T: Serialize>(result: Result<T, String>) -> String {
+pub(crate) fn line<T: Serialize>(result: Result<T, String>) -> String {
     let answer = result.map_or_else(Answer::Failed, Answer::Done);
     serde_json::to_string(&answer).unwrap_or_default()
 }
@@ -64,13 +64,13 @@ pub fn folder() -> PathBuf {
 }
 
 /// Path of this process' control socket, by default one with the process' kind and identifier.
-pub fn path(kind: &str, given: Option<&Path>) -> PathBuf {
+fn path(kind: &str, given: Option<&Path>) -> PathBuf {
     let default = || folder().join(format!("{kind}-{}.sock", std::process::id()));
     given.map_or_else(default, Path::to_owned)
 }
 
 /// Lets a process that gives up most of the machine keep its control socket.
-pub fn need(needs: &mut Needs, kind: &str, given: Option<&Path>) {
+pub(crate) fn need(needs: &mut Needs, kind: &str, given: Option<&Path>) {
     // A folder that is refused gets no socket, and needs no rights.
     if given.is_some() || make_folder().is_ok() {
         needs.change_beside(&path(kind, given));
@@ -82,7 +82,7 @@ pub fn need(needs: &mut Needs, kind: &str, given: Option<&Path>) {
 ///
 /// # Errors
 /// When the socket that was given can't be opened.
-pub fn bind(kind: &str, given: Option<&Path>) -> Result<Option<Control>, Failure> {
+pub(crate) fn bind(kind: &str, given: Option<&Path>) -> Result<Option<Control>, Failure> {
     if given.is_none()
         && let Err(why) = make_folder()
     {
@@ -101,7 +101,7 @@ pub fn bind(kind: &str, given: Option<&Path>) -> Result<Option<Control>, Failure
 }
 
 /// Makes the folder of control sockets, for this user alone.
-pub fn make_folder() -> Result<(), Unusable> {
+fn make_folder() -> Result<(), Unusable> {
     runtime_folder::make(&folder())
 }
 

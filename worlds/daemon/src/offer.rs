@@ -93,6 +93,11 @@ pub trait Daemon: Sized {
     const WHAT: &'static str;
     /// What has shut down when the process ends in good order.
     const ENDS: &'static str = Self::WHAT;
+    /// Whether the driver takes as long as it takes to end. Otherwise the loop ends without it
+    /// after [`CLOSE_MAX`](live::reactor::CLOSE_MAX).
+    const IS_PATIENT: bool = false;
+    /// Whether a second SIGINT or SIGTERM ends the process at once.
+    const HEEDS_SECOND_SIGNAL: bool = true;
 
     /// Moves the bytes of what is offered.
     type Driver: Driver;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use live::reactor::{Outcome, Reactor, Terminal, jobs, pin};
+use live::reactor::{Outcome, Reactor, SecondSignal, Terminal, jobs, pin};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use live::sys::usage::MEMORY_FILE;
@@ -28,12 +28,15 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     confine(&daemon, &settings)?;
 
     let mut reactor = Reactor::new(clock, settings.spin).map_err(Failure::System)?;
+    if D::IS_PATIENT {
+        reactor.wait_for_close();
+    }
     let stop = reactor.stop();
     let opening = Opening { clock, stop: stop.clone() };
     let driver = daemon.open(&opening)?;
     let hang_up = match daemon.has_configuration() {
         true => stop.on_signals_but_hang_up(),
-        false => stop.on_signals_of(terminal),
+        false => stop.on_signals_of(terminal, second::<D>()),
     };
     let hang_up = hang_up.map_err(Failure::System)?;
     let control = control::bind(D::KIND, settings.control.as_deref())?;
@@ -98,6 +101,10 @@ fn look<D: Daemon>(inner: &mut Inner<D>) -> Option<Result<(), D::Error>> {
         Ok(false) => None,
         result => Some(result.map(drop)),
     }
+}
+
+const fn second<D: Daemon>() -> SecondSignal {
+    if D::HEEDS_SECOND_SIGNAL { SecondSignal::Exit } else { SecondSignal::Nothing }
 }
 
 fn failed<D: Daemon>(error: std::io::Error) -> D::Error {

@@ -9,8 +9,8 @@ use live::drivers::control::ask;
 
 /// Cargo builds the examples into a folder beside that of its tests.
 fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
+    let test = std::env::current_exe().expect("the system knows the test's path");
+    let folder = test.parent().and_then(Path::parent).expect("tests are in a folder of a folder");
     folder.join("examples").join("minimal")
 }
 

@@ -11,8 +11,8 @@ use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::headings::PART;
 use super::{
-    MetricsArgs, Output, ProofArgs, RawArgs, RawReplayArgs, RecordAction, RecorderControl, RingArgs, UdpUrl,
-    parse_positive_size, parse_positive_time, parse_size, parse_time,
+    MetricsArgs, Output, ProofArgs, RawArgs, RawReplayArgs, RecordAction, RecorderControl, RingArgs, Sandbox,
+    UdpUrl, parse_positive_size, parse_positive_time, parse_size, parse_time,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -253,6 +253,8 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) watch: MetricsArgs,
     #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -342,6 +344,10 @@ pub(crate) struct ReplayArgs {
     pub(crate) buffer: Option<u64>,
     #[command(flatten)]
     pub(crate) control: RecorderControl,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::control::Answer;
-pub(crate) use daemon::control::{check_folder, folder, make_folder};
+pub(crate) use daemon::control::{check_folder, folder};
 use live::sys::clock::Clock;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,16 +38,6 @@ pub(crate) fn ask_with(
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(Error::Asked { why }),
     }
-}
-
-/// The line that answers a request with `result`.
-pub(crate) fn answer(result: Result<Value, String>) -> String {
-    daemon::control::line(result)
-}
-
-/// Path of this process' control socket, by default one with the process' kind and identifier.
-pub(crate) fn path(kind: &str, given: Option<&PathBuf>) -> PathBuf {
-    daemon::control::path(kind, given.map(PathBuf::as_path))
 }
 
 fn is_socket(path: &Path) -> bool {

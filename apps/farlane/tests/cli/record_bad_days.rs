@@ -161,15 +161,24 @@ fn what_proves_nothing_fails_although_nobody_reads_why() {
 fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
-    // Whoever runs the tests may have them ignore SIGHUP (nohup).
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP", &FARLANE, "record", "--from", "generate:1MB", "--to", &path]);
-    // It ends by itself should it not heed the signal.
-    command.args(["--for", "60s"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut recorder = command.spawn().unwrap();
+    let control = directory.path().join("control");
+    // The recorder ends by itself should it not notice the end of its terminal. Tests that run under
+    // nohup ignore SIGHUP.
+    let recorder = format!(
+        "exec env --default-signal=HUP {} record --from generate:1MB --to {path} --for 60s --control {}",
+        *FARLANE,
+        control.display()
+    );
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--command", &recorder, "/dev/null"]);
+    terminal.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut terminal = terminal.spawn().unwrap();
     wait_until("something is recorded", || acknowledged(&path) > 0);
-    signal(recorder.id(), "HUP");
-    assert!(recorder.wait().unwrap().success());
+    // The terminal goes with the program that made it.
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    wait_until("the recorder has ended", || !control.exists());
+    wait_until("the recording is certified", || json(&["info", &path, "--json"])["ended"].is_string());
     assert_eq!(json(&["info", &path, "--json"])["ended"], "asked to end");
     assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
 }

@@ -18,7 +18,7 @@ use crate::Failure;
 ///
 /// # Errors
 /// When the address can't be had.
-pub fn serve(
+pub(crate) fn serve(
     address: Option<SocketAddr>,
     mut figures: impl FnMut(&mut Page) -> bool + Send + 'static,
 ) -> Result<(), Failure> {

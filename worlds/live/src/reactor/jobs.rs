@@ -81,16 +81,6 @@ impl<D> Working<D> {
     pub const fn new(driver: D, jobs: Jobs<D>) -> Self {
         Self { driver, jobs }
     }
-
-    /// The driver that does the jobs.
-    pub const fn driver(&self) -> &D {
-        &self.driver
-    }
-
-    /// The same driver, to be changed.
-    pub const fn driver_mut(&mut self) -> &mut D {
-        &mut self.driver
-    }
 }
 
 impl<D: Driver> Driver for Working<D> {

@@ -32,7 +32,7 @@ pub use processor::{PinError, pin, processors, spin_default};
 pub(crate) use pump::{Pump, Shell};
 pub use several::Several;
 pub(crate) use stop::is_ignored;
-pub use stop::{HangUp, Stop, Terminal};
+pub use stop::{HangUp, SecondSignal, Stop, Terminal};
 
 /// How often an idle spinning loop asks the kernel for news of the descriptors that are not looked
 /// at in each turn.
@@ -235,6 +235,8 @@ pub struct Reactor {
     has_more: bool,
     /// Whether this loop is what the process is there for, as the service manager knows it.
     is_service: bool,
+    /// How long the driver may take to end once it was told to stop, if not as long as it takes.
+    close_max: Option<Nanos>,
     /// When the service manager next wants to hear that this loop is alive.
     beat_at: Option<Instant>,
 }
@@ -266,6 +268,7 @@ impl Reactor {
             named: Vec::with_capacity(NEWS_MAX),
             has_more: false,
             is_service: false,
+            close_max: Some(CLOSE_MAX),
             beat_at: None,
         })
     }
@@ -288,6 +291,11 @@ impl Reactor {
     /// Whether the loop spins before it sleeps.
     pub(crate) fn spins(&self) -> bool {
         self.spin > Nanos::ZERO
+    }
+
+    /// Lets the driver take as long as it takes to end.
+    pub const fn wait_for_close(&mut self) {
+        self.close_max = None;
     }
 
     /// Tells the service manager of this loop's end, and as long as it turns that it is alive: the
@@ -399,7 +407,7 @@ impl Reactor {
         if now - self.busy_at < self.spin {
             return Ok(self.spin_on(driver, now));
         }
-        let close_by = self.stopping.map(|since| since + CLOSE_MAX);
+        let close_by = self.stopping.zip(self.close_max).map(|(since, most)| since + most);
         let wake = [driver.poll_timeout(), deadline, close_by, self.beat_at].into_iter().flatten().min();
         let length = wake.map_or(SLEEP_MAX, |at| at - self.clock.now()).min(SLEEP_MAX);
         if length < SLEEP_MIN && self.spin > Nanos::ZERO {
@@ -468,7 +476,7 @@ impl Reactor {
                 driver.on_stop(now);
                 None
             }
-            Some(since) if now - since >= CLOSE_MAX => Some(Outcome::Abandoned),
+            Some(since) if self.close_max.is_some_and(|most| now - since >= most) => Some(Outcome::Abandoned),
             _ => None,
         }
     }

@@ -45,7 +45,7 @@ impl Stop {
     /// # Errors
     /// When the system refuses the handlers or their thread.
     pub fn on_signals(&self) -> io::Result<()> {
-        self.watch(!is_ignored(SIGHUP)?, |stop| stop.ask())
+        self.watch(!is_ignored(SIGHUP)?, SecondSignal::Exit, |stop| stop.ask())
     }
 
     /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. SIGHUP only wakes
@@ -57,23 +57,23 @@ impl Stop {
     pub fn on_signals_but_hang_up(&self) -> io::Result<HangUp> {
         let hang_up = HangUp::default();
         let asked = Arc::clone(&hang_up.0);
-        self.watch(true, move |stop| {
+        self.watch(true, SecondSignal::Exit, move |stop| {
             asked.store(true, Ordering::Release);
             stop.wake();
         })?;
         Ok(hang_up)
     }
 
-    /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. So does SIGHUP if
-    /// `terminal` is gone. Otherwise SIGHUP wakes the loop, and the [`HangUp`] reports it. SIGHUP
+    /// Lets SIGINT and SIGTERM ask the loop to end, and a `second` one do what that says. SIGHUP asks
+    /// the loop to end if `terminal` is gone. Otherwise SIGHUP wakes the loop, and the [`HangUp`] reports it. SIGHUP
     /// stays ignored if this process was started with SIGHUP ignored (nohup).
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.
-    pub fn on_signals_of(&self, terminal: Terminal) -> io::Result<HangUp> {
+    pub fn on_signals_of(&self, terminal: Terminal, second: SecondSignal) -> io::Result<HangUp> {
         let hang_up = HangUp::default();
         let asked = Arc::clone(&hang_up.0);
-        self.watch(!is_ignored(SIGHUP)?, move |stop| {
+        self.watch(!is_ignored(SIGHUP)?, second, move |stop| {
             if terminal.is_gone() {
                 return stop.ask();
             }
@@ -83,7 +83,12 @@ impl Stop {
         Ok(hang_up)
     }
 
-    fn watch(&self, hangs_up: bool, on_hang_up: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
+    fn watch(
+        &self,
+        hangs_up: bool,
+        second: SecondSignal,
+        on_hang_up: impl Fn(&Self) + Send + 'static,
+    ) -> io::Result<()> {
         let mut wanted = vec![SIGINT, SIGTERM];
         if hangs_up {
             wanted.push(SIGHUP);
@@ -97,7 +102,7 @@ impl Stop {
                     SIGHUP => on_hang_up(&stop),
                     _ => {
                         // A loop that ends by itself is asked, too, while another one may go on.
-                        if !std::mem::take(&mut is_first) {
+                        if !std::mem::take(&mut is_first) && second == SecondSignal::Exit {
                             std::process::exit(128 + signal);
                         }
                         stop.ask();
@@ -107,6 +112,15 @@ impl Stop {
         })?;
         Ok(())
     }
+}
+
+/// What a second SIGINT or SIGTERM does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecondSignal {
+    /// Nothing: what came is written, however long that takes.
+    Nothing,
+    /// It ends the process at once, with the status that a shell expects.
+    Exit,
 }
 
 /// Tells whether SIGHUP has come.

@@ -59,6 +59,8 @@ pub struct Needs {
     pub sends_frames: bool,
     /// Whether such frames go around the kernel's network stack (AF_XDP).
     pub avoids_stack: bool,
+    /// Whether the process sets what the network has for all, such as the limit of a buffer.
+    pub administers_network: bool,
     /// Whether the process makes and removes devices of the kernel.
     pub administers_devices: bool,
     /// Whether the process becomes another user later.
@@ -119,7 +121,8 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
         | CapabilitySet::IPC_LOCK
         | CapabilitySet::SYS_NICE
         | CapabilitySet::SYS_RESOURCE;
-    let administers = needs.chooses_congestion || needs.takes_precedence || needs.avoids_stack;
+    let administers =
+        needs.chooses_congestion || needs.takes_precedence || needs.avoids_stack || needs.administers_network;
     kept.set(CapabilitySet::NET_ADMIN, administers);
     kept.set(CapabilitySet::BPF, needs.avoids_stack);
     kept.set(CapabilitySet::SYS_ADMIN, needs.administers_devices);

@@ -177,7 +177,7 @@ fn settings(args: &ExportArgs) -> Settings {
 /// Checks that there is room for what is offered. Returns the network's time by the clock.
 fn prepare(args: &ExportArgs, clock: Clock) -> Result<Option<NetworkTime>, Error> {
     room::check(args.served.memory())?;
-    Ok(args.ptp.network_time(&clock)?)
+    args.ptp.network_time(&clock)
 }
 
 /// What the far ends go on using. A reload may name further files in the folders of those that the

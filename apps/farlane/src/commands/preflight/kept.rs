@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 /// Where measurements are kept: `$XDG_STATE_HOME/farlane/preflight`, or
 /// `.local/state/farlane/preflight` in the home directory, or `/var/lib/farlane/preflight` for a
 /// user without one.
-fn directory() -> PathBuf {
+pub(super) fn directory() -> PathBuf {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
     state.unwrap_or_else(|| PathBuf::from("/var/lib")).join("farlane/preflight")

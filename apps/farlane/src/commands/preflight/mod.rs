@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use live::drivers::record::{
     Extent, Far, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals,
 };
+use live::sys::sandbox::Needs;
 use record::{BUFFER_DEFAULT, Config};
 use sim::models::ssd::fit::{self, Fit, Written};
 
@@ -37,6 +38,11 @@ struct Preflight {
     behaviour: Behaviour,
     wish: Wish,
     forecast: Forecast,
+}
+
+/// Adds the folder of earlier measurements to what a confined process needs.
+pub(crate) fn need(needs: &mut Needs) {
+    needs.read.push(kept::directory());
 }
 
 pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {

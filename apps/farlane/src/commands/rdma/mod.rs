@@ -6,8 +6,10 @@ mod table;
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::drivers::attached::Attached;
-use live::drivers::perftest::{Failure, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way};
+use live::client::blocking::Blocking;
+use live::drivers::perftest::{
+    Failure, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
+};
 
 use crate::args::{PeerArg, RdmaAction, RdmaMeasureArgs};
 use crate::commands::{print, print_json, stay_on};

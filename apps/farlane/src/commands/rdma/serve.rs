@@ -8,8 +8,8 @@ use engine::Instant;
 use live::drivers::perftest::{Measured, Mode, Provider, Test, Verb};
 use live::reactor::Hirer;
 use live::sys::clock::Clock;
-use live::sys::sandbox::Needs;
 use live::sys::logging;
+use live::sys::sandbox::Needs;
 use serde_json::{Value, json};
 
 use super::usual_size;

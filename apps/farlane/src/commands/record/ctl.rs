@@ -1,11 +1,8 @@
 //! `farlane record ctl`: a running recorder or replayer is asked, and told what to do.
 
-use std::path::Path;
-
+use daemon::Common;
 use engine::Nanos;
-use live::drivers::beside::Beside;
-use live::drivers::record::{Handle, Status, answer_at};
-use live::sys::unix::BindError;
+use live::drivers::record::{Handle, Status};
 use record::PinRange;
 use record::registers::Direction;
 use serde::{Deserialize, Serialize};
@@ -20,7 +17,7 @@ use crate::error::Error;
 /// What a recorder may be asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
-enum Request {
+pub(super) enum Request {
     /// Reports how far it is.
     Status,
     /// Begins a recording or replay.
@@ -104,17 +101,15 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     }
 }
 
-/// Answers at the socket `path`, for the recording or replay of `handle`. Whether it `waits` for
-/// a start.
-pub(super) fn start(path: &Path, handle: &Handle, waits: bool) -> Result<Beside, BindError> {
-    let handle = handle.clone();
-    answer_at(path, move |line| answer(line, &handle, waits))
+impl daemon::Request for Request {
+    fn common(&self) -> Option<Common> {
+        matches!(self, Self::Status).then_some(Common::Status)
+    }
 }
 
-/// The answer to `line`, for the recording of `handle`.
-fn answer(line: &str, handle: &Handle, waits: bool) -> String {
-    let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
-    control::answer(asked.and_then(|request: Request| match request {
+/// Carries out `request` for the recording or replay of `handle`. Whether it `waits` for a start.
+pub(super) fn answer(request: Request, handle: &Handle, waits: bool) -> Result<Value, String> {
+    match request {
         Request::Status => Ok(status(&handle.status())),
         Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
         Request::Start if handle.start() => Ok(json!({ "starting": true })),
@@ -129,7 +124,7 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
             let pinned = handle.pin(request.range()?).map_err(ring::refusal)?;
             Ok(json!({ "pinned": ring::pins_json(&pinned) }))
         }
-    }))
+    }
 }
 
 /// Why somebody can't trigger, and what to do.
@@ -141,7 +136,7 @@ fn not_armed(status: &Status) -> String {
     }
 }
 
-fn status(status: &Status) -> Value {
+pub(super) fn status(status: &Status) -> Value {
     let progress = &status.progress;
     let kind = match status.direction {
         Direction::Write => "record",

@@ -1,6 +1,5 @@
 //! The commands on recordings, and what they have in common.
 
-mod control;
 mod ctl;
 mod each;
 pub(crate) mod export;
@@ -12,6 +11,7 @@ pub(crate) mod recorder;
 pub(crate) mod replay;
 mod ring;
 mod rules;
+mod sessions;
 mod sources;
 pub(crate) mod survey;
 mod trigger;
@@ -22,8 +22,11 @@ pub(crate) use ctl::text as status_text;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use live::carrier::route::Way;
+use live::client::Url;
 use live::drivers::record::{Far, Part, ReadError, Recording};
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use record::Algorithm;
 use serde_json::Value;
 
@@ -31,7 +34,7 @@ pub(super) use sources::check_packets;
 
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json};
-use crate::args::FarSpec;
+use crate::args::{FarSpec, need_far};
 use crate::error::{Error, NvmeError};
 
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -97,6 +100,21 @@ pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
     let wrong = |why| Error::Recording { path: path.to_owned(), why };
     let (spec, clock) = (FarSpec::of_any(&text).map_err(wrong)?, Clock::start());
     Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
+}
+
+/// Adds the medium that `path` names to what a confined process needs.
+fn need_medium(needs: &mut Needs, path: &Path) {
+    let text = path.to_string_lossy();
+    if let Some(spec) = FarSpec::is_url(&text).then(|| FarSpec::of_any(&text).ok()).flatten() {
+        need_far(needs, spec.secrets());
+        needs.sends_frames |= matches!(&spec.url, Url::Far(far) if far.way() == Way::Eth);
+        return;
+    }
+    needs.files.push(path.to_owned());
+    // A file may be made anew. The folder of a device has everybody's devices.
+    if !path.starts_with("/dev") {
+        needs.change_beside(path);
+    }
 }
 
 /// The media of a recording, wherever they are. If `change`, it can be mended.

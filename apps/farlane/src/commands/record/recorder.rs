@@ -1,13 +1,16 @@
 //! `farlane record`: a recorder, from its options to its certificate.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 
+use daemon::Settings;
 use engine::Nanos;
 use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Heard, Limits, Place, Recorded, Recording, Refused, SecondSignal, Source, Status, Target,
-    record, stop_on_signals,
+    Far, Handle, Heard, Limits, Place, Recorded, Recording, Refused, Source, Status, Target, heed_file_limit,
+    record,
 };
+use live::sys::sandbox::Needs;
 use record::format::{MEMBERS_MAX, STREAMS_MAX, StreamTotals};
 use record::registers::Direction;
 use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
@@ -15,12 +18,14 @@ use serde_json::{Value, json};
 
 use super::gaps::{gaps_json, gaps_text, restarts_json};
 use super::rules::{rule_json, rule_text};
+use super::sessions::Sessions;
 use super::view::View;
 use super::{
-    add_digest, control, ctl, digest_text, each, far, first, metrics, not_certified, parts, print,
-    print_json, raw, ring, sources, trigger, unreadable,
+    add_digest, ctl, digest_text, each, far, first, need_medium, not_certified, parts, print, print_json,
+    raw, ring, sessions, sources, trigger, unreadable,
 };
-use crate::args::{RecordAction, RecordArgs};
+use crate::args::{RecordAction, RecordArgs, SourceUrl};
+use crate::commands::OPENED_BY_NAMESPACE;
 use crate::commands::preflight::{self, answer::time_of};
 use crate::commands::served::room;
 use crate::error::Error;
@@ -88,8 +93,8 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     if args.each && args.from.len() != to.len() {
         return Err(Error::Each { from: args.from.len(), to: to.len() });
     }
-    let handle =
-        Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?);
+    heed_file_limit().map_err(Error::System)?;
+    let (handle, end) = sessions::handle(Direction::Write);
     // Whoever looks on may leave. What is recorded matters more than that somebody hears of it.
     live::sys::logging::outlive_reader();
     if args.pre_trigger.is_some() {
@@ -103,16 +108,59 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     trigger::warn(args, buffer);
     live::sys::huge_pages::prepare(buffer, args.chunk as usize);
     sources::check(args, to)?;
-    let watched = handle.clone();
-    crate::metrics::serve(&args.watch, move |page| {
-        metrics::add(page, &watched.status());
-        true
-    })?;
-    control::serve(&args.control, &handle, args.output.json, || match (args.each, args.raw.raw) {
-        (true, _) => each::session(args, &handle),
-        (false, true) => raw::session(args, &handle),
-        (false, false) => session(args, to, &handle),
+    let own = handle.clone();
+    let session = move || match (args.each, args.raw.raw) {
+        (true, _) => each::session(args, &own),
+        (false, true) => raw::session(args, &own),
+        (false, false) => session(args, to, &own),
+    };
+    thread::scope(|scope| {
+        daemon::run(Sessions::<_, false> {
+            settings: settings(args, to),
+            needs: needs(args, to),
+            control: &args.control,
+            json: args.output.json,
+            handle,
+            end,
+            session: Some(session),
+            scope,
+            registers: None,
+        })
     })
+}
+
+/// The options that every daemon has.
+fn settings(args: &RecordArgs, to: &[PathBuf]) -> Settings {
+    Settings {
+        cpu: None,
+        spin: Nanos::ZERO,
+        descriptors: (args.from.len() + OPENED_BY_NAMESPACE * to.len()) as u64,
+        confinement: args.sandbox.confinement(),
+        control: args.control.control.clone(),
+        metrics: args.watch.metrics,
+    }
+}
+
+/// What a recorder goes on using.
+fn needs(args: &RecordArgs, to: &[PathBuf]) -> Needs {
+    let mut needs = Needs::default();
+    to.iter().for_each(|path| need_medium(&mut needs, path));
+    preflight::need(&mut needs);
+    args.proof.sign.iter().for_each(|path| needs.read_beside(path));
+    for source in &args.from {
+        match source {
+            SourceUrl::File(path) => needs.files.push(path.clone()),
+            SourceUrl::Connect(_) => needs.dials = true,
+            SourceUrl::Packets(_) => {
+                needs.sends_frames = true;
+                needs.administers_network = true;
+            }
+            // Larger buffers than the system's limit.
+            SourceUrl::Udp(_) => needs.administers_network = true,
+            SourceUrl::Listen(_) | SourceUrl::StandardInput | SourceUrl::Generate(_) => {}
+        }
+    }
+    needs
 }
 
 fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {

@@ -1,6 +1,5 @@
 //! Recording streams to a file or a namespace, and reading what was recorded.
 
-mod asked;
 mod datagrams;
 mod digesting;
 mod extents;
@@ -27,7 +26,6 @@ mod tests;
 mod time;
 mod udp;
 
-pub use asked::answer_at;
 pub use datagrams::Heard;
 pub use far::Far;
 pub use flood::{Flood, Sent};
@@ -57,6 +55,7 @@ use record::sequence::SequenceRule;
 use record::{Algorithm, Config, Digests, Input, Output, Progress, Recorder, RingConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
+pub use crate::reactor::SecondSignal;
 use crate::reactor::is_ignored;
 use crate::sys::clock::Clock;
 use digesting::Digester;
@@ -72,15 +71,6 @@ const DROPPED_AT_ONCE: usize = 65_536;
 const UPDATED_EVERY: Nanos = Nanos::from_millis(1);
 /// How often somebody is told how far a recording is.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
-
-/// What a second SIGINT or SIGTERM does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecondSignal {
-    /// Nothing: what came is written, however long that takes.
-    Nothing,
-    /// It ends the process at once: whoever takes what is sent may take nothing any more.
-    Exit,
-}
 
 /// Lets SIGINT and SIGTERM set the flag that is returned. So does SIGHUP (the terminal is gone)
 /// where a second signal does nothing, unless this process was started with SIGHUP ignored (nohup).
@@ -102,8 +92,17 @@ pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
     if second == SecondSignal::Nothing && !is_ignored(SIGHUP)? {
         signal_hook::flag::register(SIGHUP, Arc::clone(&stop))?;
     }
-    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+    heed_file_limit()?;
     Ok(stop)
+}
+
+/// Makes a file that would become too large an error of its write from now on, not the end of the
+/// process with all that it holds.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn heed_file_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// When a recording ends by itself. One that waits for a trigger counts from the trigger on.

@@ -4,22 +4,26 @@ mod destination;
 mod raw;
 
 use live::sys::logging;
+use std::thread;
 use std::time::Duration;
 
+use daemon::Settings;
 use engine::{Instant, Nanos};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use live::drivers::record::{Handle, SecondSignal, State, stop_on_signals};
+use live::drivers::record::{Handle, State, heed_file_limit};
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use record::format::{Entry, HEADER_LENGTH};
 use record::registers::Direction;
 use record::{CLOCKS_APART, Pace};
 use serde_json::{Value, json};
 
 use super::part::{Chunk, LeftOut, Opened, Part};
-use super::{control, first, print, print_json};
+use super::sessions::{self, Sessions};
+use super::{first, need_medium, print, print_json};
 use crate::args::{Destination, ReplayArgs};
-use crate::commands::json_line;
+use crate::commands::{OPENED_BY_NAMESPACE, json_line};
 use crate::error::Error;
 use destination::Outlet;
 
@@ -108,11 +112,50 @@ impl Replay<'_> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
-    let handle = Handle::new(Direction::Read, stop_on_signals(SecondSignal::Exit).map_err(Error::System)?);
-    control::serve(&args.control, &handle, args.output.json, || match args.raw.raw {
-        true => raw::session(args, &handle),
-        false => session(args, &handle),
+    heed_file_limit().map_err(Error::System)?;
+    let (handle, end) = sessions::handle(Direction::Read);
+    let own = handle.clone();
+    let session = move || match args.raw.raw {
+        true => raw::session(args, &own),
+        false => session(args, &own),
+    };
+    thread::scope(|scope| {
+        daemon::run(Sessions::<_, true> {
+            settings: settings(args),
+            needs: needs(args),
+            control: &args.control,
+            json: args.output.json,
+            handle,
+            end,
+            session: Some(session),
+            scope,
+            registers: None,
+        })
     })
+}
+
+/// The options that every daemon has.
+fn settings(args: &ReplayArgs) -> Settings {
+    Settings {
+        cpu: None,
+        spin: Nanos::ZERO,
+        descriptors: (1 + OPENED_BY_NAMESPACE * args.paths.len()) as u64,
+        confinement: args.sandbox.confinement(),
+        control: args.control.control.clone(),
+        metrics: args.watch.metrics,
+    }
+}
+
+/// What a replayer goes on using.
+fn needs(args: &ReplayArgs) -> Needs {
+    let mut needs = Needs::default();
+    args.paths.iter().for_each(|path| need_medium(&mut needs, path));
+    match &args.to {
+        Destination::File(path) => need_medium(&mut needs, path),
+        Destination::Connect(_) => needs.dials = true,
+        Destination::Listen(_) | Destination::Datagrams(_) | Destination::StandardOutput => {}
+    }
+    needs
 }
 
 fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
