@@ -1,4 +1,4 @@
-//! The origin of a connection, by which a server counts what each client occupies.
+//! The origin of a connection, by which a server counts the places of each client.
 
 use core::net::IpAddr;
 

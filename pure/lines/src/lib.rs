@@ -23,8 +23,8 @@
 //! then complete.
 //!
 //! # Trust
-//! A peer can write any bytes anywhere in the memory at any time. An end copies what it reads
-//! before it checks it. A violation is a [`Fault`], after which the connection must be given up.
+//! A peer can write any bytes anywhere in the memory at any time. An end copies the bytes before it
+//! checks them. A violation is a [`Fault`], after which the connection must be given up.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]

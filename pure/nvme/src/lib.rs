@@ -55,7 +55,7 @@
 //!                     subsystem.handle_input(now, Input::Media(completion));
 //!                 }),
 //!                 Output::Complete { completion, .. } => status = Some(completion.status),
-//!                 Output::Notify(_) => {} // A live world keeps what the next start needs.
+//!                 Output::Notify(_) => {} // A live world saves these for the next start.
 //!             }
 //!         }
 //!         // A live world sleeps until something arrives; here the time jumps to a deadline.

@@ -34,8 +34,8 @@ pub const BYTES_MAX: u64 = 1 << 44;
 /// A read hands out slices of the runs themselves. A write to a run that a reader still holds puts
 /// its pages beside the run, so that the reader's bytes never change. The pages move into the run
 /// once the readers have released it. Apart from these few pages, all memory is in blocks of one
-/// size: freed memory fits the next allocation, whatever the lengths of writes, and the disk takes
-/// no more memory than its length.
+/// size: freed memory fits the next allocation after writes of any length, and the disk takes no
+/// more memory than its length.
 #[derive(Debug)]
 pub struct RamDisk {
     bytes: u64,

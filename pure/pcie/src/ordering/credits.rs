@@ -8,8 +8,8 @@ pub const DATA_CREDIT_BYTES: usize = 16;
 /// The remaining credits of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// Header credits; one covers a TLP, whatever the length of its header. [`Credit::UNLIMITED`]
-    /// is infinite.
+    /// Header credits; one covers a TLP with a header of any length. [`Credit::UNLIMITED`] is
+    /// infinite.
     pub headers: u32,
     /// Data credits of 16 bytes each. [`Credit::UNLIMITED`] is infinite.
     pub data: u32,

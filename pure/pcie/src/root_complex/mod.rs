@@ -53,9 +53,9 @@ pub struct Config {
     pub tags: TagWidth,
     /// How long the root port waits for completions.
     pub timeout: CompletionTimeout,
-    /// Maximum size in bytes of a completion that answers a device's read: a power of two, at
-    /// least 64. Many hosts cut their completions at 64 or 128 bytes, whatever payload size they
-    /// support.
+    /// Maximum size in bytes of a completion that answers a device's read: a power of two, at least
+    /// 64. Many hosts split their completions at 64 or 128 bytes, even if they support larger
+    /// payloads.
     pub completion_size: u32,
     /// CRS Software Visibility Enable. When set, a host read that begins at the Vendor ID returns
     /// 0001h in the Vendor ID if the function answers with CRS. Otherwise, and for all other
@@ -190,8 +190,8 @@ pub struct RootComplex {
     /// Reads that wait for host memory; a free slot is `None`.
     reads: Vec<Option<Header>>,
     free: Vec<u32>,
-    /// How often the link has gone down, modulo what a token can hold. A token from an earlier
-    /// epoch is invalid.
+    /// Number of times that the link has gone down, modulo [`MemoryReadToken::EPOCHS`]. A token
+    /// from an earlier epoch is invalid.
     epoch: u32,
     enumeration: Option<Running>,
     /// Number of the last question that enumeration asked; an answer to an earlier question is
