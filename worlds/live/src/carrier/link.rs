@@ -66,7 +66,8 @@ impl Link {
         matches!(&self.transport, Transport::Connected(stream) if stream.is_polled())
     }
 
-    /// The longest segment that suits the present connection; see [`ByteStream::segment_max`](super::stream::ByteStream::segment_max).
+    /// The longest segment that suits the present connection; see
+    /// [`ByteStream::segment_max`](super::stream::ByteStream::segment_max).
     pub(crate) fn segment_max(&self) -> Option<usize> {
         match &self.transport {
             Transport::Connected(stream) => Some(stream.segment_max()),
