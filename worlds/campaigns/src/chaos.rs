@@ -83,6 +83,8 @@ pub enum Trouble {
     EndlessSource,
     /// A source is behind a network that loses packets.
     LossyNetwork,
+    /// A socket has no room for datagrams that come.
+    FullSocket,
     /// A ring overwrites its oldest.
     Overwritten,
     /// Somebody pins parts of a ring.

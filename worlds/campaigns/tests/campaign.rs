@@ -174,6 +174,7 @@ fn recordings_keep_their_promises() {
         Trouble::FullMedium,
         Trouble::FastSource,
         Trouble::LossyNetwork,
+        Trouble::FullSocket,
         Trouble::LostWrites,
         Trouble::Throttling,
         Trouble::SlowMedia,
@@ -221,6 +222,7 @@ fn recordings_behind_a_trigger_keep_their_promises() {
         Trouble::FullMedium,
         Trouble::FastSource,
         Trouble::LossyNetwork,
+        Trouble::FullSocket,
         Trouble::EndlessSource,
         Trouble::CutRecovery,
     ];
@@ -235,6 +237,7 @@ fn raw_recordings_keep_their_promises() {
         Trouble::FullMedium,
         Trouble::FastSource,
         Trouble::LossyNetwork,
+        Trouble::FullSocket,
         Trouble::EndlessSource,
         Trouble::MediaErrors,
         Trouble::FailedSync,

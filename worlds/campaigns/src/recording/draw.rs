@@ -237,13 +237,13 @@ fn used(medium: Vec<u8>, chunk: u32, rng: &Rng) -> Vec<u8> {
     record_well(medium, config, rng).media.contents().joined.expect("one medium")
 }
 
-/// The sources of so many streams.
-pub(super) fn sources(streams: usize, rng: &Rng) -> Vec<Source> {
+/// The sources of so many streams; `is_raw` ones are recorded without a container.
+pub(super) fn sources(streams: usize, is_raw: bool, rng: &Rng) -> Vec<Source> {
     let mut rng = rng.fork("sources");
     let make = |number| {
         let rate = 1_000_000 + rng.below(60_000_000);
         let end = rng.one_in(2).then(|| Instant::ZERO + Nanos::new(rng.below(DAY.get())));
-        Source::new(number, rate, end, &rng)
+        Source::new(number, rate, end, is_raw, &rng)
     };
     (0..streams).map(make).collect()
 }

@@ -123,7 +123,7 @@ impl Reading {
                 found.push(format!("{entry:?} of a stream that there is not"));
                 continue;
             };
-            if entry.end() > source.came || !source.pattern.is(entry.offset, self.payload(entry)) {
+            if entry.end() > source.came || !source.is(entry.offset, self.payload(entry)) {
                 found.push(format!("{entry:?} has other bytes than came"));
             }
         }
@@ -232,11 +232,9 @@ impl Reading {
             let expected = match self.survey.is_ring() {
                 true => {
                     let chunks = self.survey.entries.iter().filter(|entry| entry.stream == number);
-                    source
-                        .pattern
-                        .digest_of_chunks(algorithm, chunks.map(|entry| (entry.offset, entry.end())))
+                    source.digest_of_chunks(algorithm, chunks.map(|entry| (entry.offset, entry.end())))
                 }
-                false => source.pattern.digest(algorithm, told.bytes_in, &gaps),
+                false => source.digest(algorithm, told.bytes_in, &gaps),
             };
             if expected != told.digest {
                 found.push(format!("stream {number}: the digest is not that of what came"));

@@ -10,6 +10,7 @@ mod draw;
 mod judge;
 mod media;
 mod mending;
+mod network;
 mod promises;
 mod raw;
 mod source;
@@ -17,6 +18,7 @@ mod triggering;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use record::format::{Certificate, Reason, StreamTotals, Time, TimeSource};
+use record::packing::Lane;
 use record::{Config, Output, PinRange, Recorder};
 use sim::models::ssd::Slowdowns;
 
@@ -30,7 +32,7 @@ use judge::Reading;
 use media::{Contents, Media};
 use promises::Promises;
 pub use raw::run_raw;
-use source::{Lane, Source, Taker};
+use source::Source;
 use triggering::Triggering;
 
 /// The name of the recording.
@@ -89,7 +91,7 @@ fn run_shape(seed: u64, shape: Shape) -> Outcome {
     let rng = Rng::from_seed(seed);
     let Draw { members, config, plan, acts } = draw(&rng, shape);
     let vices: Vec<_> = members.iter().map(|member| member.1).collect();
-    let sources = sources(config.streams.len(), &rng);
+    let sources = sources(config.streams.len(), false, &rng);
     let mut run = Run::new(config.clone(), members, sources, &rng);
     run.acts = acts;
     let is_cut = run.go(&plan);
@@ -171,6 +173,7 @@ impl Run {
         let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
         let more = [
             (self.sources.iter().any(Source::is_network), Trouble::LossyNetwork),
+            (self.sources.iter().any(Source::has_dropped), Trouble::FullSocket),
             (self.sources.iter().any(is_fast), Trouble::FastSource),
             (self.sources.iter().any(Source::is_endless), Trouble::EndlessSource),
             (is_cut, Trouble::PowerCut),
@@ -195,6 +198,10 @@ impl Run {
             }
             if !is_stopped && (self.now >= plan.stop || self.sources.iter().all(Source::is_over)) {
                 let is_over = self.sources.iter().all(Source::is_over);
+                let (now, time) = (self.now, plan.time(self.now));
+                for (stream, source) in self.sources.iter_mut().enumerate() {
+                    source.finish(&mut Lane { taker: &mut self.recorder, stream, now }, time);
+                }
                 self.recorder.finish(if is_over { Reason::SourceEnded } else { Reason::Asked });
                 is_stopped = true;
             }
@@ -231,8 +238,7 @@ impl Run {
     fn take(&mut self, plan: &Plan) {
         let time = plan.time(self.now);
         for (stream, source) in self.sources.iter_mut().enumerate() {
-            let recorder = Taker::Framed(&mut self.recorder);
-            source.run(&mut Lane { recorder, stream, now: self.now, time });
+            source.run(&mut Lane { taker: &mut self.recorder, stream, now: self.now }, time);
         }
         if self.recorder.is_armed() {
             self.triggering.on_taken(self.now, &self.sources);
@@ -342,6 +348,7 @@ impl Run {
         digest: &mut sim::Digest,
     ) -> (Vec<String>, u64, bool) {
         let Self { recorder, media, sources, promises, mut failures, ended, now, .. } = self;
+        failures.extend(sources.iter().flat_map(Source::wrong));
         let acknowledged = recorder.progress().acknowledged;
         // A full medium may have no room for all gap records.
         let was_well = now >= plan.heal && !media.was_spoiled();

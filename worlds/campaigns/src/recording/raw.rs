@@ -3,11 +3,12 @@
 
 use engine::{Engine, Instant, Rng};
 use record::format::{ALIGNMENT, CHUNK_MIN, Certificate, Reason};
+use record::packing::Lane;
 use record::{Algorithm, Input, Output, RawConfig, RawRecorder};
 
 use super::disk::{Disk, Vices};
 use super::draw::{MEDIUM_MIN, Plan, sources, vices};
-use super::source::{Lane, Source, Taker};
+use super::source::Source;
 use super::{DRAIN, troubles};
 use crate::campaign::Outcome;
 use crate::chaos::Trouble;
@@ -70,7 +71,7 @@ pub fn run_raw(seed: u64) -> Outcome {
     let page = u64::from(ALIGNMENT);
     let config = config(pages, &mut own);
     let medium = vec![BEFORE; usize::try_from(pages * page).expect("a few megabytes")];
-    let source = sources(1, &rng).pop().expect("one source");
+    let source = sources(1, true, &rng).pop().expect("one source");
     let start = config.start;
     let mut run = Run {
         now: Instant::ZERO,
@@ -119,6 +120,7 @@ impl Run {
         let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
         let more = [
             (self.source.is_network(), Trouble::LossyNetwork),
+            (self.source.has_dropped(), Trouble::FullSocket),
             (!self.source.is_network() && !self.source.lost.is_empty(), Trouble::FastSource),
             (self.source.is_endless(), Trouble::EndlessSource),
             (is_cut, Trouble::PowerCut),
@@ -137,14 +139,14 @@ impl Run {
             if self.now >= plan.heal {
                 self.disk.vices = Vices::default();
             }
+            let (now, time) = (self.now, plan.time(self.now));
             if self.recorder.is_recording() && (self.now >= plan.stop || self.source.is_over()) {
                 let is_over = self.source.is_over();
+                self.source.finish(&mut Lane { taker: &mut self.recorder, stream: 0, now }, time);
                 self.recorder.finish(if is_over { Reason::SourceEnded } else { Reason::Asked });
             }
-            let (now, time) = (self.now, plan.time(self.now));
             if self.recorder.is_recording() {
-                let recorder = Taker::Raw(&mut self.recorder);
-                self.source.run(&mut Lane { recorder, stream: 0, now, time });
+                self.source.run(&mut Lane { taker: &mut self.recorder, stream: 0, now }, time);
             }
             self.recorder.handle_timeout(now);
             self.serve();
@@ -236,6 +238,7 @@ impl Run {
         };
         digest.bytes(&medium);
         let mut failures = std::mem::take(&mut self.failures);
+        failures.extend(self.source.wrong());
         if let Some(told) = &self.ended {
             failures.extend(self.false_claims(told));
         }
@@ -280,7 +283,7 @@ impl Run {
                 .find(|lost| !is_declared(lost))
                 .map(|lost| format!("{lost:?} was lost: {gaps:?}")),
         );
-        if stream.digest != self.source.pattern.digest(Algorithm::Sha256, stream.bytes_in, &gaps) {
+        if stream.digest != self.source.digest(Algorithm::Sha256, stream.bytes_in, &gaps) {
             found.push("the digest is not that of what came".to_owned());
         }
         found
@@ -307,7 +310,7 @@ impl Run {
         for (from, behind) in lost {
             let until = from.clamp(at, end);
             let place = |at: u64| usize::try_from(self.start + at).expect("a place in memory");
-            if until > at && !self.source.pattern.is(at, &medium[place(at)..place(until)]) {
+            if until > at && !self.source.is(at, &medium[place(at)..place(until)]) {
                 return Some(format!("what is {what} from place {at} to {until} has other bytes than came"));
             }
             at = at.max(behind).min(end);

@@ -63,7 +63,7 @@ impl Batch {
     }
 
     /// Receives without waiting, one datagram for each place of `slot` bytes in `room`, behind the
-    /// first `head` bytes of the place. [`Batch::rest`] has what is longer.
+    /// first `head` bytes of the place. Returns how many there are; [`Batch::arrived`] has them.
     ///
     /// # Errors
     /// When there is nothing to receive, or the socket fails.
@@ -73,29 +73,27 @@ impl Batch {
         room: &mut [u8],
         head: usize,
         slot: usize,
-    ) -> io::Result<&[Arrived]> {
+    ) -> io::Result<usize> {
+        self.arrived.clear();
+        // SAFETY: a message header of all zeroes is valid and names no buffers.
+        let mut headers: [libc::mmsghdr; BATCH_MAX] = unsafe { std::mem::zeroed() };
+        let mut slices = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; BATCH_MAX];
         let places = room.chunks_exact_mut(slot).map(|place| &mut place[head..]);
-        let slices: Vec<_> = places
-            .zip(self.rest.chunks_exact_mut(REST))
-            .map(|(place, rest)| [slice(place), slice(rest)])
-            .collect();
+        let places = places.zip(self.rest.chunks_exact_mut(REST));
         let named = self.names.iter_mut().zip(&mut self.controls);
-        let mut headers: Vec<_> = slices
-            .iter()
-            .zip(named)
-            .map(|(slices, (name, control))| {
-                // SAFETY: a message header of all zeroes is valid and names no buffers.
-                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                header.msg_hdr.msg_iov = slices.as_ptr().cast_mut();
-                header.msg_hdr.msg_iovlen = slices.len();
-                header.msg_hdr.msg_name = name.as_mut_ptr().cast();
-                header.msg_hdr.msg_namelen = socket_length::<[u64; NAME_WORDS]>();
-                header.msg_hdr.msg_control = control.as_mut_ptr().cast();
-                header.msg_hdr.msg_controllen = size_of_val(control);
-                header
-            })
-            .collect();
-        let count = u32::try_from(headers.len()).unwrap_or(0);
+        let mut count = 0;
+        for (((place, rest), (name, control)), (slices, header)) in
+            places.zip(named).zip(slices.iter_mut().zip(&mut headers))
+        {
+            *slices = [slice(place), slice(rest)];
+            header.msg_hdr.msg_iov = slices.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = slices.len();
+            header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = socket_length::<[u64; NAME_WORDS]>();
+            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = size_of_val(control);
+            count += 1;
+        }
         // SAFETY: each header names its own parts of `room`, `rest`, `names` and `controls`, which
         // are borrowed for the call, with their lengths.
         let count = unsafe {
@@ -108,7 +106,6 @@ impl Batch {
             )
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        self.arrived.clear();
         for (header, name) in headers[..count].iter().zip(&self.names) {
             let (stamp, dropped) = told(&header.msg_hdr);
             let words = (header.msg_hdr.msg_namelen as usize).div_ceil(8).min(NAME_WORDS);
@@ -116,13 +113,16 @@ impl Batch {
                 (header.msg_len as usize, fold(&name[..words], header.msg_hdr.msg_namelen));
             self.arrived.push(Arrived { length, sender, stamp, dropped });
         }
-        Ok(&self.arrived)
+        Ok(count)
     }
 
-    /// The first `length` bytes of what the datagram at `place` of the last call had beyond
-    /// its place.
-    pub(crate) fn rest(&self, place: usize, length: usize) -> &[u8] {
-        &self.rest[place * REST..][..length]
+    /// The datagrams of the last call, each with what is longer than its place of `inside` bytes.
+    pub(crate) fn arrived(&self, inside: usize) -> impl Iterator<Item = (&Arrived, &[u8])> {
+        let rests = self.rest.chunks_exact(REST);
+        self.arrived
+            .iter()
+            .zip(rests)
+            .map(move |(one, rest)| (one, &rest[..one.length.saturating_sub(inside)]))
     }
 }
 

@@ -51,6 +51,7 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason, Time};
+use record::packing::Lane;
 use record::sequence::SequenceRule;
 use record::{Algorithm, Config, Digests, Input, Output, Progress, Recorder, RingConfig};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -329,7 +330,7 @@ impl Session {
                 continue;
             }
             if source.has_packets() {
-                has_moved |= source.take_packets(now, stream, &mut self.recorder, left);
+                has_moved |= source.take_packets(&mut Lane { taker: &mut self.recorder, stream, now }, left);
                 continue;
             }
             let room = self.recorder.room(now, stream);
@@ -367,7 +368,8 @@ impl Session {
             return;
         }
         for (stream, source) in self.sources.iter_mut().enumerate() {
-            source.finish(now, stream, &mut self.recorder, reason == Reason::Asked);
+            let lane = &mut Lane { taker: &mut self.recorder, stream, now };
+            source.finish(lane, reason == Reason::Asked);
         }
         self.recorder.finish(reason);
     }

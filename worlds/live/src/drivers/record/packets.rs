@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use engine::Instant;
-use record::Recorder;
-use record::format::{LinkType, PacketFlags, Place};
-use record::sequence::{Loss, Losses};
+use record::format::{LinkType, PacketFlags};
+use record::packing::{Lane, Packer};
+use record::sequence::Ledger;
 
-use super::datagrams::{Desk, Heard, time_of};
+use super::datagrams::{Heard, time_of};
 use super::{Source, real_time};
 use crate::sys::packet_ring::{PacketRing, RETIRE_MILLIS};
 
@@ -26,7 +25,7 @@ pub(super) struct Packets {
     pub(super) link: LinkType,
     /// Each frame that the interface sends comes back to it.
     is_loopback: bool,
-    frames: u64,
+    packer: Packer,
 }
 
 impl AsFd for Packets {
@@ -56,25 +55,20 @@ impl Source {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        Ok(Self::frames(Packets { ring, link, is_loopback, frames: 0 }))
+        let packer = Packer::new(Ledger::new(None), true);
+        Ok(Self::frames(Packets { ring, link, is_loopback, packer }))
     }
 }
 
 impl Packets {
-    pub(super) const fn heard(&self) -> Heard {
-        Heard { packets: self.frames, numbers: None }
+    pub(super) fn heard(&self) -> Heard {
+        Heard::of(&self.packer)
     }
 
     /// Takes what has come, until about `left` bytes are recorded. Returns whether there
     /// was anything.
-    pub(super) fn take(
-        &mut self,
-        now: Instant,
-        stream: usize,
-        recorder: &mut Recorder,
-        left: Option<u64>,
-    ) -> bool {
-        self.take_frames(&mut Desk::new(recorder, stream, now), FRAMES_AT_ONCE, left) > 0
+    pub(super) fn take(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
+        self.take_frames(lane, FRAMES_AT_ONCE, left) > 0
     }
 
     /// Whether the interface was deleted.
@@ -83,22 +77,21 @@ impl Packets {
     }
 
     /// The recording ends: what has come is taken.
-    pub(super) fn finish(&mut self, now: Instant, stream: usize, recorder: &mut Recorder, drain: bool) {
-        let mut desk = Desk::new(recorder, stream, now);
+    pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
         if drain {
             // The kernel hands over the last block after this time.
             std::thread::sleep(Duration::from_millis(u64::from(RETIRE_MILLIS) * 2));
-            self.take_frames(&mut desk, FRAMES_AT_END, None);
+            self.take_frames(lane, FRAMES_AT_END, None);
         }
-        self.ask_dropped(&mut desk);
+        self.ask_dropped(lane);
     }
 
-    fn take_frames(&mut self, desk: &mut Desk<'_>, most: usize, left: Option<u64>) -> usize {
+    fn take_frames(&mut self, lane: &mut Lane<'_>, most: usize, left: Option<u64>) -> usize {
         let mut count = 0;
         let mut left = left.unwrap_or(u64::MAX);
         while count < most && left > 0 {
             let Some(frame) = self.ring.next() else {
-                self.ask_dropped(desk);
+                self.ask_dropped(lane);
                 break;
             };
             if frame.is_outgoing && self.is_loopback {
@@ -109,18 +102,17 @@ impl Packets {
             let flags = if frame.is_outgoing { flags.outgoing() } else { flags };
             let tag = frame.vlan.as_ref().map_or(&[][..], |tag| tag);
             let (addresses, rest) = frame.bytes.split_at(ADDRESSES.min(frame.bytes.len()));
-            desk.put(&Losses::default(), flags, time_of(frame.stamp), &[addresses, tag, rest]);
+            self.packer.put(lane, flags, time_of(frame.stamp), &[addresses, tag, rest]);
             left = left.saturating_sub(frame.bytes.len() as u64);
             count += 1;
         }
-        self.frames += count as u64;
         count
     }
 
-    fn ask_dropped(&self, desk: &mut Desk<'_>) {
+    fn ask_dropped(&self, lane: &mut Lane<'_>) {
         let packets = u64::from(self.ring.dropped());
         if packets > 0 {
-            desk.miss(Loss { packets, bytes: 0 }, real_time().nanos, Place::Socket);
+            self.packer.miss(lane, packets, real_time().nanos);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{ALIGNMENT, Certificate, Reason};
+use record::packing::Lane;
 use record::{Input, Output, RawConfig, RawRecorder};
 
 use super::far::Far;
@@ -105,7 +106,8 @@ impl Session {
     /// Ends the recording. What a socket has is recorded first, unless a limit is reached.
     fn end(&mut self, now: Instant, reason: Reason) {
         if self.recorder.is_recording() {
-            self.source.finish_raw(now, &mut self.recorder, reason == Reason::Asked);
+            let lane = &mut Lane { taker: &mut self.recorder, stream: 0, now };
+            self.source.finish(lane, reason == Reason::Asked);
             self.recorder.finish(reason);
         }
     }
@@ -131,7 +133,7 @@ impl Session {
             return false;
         }
         if self.source.has_packets() {
-            return self.source.take_raw(now, &mut self.recorder, left);
+            return self.source.take_packets(&mut Lane { taker: &mut self.recorder, stream: 0, now }, left);
         }
         let most = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let drops = self.source.drops() && self.recorder.is_recording();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use engine::{Instant, Nanos};
 use record::format::Content;
+use record::packing::Lane;
 use record::sequence::SequenceRule;
-use record::{RawRecorder, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::datagrams::{Datagrams, Heard};
@@ -37,7 +37,7 @@ enum Kind {
     Stream(Incoming),
     File(File),
     Datagrams(Box<Datagrams>),
-    Packets(Packets),
+    Packets(Box<Packets>),
     Generator { rate: u64, start: Option<Instant>, made: u64 },
 }
 
@@ -71,8 +71,8 @@ impl Source {
         Self::new(Kind::Datagrams(Box::new(datagrams)))
     }
 
-    pub(super) const fn frames(packets: Packets) -> Self {
-        Self::new(Kind::Packets(packets))
+    pub(super) fn frames(packets: Packets) -> Self {
+        Self::new(Kind::Packets(Box::new(packets)))
     }
 
     /// The same, with what it does when the buffer is full.
@@ -92,21 +92,15 @@ impl Source {
 
     /// Records the packets that have come, or declares them lost; about `left` bytes at most.
     /// Returns whether there were any.
-    pub(super) fn take_packets(
-        &mut self,
-        now: Instant,
-        stream: usize,
-        recorder: &mut Recorder,
-        left: Option<u64>,
-    ) -> bool {
+    pub(super) fn take_packets(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
         match &mut self.kind {
-            Kind::Datagrams(datagrams) => datagrams.take(now, stream, recorder, left),
+            Kind::Datagrams(datagrams) => datagrams.take(lane, left),
             Kind::Packets(packets) => {
-                let has_moved = packets.take(now, stream, recorder, left);
+                let has_moved = packets.take(lane, left);
                 if has_moved || !packets.is_gone() {
                     return has_moved;
                 }
-                packets.finish(now, stream, recorder, true);
+                packets.finish(lane, true);
                 self.broken = Some("the interface was deleted".to_owned());
                 self.is_over = true;
                 true
@@ -115,27 +109,11 @@ impl Source {
         }
     }
 
-    /// Records the bytes of datagrams that have come without a container, about `left` bytes at
-    /// most. Returns whether there were any.
-    pub(super) fn take_raw(&mut self, now: Instant, recorder: &mut RawRecorder, left: Option<u64>) -> bool {
-        match &mut self.kind {
-            Kind::Datagrams(datagrams) => datagrams.take_raw(now, recorder, left),
-            _ => false,
-        }
-    }
-
-    /// The recording without a container ends, as [`Source::finish`] has it.
-    pub(super) fn finish_raw(&mut self, now: Instant, recorder: &mut RawRecorder, drain: bool) {
-        if let Kind::Datagrams(datagrams) = &mut self.kind {
-            datagrams.finish_raw(now, recorder, drain);
-        }
-    }
-
     /// The recording ends. With `drain`, packets that have come are recorded first.
-    pub(super) fn finish(&mut self, now: Instant, stream: usize, recorder: &mut Recorder, drain: bool) {
+    pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
         match &mut self.kind {
-            Kind::Datagrams(datagrams) => datagrams.finish(now, stream, recorder, drain),
-            Kind::Packets(packets) => packets.finish(now, stream, recorder, drain),
+            Kind::Datagrams(datagrams) => datagrams.finish(lane, drain),
+            Kind::Packets(packets) => packets.finish(lane, drain),
             _ => {}
         }
     }
