@@ -189,7 +189,8 @@ impl Reading {
             found.push(format!("{} streams of {}", certificate.streams.len(), sources.len()));
         }
         let mut gaps = BTreeMap::<u32, Vec<(u64, u64)>>::new();
-        for gap in &self.survey.gaps {
+        // Lost packets whose bytes are not known take no place.
+        for gap in self.survey.gaps.iter().filter(|gap| gap.bytes > 0) {
             gaps.entry(gap.stream).or_default().push((gap.from, gap.end()));
         }
         let holding = self.holding();
