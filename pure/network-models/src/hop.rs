@@ -1,12 +1,14 @@
 //! The interface of all models of one direction of one hop.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use engine::Instant;
 
 use crate::ethernet::Port;
 use crate::nr5g::{Core, Downlink, Uplink};
 use crate::stage::Stage;
+use crate::trail::Crossing;
 use crate::tsn::replication::Replicated;
 use crate::wifi::Station;
 use crate::{Faults, Frame, Lossless, Path, Wire};
@@ -94,6 +96,37 @@ macro_rules! any {
             AnyHop::Path($inner) => $call,
         }
     };
+}
+
+impl AnyHop {
+    /// The number of places of the hops within this hop ([`Path::places`]).
+    pub(crate) fn inner_places(&self) -> usize {
+        match self {
+            Self::Replicated(replicated) => replicated.ways().iter().map(Path::places_count).sum(),
+            Self::Path(path) => path.places_count(),
+            _ => 0,
+        }
+    }
+
+    /// Starts or stops recording when frames leave the hops within this hop.
+    pub(crate) fn watch(&mut self, on: bool) {
+        match self {
+            Self::Replicated(replicated) => replicated.watch(on),
+            Self::Path(path) => path.watch(on),
+            _ => {}
+        }
+    }
+
+    /// Moves what was recorded within this hop to `crossings`. The first place within is number
+    /// `first`.
+    pub(crate) fn take_crossings(&mut self, first: usize, crossings: &mut Vec<Crossing>) {
+        let placed = |crossing: Crossing| Crossing { hop: first + crossing.hop, ..crossing };
+        match self {
+            Self::Replicated(replicated) => crossings.extend(replicated.crossings().map(placed)),
+            Self::Path(path) => crossings.extend(path.crossings().map(placed)),
+            _ => {}
+        }
+    }
 }
 
 impl Hop for AnyHop {

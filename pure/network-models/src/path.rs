@@ -23,7 +23,7 @@ pub struct Path {
     left: u64,
     /// Frames that were damaged at the end, or found a path without hops full.
     lost: u64,
-    /// Which frames left which hop, while the path is watched.
+    /// Which frames left which place ([`Path::places`]), while the path is watched.
     crossings: Option<Vec<Crossing>>,
     /// Whether the last stage is the one of [`Path::faults`].
     has_faults: bool,
@@ -32,6 +32,8 @@ pub struct Path {
 #[derive(Clone, Debug)]
 struct Stage {
     hop: AnyHop,
+    /// The hop's number among the places of the path ([`Path::places`]).
+    place: usize,
     /// Cached result of `hop.next()`, since each event looks at all stages.
     next: Option<Instant>,
 }
@@ -54,11 +56,22 @@ impl Path {
     /// # Panics
     /// When there are more than [`Path::HOPS_MAX`] hops.
     pub fn new(hops: impl IntoIterator<Item = AnyHop>) -> Self {
-        let stages: Vec<_> = hops.into_iter().map(|hop| Stage { next: hop.next(), hop }).collect();
-        assert!(stages.len() <= Self::HOPS_MAX, "a path of {} hops", stages.len());
-        let mut path = Self { stages, ..Self::default() };
+        let mut path = Self::default();
+        hops.into_iter().for_each(|hop| path.push(hop));
+        assert!(path.stages.len() <= Self::HOPS_MAX, "a path of {} hops", path.stages.len());
         path.earliest = path.find();
         path
+    }
+
+    /// Adds `hop` at the end.
+    fn push(&mut self, hop: AnyHop) {
+        let place = self.places_count() + hop.inner_places();
+        self.stages.push(Stage { next: hop.next(), hop, place });
+    }
+
+    /// The number of places ([`Path::places`]).
+    pub(crate) fn places_count(&self) -> usize {
+        self.stages.last().map_or(0, |last| last.place + 1)
     }
 
     /// The hops of the path; frames enter the first one first.
@@ -66,9 +79,11 @@ impl Path {
         self.stages.iter().map(|stage| &stage.hop)
     }
 
-    /// Starts or stops recording when frames leave the hops. Who starts takes [`Path::crossings`].
+    /// Starts or stops recording when frames leave the hops, and the hops within hops. The caller
+    /// that starts it takes [`Path::crossings`].
     pub fn watch(&mut self, on: bool) {
         self.crossings = on.then(Vec::new);
+        self.stages.iter_mut().for_each(|stage| stage.hop.watch(on));
     }
 
     /// Takes what was recorded since the last call.
@@ -81,8 +96,7 @@ impl Path {
     /// uses.
     pub fn faults(&mut self, rng: impl FnOnce() -> Rng) -> &mut Faults {
         if !self.has_faults {
-            let hop = AnyHop::from(Faults::new(Behaviour::default(), rng()));
-            self.stages.push(Stage { next: hop.next(), hop });
+            self.push(Faults::new(Behaviour::default(), rng()).into());
             self.has_faults = true;
         }
         match self.stages.last_mut() {
@@ -149,8 +163,13 @@ impl Hop for Path {
             let stage = &mut self.stages[index];
             let frame = stage.hop.poll(at);
             stage.refresh();
-            if let (Some(crossings), Some(frame)) = (&mut self.crossings, &frame) {
-                crossings.push(Crossing { frame: frame.id, hop: index, at });
+            if let Some(crossings) = &mut self.crossings {
+                stage.hop.take_crossings(stage.place - stage.hop.inner_places(), crossings);
+                crossings.extend(frame.iter().map(|frame| Crossing {
+                    frame: frame.id,
+                    hop: stage.place,
+                    at,
+                }));
             }
             let mut out = None;
             match frame {

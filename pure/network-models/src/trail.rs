@@ -4,11 +4,13 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
-use crate::{AnyHop, lossless};
+use crate::tsn::replication::REDUNDANCY_TAG;
+use crate::{AnyHop, Path, lossless};
 
 /// What a span of time is spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,8 +47,9 @@ pub struct Trail {
     pub made: Instant,
     /// When the frame left the stack and entered the first hop.
     pub sent: Instant,
-    /// When the frame left each hop.
-    pub hops: Vec<Instant>,
+    /// The places ([`Path::places`]) that the frame passed, and when it left each. Of the ways of a
+    /// replication, it passed the one whose copy arrived first.
+    pub hops: Vec<(usize, Instant)>,
     /// When the receiver's stack was done with the frame.
     pub arrived: Instant,
 }
@@ -55,8 +58,8 @@ impl Trail {
     /// The frame has left a hop. Only the first of several copies counts, because it is the one
     /// that arrives.
     pub fn crossed(&mut self, crossing: Crossing) {
-        if self.hops.len() == crossing.hop {
-            self.hops.push(crossing.at);
+        if self.hops.last().is_none_or(|(hop, _)| *hop < crossing.hop) {
+            self.hops.push((crossing.hop, crossing.at));
         }
     }
 }
@@ -66,7 +69,7 @@ impl Trail {
 pub struct Crossing {
     /// The frame's number.
     pub frame: u64,
-    /// The hop's place in its path.
+    /// The number of the hop's place in its path ([`Path::places`]).
     pub hop: usize,
     /// When the frame left it.
     pub at: Instant,
@@ -199,20 +202,84 @@ impl AnyHop {
     }
 }
 
-/// The steps of a frame hop by hop: the index of the hop, the part, and the time when the part
-/// ended. They add up to the whole way.
-pub fn steps<'a>(
-    trail: &'a Trail,
-    hops: impl Iterator<Item = &'a AnyHop> + 'a,
-) -> impl Iterator<Item = (usize, Part, Instant)> + 'a {
+/// One of the ways of a replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    /// The place of the replication in the path.
+    pub replication: usize,
+    /// The way's number, from 1.
+    pub number: usize,
+}
+
+/// A hop in its place in a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// The hop.
+    pub hop: &'a AnyHop,
+    /// The way that the hop belongs to, if it is within a replication.
+    pub way: Option<Way>,
+    /// How many bytes longer frames are there than outside.
+    longer: u32,
+}
+
+/// The name of a hop in a drawing, and the way that the hop belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name, which begins with the way.
+    pub name: String,
+    /// The way that the hop belongs to, if it is within a replication.
+    pub way: Option<Way>,
+}
+
+impl Path {
+    /// All hops of the path in the order in which frames pass them. The hops within a hop (the ways
+    /// of a replication, or a path in the path) come before the hop itself.
+    pub fn places(&self) -> Vec<Placed<'_>> {
+        let mut places = Vec::with_capacity(self.places_count());
+        self.add_places(None, 0, &mut places);
+        places
+    }
+
+    fn add_places<'a>(&'a self, way: Option<Way>, longer: u32, places: &mut Vec<Placed<'a>>) {
+        for hop in self.hops() {
+            if let AnyHop::Path(path) = hop {
+                path.add_places(way, longer, places);
+            }
+            if let AnyHop::Replicated(replicated) = hop {
+                let replication = places.len() + hop.inner_places();
+                let ways = replicated.ways().iter().zip(1..);
+                ways.for_each(|(path, number)| {
+                    path.add_places(Some(Way { replication, number }), longer + REDUNDANCY_TAG, places);
+                });
+            }
+            places.push(Placed { hop, way, longer });
+        }
+    }
+
+    /// The names of all hops ([`Path::places`]).
+    pub fn names(&self) -> Vec<Named> {
+        let name = |Placed { hop, way, .. }| match way {
+            Some(way) => Named { name: format!("way {}: {}", way.number, hop.name()), way: Some(way) },
+            None => Named { name: hop.name().into_owned(), way: None },
+        };
+        self.places().into_iter().map(name).collect()
+    }
+}
+
+/// The steps of a frame hop by hop: the number of the hop's place in `path` ([`Path::places`]), the
+/// part, and the time when the part ended. They add up to the whole way.
+pub fn steps<'a>(trail: &'a Trail, path: &'a Path) -> impl Iterator<Item = (usize, Part, Instant)> + 'a {
+    let places = path.places();
     let mut at = trail.sent;
-    hops.zip(&trail.hops).enumerate().flat_map(move |(index, (hop, left))| {
+    let passed =
+        trail.hops.iter().filter_map(move |(place, left)| Some((*place, *places.get(*place)?, *left)));
+    passed.flat_map(move |(place, Placed { hop, longer, .. }, left)| {
         let mut when = at;
-        let parts = hop.parts(trail.length, *left - at);
-        at = *left;
+        let parts = hop.parts(trail.length + longer, left - at);
+        at = left;
         parts.into_iter().map(move |(part, time)| {
             when = when + time;
-            (index, part, when)
+            (place, part, when)
         })
     })
 }
@@ -221,7 +288,8 @@ pub fn steps<'a>(
 mod tests {
     use super::*;
     use crate::ethernet::{Port, PortSettings};
-    use crate::{Class, Frame, Hop, Path, Rate, Wire};
+    use crate::tsn::replication::Replicated;
+    use crate::{Class, Frame, Hop, Rate, Wire};
     use engine::{Buffer, Rng};
 
     #[test]
@@ -251,5 +319,39 @@ mod tests {
         assert!(path.poll(Instant::from_nanos(100)).is_some());
         let left: Vec<_> = path.crossings().map(|crossing| (crossing.hop, crossing.at.as_nanos())).collect();
         assert_eq!(left, [(0, 10), (1, 30), (2, 60)]);
+    }
+
+    #[test]
+    fn the_trail_of_a_replicated_frame_leads_over_the_way_that_won() {
+        let wire = |latency| AnyHop::from(Wire::new(Nanos::new(latency), None));
+        let slow = Path::new([wire(40), wire(50)]);
+        let quick = Path::new([wire(20), Path::new([wire(5)]).into()]);
+        let mut path = Path::new([wire(10), Replicated::new([slow, quick]).into(), wire(30)]);
+        let names: Vec<_> = path.names().into_iter().map(|named| named.name).collect();
+        let ways = ["way 1: wire", "way 1: wire", "way 2: wire", "way 2: wire", "way 2: path"];
+        assert_eq!(names, [&["wire"], &ways[..], &["replication", "wire"]].concat());
+        assert_eq!(path.places()[4].way, Some(Way { replication: 6, number: 2 }));
+        path.watch(true);
+        path.enter(Instant::ZERO, Frame::new(7, 64, Class::BEST_EFFORT, Buffer::EMPTY));
+        let mut trail = Trail {
+            length: 64,
+            made: Instant::ZERO,
+            sent: Instant::ZERO,
+            hops: Vec::new(),
+            arrived: Instant::ZERO,
+        };
+        assert!(path.poll(Instant::from_nanos(1_000)).is_some());
+        path.crossings().for_each(|crossing| {
+            assert_eq!(crossing.frame, 7);
+            trail.crossed(crossing);
+        });
+        let left: Vec<_> = trail.hops.iter().map(|(hop, at)| (*hop, at.as_nanos())).collect();
+        assert_eq!(left, [(0, 10), (3, 30), (4, 35), (5, 35), (6, 35), (7, 65)]);
+        // The slower copy leaves no trace.
+        assert!(path.poll(Instant::from_nanos(1_000)).is_none());
+        assert_eq!(path.crossings().count(), 0);
+        let propagation = steps(&trail, &path).filter(|(_, part, _)| *part == Part::Propagation);
+        let propagation: Vec<_> = propagation.map(|(hop, _, at)| (hop, at.as_nanos())).collect();
+        assert_eq!(propagation, left);
     }
 }

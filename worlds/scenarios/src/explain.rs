@@ -3,10 +3,11 @@
 
 use engine::Nanos;
 use network_models::network::Side;
+use network_models::trail::{self, Named, Part};
 
 use crate::fabric_bench::FabricBench;
 use crate::file::scenario::{LIMIT, Scenario};
-use crate::test_bench::{Chain, Outcome, Place, Task, TestBench};
+use crate::test_bench::{Chain, Outcome, Place, Segment, Task, TestBench};
 
 /// Where the time of one operation of a task went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,24 @@ pub struct Explained {
     /// The places where the time can be spent, with their names, in order from the host to
     /// the device.
     pub places: Vec<(Place, String)>,
+    /// The ways of the replications that frames pass, from the host to the device.
+    pub ways: Vec<Way>,
+}
+
+/// One of the ways of a replication (IEEE 802.1CB), and how many frames of an operation's critical
+/// path it brought first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The side that sends.
+    pub side: Side,
+    /// The place of the replication and the number of the way.
+    pub way: trail::Way,
+    /// The hops of the way, in the order in which frames pass them.
+    pub hops: Vec<Place>,
+    /// How many frames arrived over this way first.
+    pub won: usize,
+    /// How many frames passed the replication.
+    pub of: usize,
 }
 
 impl Explained {
@@ -73,6 +92,15 @@ impl Bench {
         }
     }
 
+    fn hops(&self, side: Side) -> Vec<Named> {
+        match self {
+            Self::Switch(bench) => {
+                bench.network().map_or_else(Vec::new, |network| network.path(side).names())
+            }
+            Self::Fabric(bench) => bench.hops(side),
+        }
+    }
+
     fn places(&self) -> Vec<(Place, String)> {
         match self {
             Self::Switch(bench) => places(bench),
@@ -115,7 +143,8 @@ pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec
         let chain = bench.chain().expect("the same operation ends again");
         assert_eq!(chain.latency, latency, "who follows an operation changes nothing of it");
         let (operation, places) = (operation(task), bench.places());
-        explained.push(Explained { task: name.clone(), operation, count, chain, places });
+        let ways = ways(|side| bench.hops(side), &chain);
+        explained.push(Explained { task: name.clone(), operation, count, chain, places, ways });
     }
     assert_eq!(digest, bench.digest(), "who follows an operation changes nothing that happens");
     Ok(explained)
@@ -135,8 +164,32 @@ fn operation(task: &Task) -> String {
     }
 }
 
+/// The ways of all replications, and how many frames of `chain` each brought first.
+fn ways(hops: impl Fn(Side) -> Vec<Named>, chain: &Chain) -> Vec<Way> {
+    // Every hop that a frame passes has one segment of each part.
+    let passed = |place| {
+        let is_one = |segment: &&Segment| segment.place == place && segment.part == Part::Propagation;
+        chain.segments.iter().filter(is_one).count()
+    };
+    let mut ways: Vec<Way> = Vec::new();
+    for side in Side::BOTH {
+        for (index, named) in hops(side).into_iter().enumerate() {
+            let Some(way) = named.way else { continue };
+            let hop = Place::Hop(side, index);
+            match ways.last_mut().filter(|known| (known.side, known.way) == (side, way)) {
+                Some(known) => known.hops.push(hop),
+                None => {
+                    let of = passed(Place::Hop(side, way.replication));
+                    ways.push(Way { side, way, hops: vec![hop], won: passed(hop), of });
+                }
+            }
+        }
+    }
+    ways
+}
+
 /// Adds the hops of both directions, from the host to the device.
-fn each_hop(hops: impl Fn(Side) -> Vec<String>, add: &mut impl FnMut(Place, &str)) {
+fn each_hop(hops: impl Fn(Side) -> Vec<Named>, add: &mut impl FnMut(Place, &str)) {
     let [near, far] = Side::BOTH;
     for (side, way) in [(near, "there"), (far, "back")] {
         let hops = hops(side);
@@ -145,8 +198,8 @@ fn each_hop(hops: impl Fn(Side) -> Vec<String>, add: &mut impl FnMut(Place, &str
         if side == far {
             order.reverse();
         }
-        for (index, name) in order {
-            let same = hops.iter().filter(|other| *other == name).count() > 1;
+        for (index, Named { name, .. }) in order {
+            let same = hops.iter().filter(|other| other.name == *name).count() > 1;
             let number = if same { format!(" (hop {})", index + 1) } else { String::new() };
             add(Place::Hop(side, index), &format!("{name}, {way}{number}"));
         }
@@ -192,8 +245,7 @@ fn places(bench: &TestBench) -> Vec<(Place, String)> {
     add(Place::Switch(near), "switch, near end");
     add(Place::Tunnel(near), "tunnel and TCP, there");
     add(Place::Stack(near), "network stack, near end");
-    let hops = |side| network.path(side).hops().map(|hop| hop.name().into_owned()).collect();
-    each_hop(hops, &mut add);
+    each_hop(|side| network.path(side).names(), &mut add);
     add(Place::Stack(far), "network stack, far end");
     add(Place::Tunnel(far), "tunnel and TCP, back");
     add(Place::Switch(far), "switch, far end");
@@ -264,9 +316,11 @@ mod tests {
         }
         let places: BTreeSet<_> = one.chain.segments.iter().map(|segment| segment.place).collect();
         assert!(!places.contains(&Place::Others), "{about}");
-        // Over a network, every way to the device passes every hop, there and back.
+        // Over a network, every way to the device passes every hop, there and back. Of the ways of
+        // a replication, only the one that wins is passed.
+        let idle = |place| one.ways.iter().any(|way| way.won == 0 && way.hops.contains(place));
         for (place, name) in &one.places {
-            let seen = places.contains(place) || matches!(place, Place::Host);
+            let seen = places.contains(place) || matches!(place, Place::Host) || idle(place);
             assert!(seen, "{name} was not passed: {about}");
         }
     }
@@ -285,6 +339,32 @@ mod tests {
         });
         let hops: Vec<_> = hops.map(|segment| segment.length).collect();
         assert_eq!(hops, [Nanos::from_millis(1); 2], "{:#?}", one.chain);
+    }
+
+    /// Of two ways, the operation's time passes over the quicker one, hop by hop.
+    #[test]
+    fn a_replicated_frame_passes_the_way_that_wins() {
+        let text = "[link]\n\n[[link.hop]]\nkind = \"replicated\"\n\n\
+            [[link.hop.way]]\nlatency = \"3ms\"\nrate = \"1Gbit/s\"\n\n\
+            [[link.hop.way]]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n\
+            [[task]]\nkind = \"read\"\ncount = 20\n";
+        for text in [text.to_owned(), format!("{text}\n[fabric]\nkind = \"tcp\"\n")] {
+            let [one] = explain(&Scenario::parse(&text).unwrap(), 1, 500).unwrap().try_into().unwrap();
+            check("replicated", &one);
+            let ways: Vec<_> = one.ways.iter().map(|way| (way.side, way.way.number)).collect();
+            let [near, far] = Side::BOTH;
+            assert_eq!(ways, [(near, 1), (near, 2), (far, 1), (far, 2)]);
+            for way in &one.ways {
+                let won = if way.way.number == 2 { way.of } else { 0 };
+                assert!(way.of > 0 && way.won == won, "{way:?}");
+                assert!(
+                    one.name(way.hops[0]).starts_with(&format!("way {}: wire, 1 Gbit/s, ", way.way.number))
+                );
+                let time = one.chain.segments.iter().filter(|segment| way.hops.contains(&segment.place));
+                let time = time.fold(Nanos::ZERO, |sum, segment| sum + segment.length);
+                assert!(time >= Nanos::from_millis(1) * way.won as u64, "{way:?}: {time}");
+            }
+        }
     }
 
     #[test]

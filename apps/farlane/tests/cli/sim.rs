@@ -84,6 +84,40 @@ fn the_stretches_of_an_operation_add_up_to_the_latency_that_was_measured() {
     assert!(text.contains("by place") && text.contains("propagation"), "{text}");
 }
 
+/// A ring: frames take two ways, and the second one is shorter.
+const RING: &str = "[link]\n\n[[link.hop]]\nkind = \"replicated\"\n\n\
+    [[link.hop.way]]\nlatency = \"3ms\"\nrate = \"1Gbit/s\"\n\n\
+    [[link.hop.way]]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n\
+    [[task]]\nkind = \"read\"\ncount = 20\n";
+
+#[test]
+fn the_ways_of_a_ring_are_shown_with_their_hops_and_the_way_that_won() {
+    let directory = directory();
+    std::fs::write(directory.path().join("ring.toml"), RING).unwrap();
+    let explained = json(directory.path(), &["explain", "ring.toml", "--json", "--svg", "ring.svg"]);
+    let one = &explained["operations"][0];
+    let ways: Vec<_> = one["ways"].as_array().unwrap().iter().collect();
+    let shown: Vec<_> =
+        ways.iter().map(|way| (way["direction"].as_str().unwrap(), way["way"].as_u64())).collect();
+    assert_eq!(shown, [("there", Some(1)), ("there", Some(2)), ("back", Some(1)), ("back", Some(2))]);
+    for way in ways {
+        let won = if way["way"] == 2 { way["of"].clone() } else { 0.into() };
+        assert!(way["won"] == won && way["of"].as_u64().unwrap() > 0, "{way}");
+    }
+    let segments = one["segments"].as_array().unwrap();
+    let there = |segment: &&serde_json::Value| segment["place"] == "way 2: wire, 1 Gbit/s, there";
+    let crossed = segments.iter().filter(there).filter(|segment| segment["part"] == "propagation");
+    let crossed: Vec<_> = crossed.map(|segment| segment["length_ns"].as_u64()).collect();
+    assert!(!crossed.is_empty() && crossed.iter().all(|length| *length == Some(1_000_000)), "{segments:#?}");
+    assert!(!segments.iter().any(|segment| segment["place"].as_str().unwrap().starts_with("way 1")));
+    let svg = std::fs::read_to_string(directory.path().join("ring.svg")).unwrap();
+    for shown in ["way 1: wire, 1 Gbit/s, there", "way 2: wire, 1 Gbit/s, back", "won 0 of "] {
+        assert!(svg.contains(shown), "{shown}: {svg}");
+    }
+    let text = String::from_utf8(sim(directory.path(), &["explain", "ring.toml"]).stdout).unwrap();
+    assert!(text.contains("there, won 0 of") && text.contains(": way 1: wire, 1 Gbit/s, there"), "{text}");
+}
+
 #[test]
 fn a_mistake_is_told_with_its_place_and_what_was_expected() {
     let directory = directory();

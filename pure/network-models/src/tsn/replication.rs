@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
+use crate::trail::Crossing;
 use crate::{Counts, Frame, Hop, Path};
 
 /// Length in bytes of the redundancy tag, which carries the sequence number (IEEE 802.1CB-2017,
@@ -25,13 +26,18 @@ pub struct Replicated {
     /// `next` - 1.
     history: VecDeque<Remembered>,
     counts: Counts,
+    /// When the winning copies left the hops of their ways, while the ways are watched. The number
+    /// of a hop counts through all ways.
+    crossings: Option<Vec<Crossing>>,
 }
 
 /// The sender's number of a frame, and whether a copy of the frame has arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Remembered {
     id: u64,
     arrived: bool,
+    /// The way and the time of each hop that a copy has left, until the first copy arrives.
+    crossed: Vec<(usize, Crossing)>,
 }
 
 impl Replicated {
@@ -48,7 +54,7 @@ impl Replicated {
     pub fn new(ways: impl IntoIterator<Item = Path>) -> Self {
         let ways: Vec<_> = ways.into_iter().collect();
         assert!((1..=Self::WAYS_MAX).contains(&ways.len()), "replication over {} ways", ways.len());
-        Self { ways, next: 0, history: VecDeque::new(), counts: Counts::default() }
+        Self { ways, next: 0, history: VecDeque::new(), counts: Counts::default(), crossings: None }
     }
 
     /// The paths that frames are replicated over.
@@ -56,14 +62,56 @@ impl Replicated {
         &self.ways
     }
 
-    /// Lets the first copy of a frame through.
-    fn arrive(&mut self, mut frame: Frame) -> Option<Frame> {
+    /// The place in the history of the frame with the sequence number `number`.
+    fn place(&self, number: u64) -> Option<usize> {
         let oldest = self.next - self.history.len() as u64;
-        let place = frame.id.checked_sub(oldest).and_then(|place| usize::try_from(place).ok());
-        match place.and_then(|place| self.history.get_mut(place)) {
+        let place = number.checked_sub(oldest).and_then(|place| usize::try_from(place).ok());
+        place.filter(|place| *place < self.history.len())
+    }
+
+    /// Starts or stops recording when the winning copies leave the hops of their ways.
+    pub(crate) fn watch(&mut self, on: bool) {
+        self.crossings = on.then(Vec::new);
+        self.ways.iter_mut().for_each(|way| way.watch(on));
+        self.history.iter_mut().for_each(|remembered| remembered.crossed.clear());
+    }
+
+    /// Takes the crossings of the copies that have won since the last call.
+    pub(crate) fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
+        self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
+    }
+
+    /// Records which copies have left which hops of the way `index`. Copies of frames that have
+    /// arrived are left out.
+    fn follow(&mut self, index: usize) {
+        if self.crossings.is_none() {
+            return;
+        }
+        let crossings: Vec<_> = self.ways[index].crossings().collect();
+        for crossing in crossings {
+            let remembered = self.place(crossing.frame).map(|place| &mut self.history[place]);
+            if let Some(remembered) = remembered.filter(|remembered| !remembered.arrived) {
+                remembered.crossed.push((index, crossing));
+            }
+        }
+    }
+
+    /// Lets the first copy of a frame through, which came over the way `index`.
+    fn arrive(&mut self, index: usize, mut frame: Frame) -> Option<Frame> {
+        match self.place(frame.id).map(|place| &mut self.history[place]) {
             Some(remembered) if !remembered.arrived => {
                 remembered.arrived = true;
                 frame.id = remembered.id;
+                let crossed = core::mem::take(&mut remembered.crossed);
+                if let Some(crossings) = &mut self.crossings {
+                    let first: usize = self.ways[..index].iter().map(Path::places_count).sum();
+                    let won = crossed.into_iter().filter(|(way, _)| *way == index);
+                    crossings.extend(won.map(|(_, crossing)| Crossing {
+                        frame: frame.id,
+                        hop: first + crossing.hop,
+                        at: crossing.at,
+                    }));
+                }
                 frame.length -= REDUNDANCY_TAG;
                 self.counts.left += 1;
                 Some(frame)
@@ -80,7 +128,7 @@ impl Hop for Replicated {
     fn enter(&mut self, now: Instant, mut frame: Frame) {
         self.counts.entered += 1;
         self.counts.copied += self.ways.len() as u64 - 1;
-        self.history.push_back(Remembered { id: frame.id, arrived: false });
+        self.history.push_back(Remembered { id: frame.id, arrived: false, crossed: Vec::new() });
         if self.history.len() > Self::HISTORY {
             self.history.pop_front();
         }
@@ -96,7 +144,9 @@ impl Hop for Replicated {
         loop {
             let times = self.ways.iter().enumerate().filter_map(|(index, way)| Some((way.next()?, index)));
             let (at, index) = times.min().filter(|(at, _)| *at <= now)?;
-            if let Some(frame) = self.ways[index].poll(at).and_then(|frame| self.arrive(frame)) {
+            let frame = self.ways[index].poll(at);
+            self.follow(index);
+            if let Some(frame) = frame.and_then(|frame| self.arrive(index, frame)) {
                 return Some(frame);
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use engine::{Buffer, Instant, Nanos};
 use network_models::network::Side;
-use network_models::trail::Part;
+use network_models::trail::{Named, Part};
 use nvme::host::{Completed, Data};
 use nvme::transport::Slot;
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
@@ -63,7 +63,7 @@ pub(super) trait Ends: Debug {
     /// The marks.
     fn marks(&mut self) -> &mut dyn Marking;
     /// The names of the hops of what `side` sends.
-    fn hops(&self, side: Side) -> Vec<String>;
+    fn hops(&self, side: Side) -> Vec<Named>;
     /// Number of events so far.
     fn events(&self) -> u64;
     /// A fingerprint of what has happened.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use network_models::network::{self, Side};
-use network_models::trail::Part;
+use network_models::trail::{Named, Part};
 use network_models::{Path, Rate};
 use nvme::host::{Data, command};
 use nvme::media::ram::RamDisk;
@@ -219,7 +219,7 @@ impl FabricBench {
     }
 
     /// Names of the hops of what `side` sends.
-    pub fn hops(&self, side: Side) -> Vec<String> {
+    pub fn hops(&self, side: Side) -> Vec<Named> {
         self.ends.hops(side)
     }
 

@@ -2,7 +2,7 @@
 
 use engine::{Buffer, Instant, Nanos};
 use network_models::network::Side;
-use network_models::trail::Part;
+use network_models::trail::{Named, Part};
 use network_models::{Path, Rate};
 use nvme::host::{Completed, Data};
 use nvme::transport::{Queue, Slot};
@@ -139,7 +139,7 @@ impl Ends for OverRdma {
         &mut self.fabric
     }
 
-    fn hops(&self, side: Side) -> Vec<String> {
+    fn hops(&self, side: Side) -> Vec<Named> {
         self.fabric.hops(side)
     }
 

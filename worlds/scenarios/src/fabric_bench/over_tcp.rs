@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use engine::{Buffer, Engine, Instant, Nanos, fire};
 use network_models::Path;
 use network_models::network::{self, ConnectionId, Input, Network, Output, Side};
-use network_models::trail::{self, Part, Trail};
+use network_models::trail::{self, Named, Part, Trail};
 use nvme::host::{Completed, Data};
 use nvme::transport::{Queue, Slot};
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
@@ -137,7 +137,7 @@ impl OverTcp {
         let mut mark = |at, spot, part, what| cause = self.marks.mark(cause, at, spot, part, what);
         mark(trail.made, Spot::Card(from), Part::Waiting, "until the segment is made");
         mark(trail.sent, Spot::Card(from), Part::Processing, "segment");
-        for (hop, part, at) in trail::steps(&trail, self.network.path(from).hops()) {
+        for (hop, part, at) in trail::steps(&trail, self.network.path(from)) {
             mark(at, Spot::Hop(from, hop), part, "frame");
         }
         mark(trail.arrived, Spot::Card(side), Part::Processing, "segment");
@@ -313,8 +313,8 @@ impl Ends for OverTcp {
         &mut self.marks
     }
 
-    fn hops(&self, side: Side) -> Vec<String> {
-        self.network.path(side).hops().map(|hop| hop.name().into_owned()).collect()
+    fn hops(&self, side: Side) -> Vec<Named> {
+        self.network.path(side).names()
     }
 
     fn events(&self) -> u64 {

@@ -100,8 +100,8 @@ impl Pipeline {
         let tunnel = "window, line, what is before it";
         let mut cause = mark(None, trail.made, Place::Tunnel(side), Part::Waiting, tunnel);
         cause = mark(cause, trail.sent, Place::Stack(side), Part::Processing, "sending");
-        let hops = context.network(connection)?.path(side).hops();
-        for (hop, part, at) in trail::steps(&trail, hops) {
+        let path = context.network(connection)?.path(side);
+        for (hop, part, at) in trail::steps(&trail, path) {
             cause = mark(cause, at, Place::Hop(side, hop), part, "");
         }
         mark(cause, trail.arrived, Place::Stack(self.side), Part::Processing, "receiving")

@@ -225,7 +225,7 @@ impl Link {
             }
             if let Some((trail, began)) = half.followed.remove(&frame.id) {
                 cause = began;
-                for (hop, part, when) in trail::steps(&trail, half.path.hops()) {
+                for (hop, part, when) in trail::steps(&trail, &half.path) {
                     cause = self.marks.mark(cause, when, Spot::Hop(side, hop), part, "packet");
                 }
             }

@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use network_models::network::Side;
-use network_models::trail::Part;
+use network_models::trail::{Named, Part};
 use network_models::{Hop, Path, Rate};
 use rdma::{
     Endpoint, Event, Exposure, Key, Limits, Operation, PostError, ReceiveRequest, RegisterError, Remote,
@@ -240,9 +240,8 @@ impl Fabric {
     }
 
     /// The names of the hops of the packets of `side`.
-    pub fn hops(&self, side: Side) -> Vec<String> {
-        let link = self.link.borrow();
-        link.halves[side.index()].path.hops().map(|hop| hop.name().into_owned()).collect()
+    pub fn hops(&self, side: Side) -> Vec<Named> {
+        self.link.borrow().halves[side.index()].path.names()
     }
 
     /// The counts so far.

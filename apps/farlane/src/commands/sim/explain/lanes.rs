@@ -52,13 +52,15 @@ pub(super) fn draw(explained: &[Explained], which: &str) -> Drawing {
     drawing
 }
 
-/// An operation without the places at which no operation of the picture spends time.
+/// An operation without the places at which no operation of the picture spends time. The hops of a
+/// way that brought no frame first stay.
 fn without_idle(one: &Explained, all: &[Explained]) -> Explained {
     let spends = |one: &Explained, place: Place| {
         one.chain.segments.iter().any(|segment| segment.place == place && segment.length > Nanos::ZERO)
     };
     let mut one = one.clone();
-    one.places.retain(|(place, _)| all.iter().any(|one| spends(one, *place)));
+    let beaten = |place: &Place| one.ways.iter().any(|way| way.won == 0 && way.hops.contains(place));
+    one.places.retain(|(place, _)| beaten(place) || all.iter().any(|one| spends(one, *place)));
     one
 }
 
@@ -94,6 +96,9 @@ fn operation(drawing: &mut Drawing, one: &Explained, which: &str, top: f64) {
             let share = thousandths(time, latency);
             let text = format!("{time}, {}.{} %", share / 10, share % 10);
             drawing.text((RIGHT + 10.0, at + LANE * 0.7), text, Style::START);
+        } else if let Some(way) = one.ways.iter().find(|way| way.won == 0 && way.hops.contains(place)) {
+            let text = format!("won 0 of {}", way.of);
+            drawing.text((RIGHT + 10.0, at + LANE * 0.7), text, Style::START.of(GREY));
         }
     }
     let mut way = Vec::new();

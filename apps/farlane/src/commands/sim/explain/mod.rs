@@ -2,8 +2,11 @@
 
 mod lanes;
 
+use std::fmt::Write as _;
+
 use engine::Nanos;
-use scenarios::explain::{Explained, explain};
+use network_models::network::Side;
+use scenarios::explain::{Explained, Way, explain};
 use scenarios::test_bench::Segment;
 use serde_json::{Value, json};
 
@@ -102,7 +105,28 @@ fn operation_text(one: &Explained, which: &str) -> String {
         name: "".into(),
         length: *time,
     };
-    text + &picture::draw(&places.iter().map(sum).collect::<Vec<_>>())
+    text += &picture::draw(&places.iter().map(sum).collect::<Vec<_>>());
+    if !one.ways.is_empty() {
+        text += "\n  ways of replicated frames\n";
+    }
+    for way in &one.ways {
+        let hops = hops_of(one, way).join(" > ");
+        let _ = writeln!(text, "  {}, won {} of {}: {hops}", direction(way.side), way.won, way.of);
+    }
+    text
+}
+
+/// The direction of the frames that `side` sends, as in the names of hops.
+const fn direction(side: Side) -> &'static str {
+    match side {
+        Side::Near => "there",
+        Side::Far => "back",
+    }
+}
+
+/// The names of the hops of `way`, in the order in which frames pass them.
+fn hops_of<'a>(one: &'a Explained, way: &Way) -> Vec<&'a str> {
+    way.hops.iter().map(|place| one.name(*place)).collect()
 }
 
 fn operation_json(one: &Explained, thousandths: usize) -> Value {
@@ -132,6 +156,19 @@ fn operation_json(one: &Explained, thousandths: usize) -> Value {
             json!({ "place": name, "length_ns": time.get(), "share_percent": percent(time, one.chain.latency) })
         })
         .collect();
+    let ways: Vec<_> = one
+        .ways
+        .iter()
+        .map(|way| {
+            json!({
+                "direction": direction(way.side),
+                "way": way.way.number,
+                "hops": hops_of(one, way),
+                "won": way.won,
+                "of": way.of,
+            })
+        })
+        .collect();
     json!({
         "task": one.task,
         "operation": one.operation,
@@ -141,6 +178,7 @@ fn operation_json(one: &Explained, thousandths: usize) -> Value {
         "latency_ns": one.chain.latency.get(),
         "segments": segments,
         "places": places,
+        "ways": ways,
     })
 }
 
