@@ -1,12 +1,15 @@
 //! Proof: whether a medium has what its certificate says. The only checker, for reading a recording
 //! and for recovering one.
 
+use alloc::format;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::digest::Algorithm;
-use crate::format::{Gap, StreamTotals};
+use crate::format::{Certificate, Gap, StreamTotals};
 use crate::scan::Survey;
+use crate::sequence::SequenceRule;
 
 /// Why a recording does not prove itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,15 @@ pub enum Doubt {
         /// The number of the stream.
         stream: usize,
     },
+    /// The superblock has another rule of sequence for a stream than the certificate.
+    Rule {
+        /// The number of the stream.
+        stream: usize,
+        /// The rule in the superblock; `None` if it does not say one.
+        found: Option<SequenceRule>,
+        /// The rule in the certificate.
+        told: Option<SequenceRule>,
+    },
     /// The digest of a stream is another.
     Digest {
         /// The number of the stream.
@@ -63,6 +75,13 @@ impl fmt::Display for Doubt {
                 write!(f, "it has {found} streams, and the certificate {told}")
             }
             Self::Account { stream } => write!(f, "the certificate's account of stream {stream} is wrong"),
+            Self::Rule { stream, found, told } => {
+                let words = |rule: &Option<SequenceRule>| {
+                    rule.map_or_else(|| "not known".to_string(), |rule| format!("'{rule}'"))
+                };
+                write!(f, "the rule of sequence of stream {stream} was changed after the recording: ")?;
+                write!(f, "it is {} in the superblock and {} in the certificate", words(found), words(told))
+            }
             Self::Digest { stream } => write!(f, "the certificate's digest of stream {stream} is wrong"),
             Self::DigestOfAll => write!(f, "the certificate's digest of all streams is wrong"),
         }
@@ -99,7 +118,28 @@ impl Survey {
         let account = |of: &StreamTotals| (of.bytes_in, of.stored, of.lost, of.overwritten);
         let mut pairs = accounts.iter().zip(&certificate.streams);
         let wrong = pairs.position(|(found, told)| account(found) != account(told));
-        wrong.map(|stream| Doubt::Account { stream })
+        wrong.map(|stream| Doubt::Account { stream }).or_else(|| self.doubt_of_rules(certificate))
+    }
+
+    /// Whether the superblock has the rules that the certificate names.
+    fn doubt_of_rules(&self, certificate: &Certificate) -> Option<Doubt> {
+        (0..certificate.rules.len()).find_map(|stream| {
+            let (found, told) = (self.rule(stream), certificate.rule(stream));
+            (found != told).then_some(Doubt::Rule { stream, found, told })
+        })
+    }
+
+    /// The rule of sequence of a stream in the superblock.
+    fn rule(&self, stream: usize) -> Option<SequenceRule> {
+        self.superblock.as_ref()?.rule(stream)
+    }
+
+    /// The certificate as it is to be signed: it names the superblock's rules of sequence, so that
+    /// the signature covers them. `None` if there is no certificate.
+    pub fn certificate_to_sign(&self) -> Option<Certificate> {
+        let mut certificate = self.certificate.clone()?;
+        certificate.name_rules(|stream| self.rule(stream));
+        Some(certificate)
     }
 
     fn doubt_of_digests(&self, digests: &[[u8; 32]]) -> Option<Doubt> {

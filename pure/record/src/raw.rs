@@ -398,8 +398,19 @@ impl RawRecorder {
         let (algorithm, digest) = (self.config.algorithm, self.digest.finalize());
         let Progress { bytes_in, stored, lost, high_water, .. } = self.progress;
         let streams = [StreamTotals { bytes_in, stored, lost, overwritten: 0, digest }].into();
-        let (slots, gaps, bad, index, signature) = (0, self.gap_count, 0, 0, None);
-        Certificate { reason, algorithm, slots, gaps, bad, high_water, index, digest, streams, signature }
+        Certificate {
+            reason,
+            algorithm,
+            slots: 0,
+            gaps: self.gap_count,
+            bad: 0,
+            high_water,
+            index: 0,
+            digest,
+            streams,
+            rules: Vec::new(),
+            signature: None,
+        }
     }
 }
 

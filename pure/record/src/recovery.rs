@@ -124,6 +124,7 @@ impl Survey {
             index: 0,
             digest: algorithm.digest_of_all(&all),
             streams,
+            rules: Vec::new(),
             signature: None,
         };
         (new, certificate)

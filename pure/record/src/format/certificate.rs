@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::{STREAMS_MAX, u32_at, u64_at};
 use crate::digest::Algorithm;
+use crate::sequence::{RULE_LENGTH, SequenceRule};
 
 /// Length of what stands before the streams, in bytes.
 const HEAD: usize = 96;
@@ -90,6 +91,10 @@ pub struct StreamTotals {
 const SIGNED_LABEL: &[u8] = b"farlane recording certificate\0";
 /// Length of a public key and of a signature in bytes, together.
 const SIGNATURE: usize = 96;
+/// The rule of a stream whose superblock does not say by which rule losses were found.
+const RULE_NOT_SAID: [u8; RULE_LENGTH] = [0xff; RULE_LENGTH];
+/// The value of byte 3 of a certificate that names the rules of sequence.
+const WITH_RULES: u8 = 1;
 
 /// Who answers for a certificate (Ed25519, RFC 8032).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +126,9 @@ pub struct Certificate {
     pub digest: [u8; 32],
     /// The accounts of the streams, by number.
     pub streams: Vec<StreamTotals>,
+    /// The bytes of the rule of sequence of each stream, [`RULE_NOT_SAID`] if the superblock does
+    /// not say it. Empty in certificates without a signature and in those of older recorders.
+    pub rules: Vec<[u8; RULE_LENGTH]>,
     /// Who answers for it.
     pub signature: Option<Signature>,
 }
@@ -146,18 +154,32 @@ impl Certificate {
         self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.overwritten))
     }
 
+    /// Names the rules of sequence of the streams: those that `rule` gives.
+    pub(crate) fn name_rules(&mut self, rule: impl Fn(usize) -> Option<SequenceRule>) {
+        let bytes = |stream| rule(stream).map_or(RULE_NOT_SAID, SequenceRule::emit);
+        self.rules = (0..self.streams.len()).map(bytes).collect();
+    }
+
+    /// The rule of sequence of a stream; `None` if the superblock did not say it when the
+    /// certificate was signed.
+    pub(crate) fn rule(&self, stream: usize) -> Option<SequenceRule> {
+        self.rules.get(stream).filter(|bytes| **bytes != RULE_NOT_SAID).map(SequenceRule::parse)
+    }
+
     /// Writes the certificate to the start of `payload`. Returns the length in bytes.
     ///
     /// # Panics
-    /// When there are more than [`STREAMS_MAX`] streams.
+    /// When there are more than [`STREAMS_MAX`] streams, or another number of rules than streams.
     pub fn emit(&self, payload: &mut [u8]) -> usize {
         assert!(self.streams.len() <= STREAMS_MAX, "too many streams");
+        assert!(self.rules.is_empty() || self.rules.len() == self.streams.len(), "a rule for each stream");
         let end = self.unsigned_length();
         let (head, records) = payload.split_at_mut(HEAD);
         head.fill(0);
         head[0] = self.reason.byte();
         head[1] = self.algorithm.byte();
         head[2] = u8::from(self.signature.is_some());
+        head[3] = if self.rules.is_empty() { 0 } else { WITH_RULES };
         head[4..8].copy_from_slice(&u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (at, value) in [self.slots, self.gaps, self.bad, self.high_water, self.index].iter().enumerate() {
             head[8 + at * 8..16 + at * 8].copy_from_slice(&value.to_le_bytes());
@@ -171,6 +193,8 @@ impl Certificate {
             record[24..32].copy_from_slice(&stream.overwritten.to_le_bytes());
             record[32..64].copy_from_slice(&stream.digest);
         }
+        let rules = records[self.streams.len() * LENGTH..].chunks_exact_mut(RULE_LENGTH);
+        self.rules.iter().zip(rules).for_each(|(rule, bytes)| bytes.copy_from_slice(rule));
         let Some(Signature { key, signature }) = &self.signature else { return end };
         payload[end..end + key.len()].copy_from_slice(key);
         payload[end + key.len()..end + SIGNATURE].copy_from_slice(signature);
@@ -178,7 +202,7 @@ impl Certificate {
     }
 
     const fn unsigned_length(&self) -> usize {
-        HEAD + self.streams.len() * LENGTH
+        HEAD + self.streams.len() * LENGTH + self.rules.len() * RULE_LENGTH
     }
 
     /// What is signed: a label, the name of the recording, and the payload of the signed
@@ -197,16 +221,21 @@ impl Certificate {
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let (head, records) = payload.split_at_checked(HEAD)?;
         let count = u32_at(head, 4) as usize;
-        let records = records.get(..count.min(STREAMS_MAX + 1) * LENGTH)?;
+        let (records, behind) = records.split_at_checked(count.min(STREAMS_MAX + 1) * LENGTH)?;
         if count > STREAMS_MAX {
             return None;
         }
+        let named = match head[3] {
+            0 => 0,
+            WITH_RULES => count,
+            _ => return None,
+        };
+        let (rules, behind) = behind.split_at_checked(named * RULE_LENGTH)?;
         let algorithm = Algorithm::of(head[1])?;
         let digest = |bytes: &[u8]| core::array::from_fn(|at| bytes[at]);
-        let end = HEAD + count * LENGTH;
         let signature = match head[2] & 1 == 1 {
             true => {
-                let (key, signature) = payload.get(end..end + SIGNATURE)?.split_at(32);
+                let (key, signature) = behind.get(..SIGNATURE)?.split_at(32);
                 let signature = core::array::from_fn(|at| signature[at]);
                 Some(Signature { key: digest(key), signature })
             }
@@ -229,6 +258,7 @@ impl Certificate {
             index: u64_at(head, 40),
             digest: digest(&head[64..]),
             streams: streams.collect(),
+            rules: rules.as_chunks().0.to_vec(),
             signature,
         })
     }
@@ -251,6 +281,7 @@ mod tests {
             index: 8,
             digest: [6; 32],
             streams: vec![stream; 3],
+            rules: Vec::new(),
             signature: None,
         };
         let mut payload = [0xa5; 1_000];
@@ -266,5 +297,46 @@ mod tests {
         assert!(signed.ends_with(&payload[..length - SIGNATURE]));
         certificate.high_water += 1;
         assert_ne!(signed, certificate.signed_bytes([3; 16]));
+    }
+
+    #[test]
+    fn a_signature_covers_the_rules_that_the_certificate_names() {
+        let stream = StreamTotals { bytes_in: 5, stored: 5, lost: 0, overwritten: 0, digest: [7; 32] };
+        let mut certificate = Certificate {
+            reason: Reason::Asked,
+            algorithm: Algorithm::Blake3,
+            slots: 9,
+            gaps: 0,
+            bad: 0,
+            high_water: 77,
+            index: 8,
+            digest: [6; 32],
+            streams: vec![stream; 2],
+            rules: Vec::new(),
+            signature: None,
+        };
+        // The message of older recorders stays as it was.
+        let old = certificate.signed_bytes([3; 16]);
+        assert_eq!(old.len(), SIGNED_LABEL.len() + 16 + HEAD + 2 * LENGTH);
+        assert_eq!(old[SIGNED_LABEL.len() + 16..][..4], [1, 2, 1, 0]);
+        let rtp = SequenceRule::Numbers { protocol: crate::sequence::Protocol::Rtp, window: 7 };
+        certificate.name_rules(|stream| (stream == 1).then_some(rtp));
+        certificate.signature = Some(Signature { key: [1; 32], signature: [2; 64] });
+        assert_eq!((certificate.rule(0), certificate.rule(1)), (None, Some(rtp)));
+        let mut payload = [0xa5; 1_000];
+        let length = certificate.emit(&mut payload);
+        let parsed = Certificate::parse(&payload[..length]).unwrap();
+        assert_eq!(parsed, certificate);
+        let signed = parsed.signed_bytes([3; 16]);
+        assert_eq!(signed.len(), old.len() + 2 * RULE_LENGTH);
+        for byte in length - SIGNATURE - 2 * RULE_LENGTH..length - SIGNATURE {
+            let mut changed = payload;
+            changed[byte] ^= 1;
+            let changed = Certificate::parse(&changed[..length]).unwrap();
+            assert_ne!(changed.signed_bytes([3; 16]), signed, "{byte}");
+        }
+        // A later version is no certificate to this one.
+        payload[3] = 2;
+        assert_eq!(Certificate::parse(&payload[..length]), None);
     }
 }

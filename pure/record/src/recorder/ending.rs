@@ -157,6 +157,7 @@ impl Recorder {
             index: self.last_index,
             digest: algorithm.digest_of_all(&digests),
             streams,
+            rules: Vec::new(),
             signature: None,
         }
     }

@@ -30,8 +30,9 @@ pub enum SequenceRule {
         /// How many packets a packet may come late without counting as lost.
         window: u32,
     },
-    /// A rule that this version does not know, by its number in the format.
-    Other(u8),
+    /// A rule that this version does not know, by its bytes in the format. The first one is its
+    /// number.
+    Other([u8; LENGTH]),
 }
 
 impl SequenceRule {
@@ -40,10 +41,7 @@ impl SequenceRule {
         let mut bytes = [0; LENGTH];
         let (protocol, window) = match self {
             Self::None => return bytes,
-            Self::Other(other) => {
-                bytes[0] = other;
-                return bytes;
-            }
+            Self::Other(other) => return other,
             Self::Numbers { protocol, window } => (protocol, window),
         };
         let (kind, step) = match protocol {
@@ -81,11 +79,11 @@ impl SequenceRule {
                 step,
                 little_endian: bytes[2] & LITTLE_ENDIAN > 0,
             }),
-            other => return Self::Other(other),
+            _ => return Self::Other(*bytes),
         };
         // Other limits make another rule, which this version cannot name.
         if bytes[1] != LIMITS {
-            return Self::Other(bytes[0]);
+            return Self::Other(*bytes);
         }
         Self::Numbers { protocol, window: u32::from(bytes[4]).min(WINDOW_MAX) }
     }
@@ -155,8 +153,8 @@ impl fmt::Display for SequenceRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (protocol, window) = match self {
             Self::None => return write!(f, "none"),
-            Self::Other(other) => {
-                return write!(f, "rule {other}, which this version of farlane does not know");
+            Self::Other([number, ..]) => {
+                return write!(f, "rule {number}, which this version of farlane does not know");
             }
             Self::Numbers { protocol, window } => (protocol, *window),
         };
@@ -256,9 +254,11 @@ mod tests {
         // A rule of a later version, or one by other limits, is named as unknown.
         let mut later = SequenceRule::Numbers { protocol: Protocol::Rtp, window: 32 }.emit();
         later[1] = 2;
-        assert_eq!(SequenceRule::parse(&later), SequenceRule::Other(1));
+        assert_eq!(SequenceRule::parse(&later), SequenceRule::Other(later));
+        assert!(SequenceRule::Other(later).to_string().contains("rule 1,"));
         later[0] = 9;
-        assert_eq!(SequenceRule::parse(&later), SequenceRule::Other(9));
-        assert!(SequenceRule::Other(9).to_string().contains("rule 9"));
+        assert_eq!(SequenceRule::parse(&later), SequenceRule::Other(later));
+        assert_eq!(SequenceRule::Other(later).emit(), later);
+        assert!(SequenceRule::Other(later).to_string().contains("rule 9"));
     }
 }

@@ -105,3 +105,77 @@ fn a_recording_without_numbers_says_so_and_an_old_one_does_not_say() {
     let text = String::from_utf8(farlane(&["verify", &path]).stdout).unwrap();
     assert!(text.contains("stream 0: rule of sequence: the recording does not say"), "{text}");
 }
+
+/// Changes the payload of the chunk in `slot` of the recording at `path`.
+fn change(path: &str, slot: usize, chunk: usize, with: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let place = &mut bytes[slot * chunk..(slot + 1) * chunk];
+    let slot = u64::try_from(slot).unwrap();
+    let (mut header, payload) = record::format::Header::parse_chunk(slot, place, engine::crc32c).unwrap();
+    let mut payload = payload.to_vec();
+    with(&mut payload);
+    header.length = u32::try_from(payload.len()).unwrap();
+    place[128..128 + payload.len()].copy_from_slice(&payload);
+    header.emit(place, engine::crc32c);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The rule of one stream is the last 16 bytes of the superblock; byte 4 is the window.
+fn change_window(superblock: &mut [u8]) {
+    let window = superblock.len() - 16 + 4;
+    superblock[window] = 9;
+}
+
+#[test]
+fn a_rule_that_was_changed_after_the_signature_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem").to_str().unwrap().to_owned();
+    assert!(farlane(&["key", "new", &key]).status.success());
+    let mut recorder =
+        Recorder::start(&["udp://127.0.0.1:0?window=5&sequence=rtp"], &["--json", "--sign", &key]);
+    recorder.send(&(1..30).map(rtp).collect::<Vec<_>>());
+    let (_, directory) = recorder.stop();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let whole = std::fs::read(&path).unwrap();
+    let proof = json(&["verify", &path, "--json"]);
+    assert!(proof["ok"] == true && proof["signed_by"].is_string(), "{proof}");
+    let signed = proof["signed_by"].as_str().unwrap().to_owned();
+    let refused = |why: &[&str]| {
+        let output = farlane(&["verify", &path, "--signed-by", &signed]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && why.iter().all(|part| said.contains(part)), "{said}");
+    };
+    change(&path, 0, 128 << 10, |superblock| change_window(superblock));
+    let changed = "rule of sequence of stream 0 was changed";
+    refused(&[changed, "up to 9 late", "in the superblock", "up to 5 late", "in the certificate"]);
+    // A rule that was taken away is named, too.
+    change(&path, 0, 128 << 10, |superblock| superblock.truncate(superblock.len() - 16));
+    refused(&[changed, "not known in the superblock", "up to 5 late"]);
+    // If the certificate's rule is changed as well, its signature is wrong.
+    std::fs::write(&path, whole).unwrap();
+    change(&path, 0, 128 << 10, |superblock| change_window(superblock));
+    change(&path, 1, 128 << 10, |certificate| certificate[96 + 64 + 4] = 9);
+    let output = farlane(&["verify", &path, "--json"]);
+    let proof: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&proof["ok"], &proof["wrong_signature"]), (&false.into(), &true.into()), "{proof}");
+}
+
+#[test]
+fn a_signature_of_an_older_recorder_which_covers_no_rule_stays_good() {
+    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+    let directory = record_bytes("file", &[7; 40_000]);
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let id = json(&["info", &path, "--json"])["recording"].as_str().unwrap().to_owned();
+    let id: [u8; 16] = std::array::from_fn(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap());
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    change(&path, 1, 16 << 10, |payload| {
+        // Byte 2 says that there is a signature, and byte 3 that no rules are named.
+        payload[2..4].copy_from_slice(&[1, 0]);
+        let message = [&b"farlane recording certificate\0"[..], &id, payload].concat();
+        payload.extend(pair.public_key().as_ref());
+        payload.extend(pair.sign(&message).as_ref());
+    });
+    let proof = json(&["verify", &path, "--json"]);
+    assert!(proof["ok"] == true && proof["signed_by"].is_string(), "{proof}");
+    assert_eq!(proof["wrong_signature"], false, "{proof}");
+}

@@ -31,7 +31,7 @@ impl Recording {
 
     fn sign_certificate(&mut self, identity: &Identity) -> Result<(), ReadError> {
         let name = self.survey.recording.unwrap_or_default();
-        let certificate = self.survey.certificate.clone();
+        let certificate = self.survey.certificate_to_sign();
         let mut certificate =
             certificate.ok_or_else(|| io::Error::other("it has no certificate that could be signed"))?;
         let signed = identity.sign(&certificate.signed_bytes(name));
