@@ -21,10 +21,10 @@ use tunnel::upstream::PortIndex;
 use crate::args::{Ahead, Carried, ConfigCacheCounters, Root, Target};
 use crate::capture::{Tracing, What};
 use crate::commands::stay_on;
-use crate::error::Error;
+use crate::error::{Error, NvmeError};
 
 /// How long an admin command or a register read may take.
-const PATIENCE: Nanos = Nanos::from_secs(60);
+pub(crate) const PATIENCE: Nanos = Nanos::from_secs(60);
 /// How long the far end may take to report its counts.
 const TALLY_PATIENCE: Nanos = Nanos::from_secs(2);
 
@@ -395,6 +395,36 @@ impl Session {
         }
     }
 
+    /// Reads a register in BAR0 of `length` bytes, 4 or 8, and waits for `patience`.
+    ///
+    /// # Panics
+    /// When the controller is behind a fabric.
+    pub(crate) fn register(&mut self, offset: u32, length: u32, patience: Nanos) -> Result<u64, Error> {
+        let started = self.now();
+        let submitted = self.controller.read_register(started, offset, length);
+        submitted.map_err(|error| Error::Attach(AttachError::Submit(error)))?;
+        loop {
+            match self.controller.next_event(Some(started + patience))? {
+                Some(Event::Register(value)) => {
+                    return value.ok_or_else(|| NvmeError::Unread { offset }.into());
+                }
+                Some(event) => {
+                    act_on(event)?;
+                }
+                None => return Err(Error::Unanswered { command: "a register read", timeout: patience }),
+            }
+        }
+    }
+
+    /// Writes a double word to a register in BAR0.
+    ///
+    /// # Panics
+    /// When the controller is behind a fabric.
+    pub(crate) fn set_register(&mut self, offset: u32, value: u32) {
+        let now = self.now();
+        self.controller.write_register(now, offset, value);
+    }
+
     /// Runs the engines until `at`, with nothing else to do. Commands that end meanwhile are kept
     /// for later.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
@@ -434,7 +464,7 @@ fn act_on(event: Event) -> Result<Option<Completed>, Error> {
         Event::Completed(completed) => return Ok(Some(completed)),
         Event::Here(Some(news)) | Event::Away(news) | Event::News(news) => info!("{news}"),
         Event::Failed(failure) => return Err(AttachError::Failed(failure).into()),
-        Event::Here(None) | Event::Probed(_) => {}
+        Event::Here(None) | Event::Probed(_) | Event::Register(_) => {}
     }
     Ok(None)
 }

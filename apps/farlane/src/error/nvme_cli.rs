@@ -32,6 +32,16 @@ pub(crate) enum NvmeError {
     ))]
     NoRecording { url: String },
 
+    #[error("the controller does not answer a read of its register at {offset:#x}")]
+    #[diagnostic(help("farlane show-regs URL reads the registers that every controller has"))]
+    Unread { offset: u32 },
+
+    #[error(
+        "no register begins at {offset:#x}: expected a multiple of 4 below 0x1000, where doorbells begin"
+    )]
+    #[diagnostic(help("farlane show-regs URL lists the registers"))]
+    NoRegister { offset: u32 },
+
     #[error("the log changes faster than it can be read")]
     #[diagnostic(help("read it again"))]
     Restless,
@@ -41,8 +51,12 @@ impl NvmeError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoBytes { .. } | Self::NotHere { .. } | Self::NoPlace { .. } => Exit::Wrong,
-            Self::NoRecording { .. } | Self::Lacking { .. } | Self::Restless => Exit::Failed,
+            Self::NoBytes { .. } | Self::NotHere { .. } | Self::NoPlace { .. } | Self::NoRegister { .. } => {
+                Exit::Wrong
+            }
+            Self::NoRecording { .. } | Self::Lacking { .. } | Self::Unread { .. } | Self::Restless => {
+                Exit::Failed
+            }
         }
     }
 }

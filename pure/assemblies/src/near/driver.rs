@@ -15,7 +15,10 @@ use tunnel::upstream::PortIndex;
 const CONFIG: u64 = 1 << 62;
 /// The cookie of a configuration write of this host's own, whose answer is not awaited.
 pub(super) const SET_UP: u64 = CONFIG | 1 << 40;
-/// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.
+/// This bit marks the cookies of the application's register reads.
+const REGISTER: u64 = 1 << 61;
+/// Cookies of the drivers' register reads: the driver's index above this bit, the driver's own
+/// cookie below.
 const INDEX_SHIFT: u32 = 48;
 
 /// The root complex's cookie of an application's configuration read.
@@ -26,6 +29,17 @@ pub(super) const fn config_cookie(cookie: u32) -> u64 {
 /// The application's cookie of a configuration read.
 pub(super) fn config_cookie_of(cookie: u64) -> u32 {
     u32::try_from(cookie & !CONFIG).expect("the cookie was made of 32 bits")
+}
+
+/// The root complex's cookie of an application's register read.
+pub(super) const fn register_cookie(cookie: u32) -> u64 {
+    REGISTER | cookie as u64
+}
+
+/// The application's cookie of a register read; `None` if it is a driver's read.
+pub(super) fn register_cookie_of(cookie: u64) -> Option<u32> {
+    let own = cookie & REGISTER > 0;
+    own.then(|| u32::try_from(cookie & !REGISTER).expect("the cookie was made of 32 bits"))
 }
 
 /// Index of the driver that a register read belongs to.

@@ -43,6 +43,13 @@ pub enum Event {
         /// The double word, or why it could not be read.
         result: Result<u32, RequestError>,
     },
+    /// A register read of the application ended.
+    RegisterRead {
+        /// The caller's name for the read.
+        cookie: u32,
+        /// The register's value; `None` if it could not be read.
+        value: Option<u64>,
+    },
     /// A controller reports an event.
     Asynchronous {
         /// The controller that reports.

@@ -9,6 +9,7 @@ mod config;
 mod driver;
 mod events;
 mod interrupts;
+mod registers;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -33,6 +34,7 @@ use tunnel::session::{self, Arrival};
 use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use driver::Driver;
+use registers::Readings;
 
 use crate::Upstream;
 use crate::root_port::RootPort;
@@ -98,6 +100,7 @@ pub struct Near {
     port: RootPort,
     memory: Ram,
     drivers: Vec<Driver>,
+    readings: Readings,
     topology: Option<Topology>,
     links_up: Vec<bool>,
     /// Enumerations that wait for the one that runs.
@@ -145,6 +148,7 @@ impl Near {
             port,
             memory: Ram::new(MEMORY_BASE, bytes),
             drivers: Vec::new(),
+            readings: Readings::new(),
             topology: None,
             links_up: alloc::vec![false; ports],
             scans: VecDeque::new(),
@@ -386,16 +390,10 @@ impl Near {
             }
             root_complex::Output::Interrupt { address, data } => self.on_interrupt(address, data),
             root_complex::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
-                self.work = Work::Drivers;
-                if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
-                    driver.on_register_data(self.now, cookie, offset, &data, last);
-                }
+                self.on_register_data(cookie, offset, &data, last);
             }
             root_complex::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
-                self.work = Work::Drivers;
-                if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
-                    driver.on_register_failed(self.now, cookie);
-                }
+                self.on_register_failed(cookie);
             }
             root_complex::Output::Answer(Answer::Register { cookie: driver::SET_UP, .. }) => {}
             root_complex::Output::Answer(Answer::Register { cookie, result }) => {

@@ -218,6 +218,32 @@ fn the_far_function_answers_configuration_reads() {
 }
 
 #[test]
+fn the_application_reads_and_writes_registers_of_the_far_function() {
+    use nvme_pcie::registers::offset;
+    let mut pair = Pair::new();
+    pair.run(ready);
+    let controller = ControllerIndex(0);
+    let read = |pair: &mut Pair, register, wanted: u32| {
+        pair.near.register_read(pair.now, controller, register, wanted).unwrap();
+        let mut found = None;
+        pair.run(|events| {
+            found = events.iter().find_map(|event| match event {
+                Event::RegisterRead { cookie, value } if *cookie == wanted => Some(*value),
+                _ => None,
+            });
+            found.is_some()
+        });
+        found.unwrap()
+    };
+    assert!(read(&mut pair, (offset::CAPABILITIES, 8), 1).unwrap() > u64::from(u32::MAX));
+    assert_eq!(read(&mut pair, (offset::VERSION, 4), 2), Some(0x2_0000));
+    assert_eq!(read(&mut pair, (offset::STATUS, 4), 3), Some(1));
+    // The controller is disabled, and says so.
+    pair.near.register_write(pair.now, controller, offset::CONFIGURATION, 0);
+    assert_eq!(read(&mut pair, (offset::STATUS, 4), 4).map(|status| status & 1), Some(0));
+}
+
+#[test]
 fn a_connection_cut_in_the_middle_of_commands_is_noticed_by_nobody() {
     let mut pair = Pair::new();
     pair.run(ready);

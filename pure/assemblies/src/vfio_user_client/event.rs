@@ -16,6 +16,8 @@ pub enum Event {
     Completed(Completed),
     /// A configuration read ended, with the double word or the server's error.
     ConfigRead(Result<u32, Errno>),
+    /// A register read of the application ended: the value, or the server's error.
+    RegisterRead(Result<u64, Errno>),
     /// Answers [`User::listen`](super::User::listen). True: the request was carried out. False: it
     /// failed.
     Listening(bool),

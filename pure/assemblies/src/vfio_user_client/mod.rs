@@ -118,6 +118,8 @@ pub struct User<D, M> {
     register: Option<(RequestId, u64)>,
     /// The application's configuration read.
     config_read: Option<RequestId>,
+    /// The application's register read.
+    register_read: Option<RequestId>,
     /// Interrupts are being set up or torn down.
     listening: Option<Listening>,
     /// The part of BAR0 that holds the doorbells and is mapped, or is about to be.
@@ -144,6 +146,7 @@ impl<D: 'static, M: Memory> User<D, M> {
             host: None,
             register: None,
             config_read: None,
+            register_read: None,
             listening: None,
             doorbells: None,
             interrupts: Found { vectors: 0, control: None },
@@ -237,6 +240,20 @@ impl<D: 'static, M: Memory> User<D, M> {
         self.now = now;
         self.unanswered += 1;
         self.config_read = Some(self.client.read(now, RegionIndex::CONFIG, u64::from(offset), 4));
+    }
+
+    /// Reads `length` bytes (4 or 8) of the registers in BAR0, from `offset` on;
+    /// [`Event::RegisterRead`] follows. Only one read at a time is allowed.
+    pub fn register_read(&mut self, now: Instant, offset: u32, length: u32) {
+        self.now = now;
+        self.unanswered += 1;
+        self.register_read = Some(self.client.read(now, RegionIndex::BAR0, u64::from(offset), length));
+    }
+
+    /// Writes a double word to the registers in BAR0.
+    pub fn register_write(&mut self, now: Instant, offset: u32, value: u32) {
+        self.now = now;
+        self.write_register(u64::from(offset), &value.to_le_bytes());
     }
 
     /// Starts or stops the signalling of completions. `descriptors` has one for each of
@@ -358,6 +375,12 @@ impl<D: 'static, M: Memory> User<D, M> {
                 Err(error) => Err(error),
             };
             self.outputs.push_back(Output::Event(Event::ConfigRead(value)));
+        } else if self.register_read.take_if(|asked| Some(*asked) == request).is_some() {
+            let value = result.and_then(|answer| match answer {
+                Answer::Data(data) => register(&data[..]).ok_or(Errno::EIO),
+                _ => Err(Errno::EIO),
+            });
+            self.outputs.push_back(Output::Event(Event::RegisterRead(value)));
         } else if let Some(listening) = self.listening.take_if(|asked| Some(asked.request) == request) {
             self.on_listening(listening, result);
         }
@@ -483,6 +506,14 @@ impl<D: 'static, M: Memory> User<D, M> {
                 return;
             }
         }
+    }
+}
+
+/// The value of a register of 4 or 8 bytes.
+fn register(bytes: &[u8]) -> Option<u64> {
+    match bytes.len() {
+        4 => bytes.try_into().ok().map(u32::from_le_bytes).map(u64::from),
+        _ => bytes.try_into().ok().map(u64::from_le_bytes),
     }
 }
 

@@ -19,6 +19,9 @@ pub enum Event {
     /// The round trip that [`super::Controller::probe`] began has ended: the double word that was
     /// read, or why it could not be read.
     Probed(Result<u32, AttachError>),
+    /// The register read that [`super::Controller::read_register`] began has ended: the value;
+    /// `None` if the register could not be read.
+    Register(Option<u64>),
     /// The controller can be reached, for the first time or again.
     Here(Option<News>),
     /// The controller can't be reached. Commands wait for it.

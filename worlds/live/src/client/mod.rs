@@ -229,6 +229,26 @@ impl Controller {
         each!(&mut self.reached, transport => transport.probe(now))
     }
 
+    /// Begins to read a register in BAR0 of `length` bytes, 4 or 8. [`Event::Register`] follows.
+    /// Only one read at a time is allowed.
+    ///
+    /// # Errors
+    /// When too many reads are under way, or the controller is not there.
+    ///
+    /// # Panics
+    /// When the controller is behind a fabric, where commands read properties.
+    pub fn read_register(&mut self, now: Instant, offset: u32, length: u32) -> Result<(), SubmitError> {
+        each!(&mut self.reached, transport => transport.read_register(now, offset, length))
+    }
+
+    /// Writes a double word to a register in BAR0.
+    ///
+    /// # Panics
+    /// When the controller is behind a fabric, where commands write properties.
+    pub fn write_register(&mut self, now: Instant, offset: u32, value: u32) {
+        each!(&mut self.reached, transport => transport.write_register(now, offset, value));
+    }
+
     /// The next event, waiting for it until `deadline`; `None` when the deadline came first.
     ///
     /// # Errors

@@ -134,6 +134,15 @@ impl Transport for Pcie {
         let asked = self.near_mut().config_read(now, target, 0, 0);
         asked.map_err(|_| SubmitError::Pcie(Refused::Busy))
     }
+    fn read_register(&mut self, now: Instant, offset: u32, length: u32) -> Result<(), SubmitError> {
+        let controller = self.controller;
+        let asked = self.near_mut().register_read(now, controller, (offset, length), 0);
+        asked.map_err(|_| SubmitError::Pcie(Refused::Busy))
+    }
+    fn write_register(&mut self, now: Instant, offset: u32, value: u32) {
+        let controller = self.controller;
+        self.near_mut().register_write(now, controller, offset, value);
+    }
 
     #[inline]
     fn on_event(&mut self, event: Told) -> Option<Event> {
@@ -143,6 +152,7 @@ impl Transport for Pcie {
                 Event::Completed(self.slots.complete(&completed, |at, bytes| memory.read(at, bytes)))
             }
             Told::ConfigRead { result, .. } => Event::Probed(result.map_err(AttachError::ConfigRead)),
+            Told::RegisterRead { value, .. } => Event::Register(value),
             Told::Ready { controller } => {
                 self.controller = controller;
                 Event::Here(None)

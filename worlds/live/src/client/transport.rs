@@ -69,6 +69,15 @@ pub(super) trait Transport {
     /// Begins a round trip to the controller that involves no medium.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError>;
 
+    /// Begins to read a register of 4 or 8 bytes. On fabrics, commands read properties.
+    fn read_register(&mut self, _: Instant, offset: u32, _: u32) -> Result<(), SubmitError> {
+        panic!("a register at {offset:#x} of a fabric")
+    }
+    /// Writes a register of 4 bytes. On fabrics, commands write properties.
+    fn write_register(&mut self, _: Instant, offset: u32, _: u32) {
+        panic!("a register at {offset:#x} of a fabric")
+    }
+
     /// The next event that does not come from the driver.
     fn poll_own(&mut self) -> Option<Event> {
         None

@@ -156,6 +156,13 @@ impl Transport for VfioUser {
         self.blocking.driver.user_mut().config_read(now, 0);
         Ok(())
     }
+    fn read_register(&mut self, now: Instant, offset: u32, length: u32) -> Result<(), SubmitError> {
+        self.blocking.driver.user_mut().register_read(now, offset, length);
+        Ok(())
+    }
+    fn write_register(&mut self, now: Instant, offset: u32, value: u32) {
+        self.blocking.driver.user_mut().register_write(now, offset, value);
+    }
 
     #[inline]
     fn on_event(&mut self, event: Told) -> Option<Event> {
@@ -168,6 +175,7 @@ impl Transport for VfioUser {
                 let refused = Fault::Refused { what: "a configuration read", error };
                 AttachError::Failed(Failure::VfioUser(refused))
             })),
+            Told::RegisterRead(result) => Event::Register(result.ok()),
             Told::Ready => Event::Here(None),
             Told::Resetting(reason) => Event::Away(News::Resetting(reason)),
             Told::Failed(failure) => Event::Failed(Failure::VfioUser(failure)),

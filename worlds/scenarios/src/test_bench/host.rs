@@ -473,7 +473,9 @@ impl HostNode {
                     self.next_after_gap(now);
                 }
             }
-            near::Event::Link { .. } | near::Event::Asynchronous { .. } => {}
+            near::Event::Link { .. }
+            | near::Event::Asynchronous { .. }
+            | near::Event::RegisterRead { .. } => {}
         }
     }
 

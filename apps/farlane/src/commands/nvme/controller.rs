@@ -1,10 +1,12 @@
 //! `farlane reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and `lockdown`:
 //! what concerns a controller as a whole.
 
+use engine::Nanos;
 use live::client::Url;
 use nvme::wire::{AdminOpcode, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::wire::{FabricsCommand, PropertyGet, PropertySet, PropertySize, property};
 use nvme_pcie::host::QueueId;
+use nvme_pcie::registers::offset;
 use serde_json::{Map, Value, json};
 
 use super::{Payload, done, entry, with};
@@ -12,21 +14,52 @@ use crate::args::{AtArgs, GetPropertyArgs, LockdownArgs, ShowRegsArgs, Target, V
 use crate::commands::fields::Fields;
 use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::{Error, NvmeError};
-use crate::session::{Needs, Session};
+use crate::session::{Needs, PATIENCE, Session};
 
 /// What gives the controller of a fabric a reset that lasts.
 const LASTING: &str = "on the host that uses it, nvme reset /dev/nvmeN resets a controller of Linux, and farlane disconnect and \
      farlane connect make that of a block device anew";
-/// A property that a controller over fabrics has: offset, size, nvme-cli's name, and the title.
-type Property = (u32, PropertySize, &'static str, &'static str);
-const PROPERTIES: [Property; 6] = [
+/// A register or property: offset, size, nvme-cli's name, and the title.
+type Register = (u32, PropertySize, &'static str, &'static str);
+const REGISTERS: [Register; 17] = [
     (property::CAPABILITIES, PropertySize::Quad, "cap", "Controller Capabilities"),
     (property::VERSION, PropertySize::Dword, "vs", "Version"),
+    (offset::INTERRUPT_MASK_SET, PropertySize::Dword, "intms", "Interrupt Mask Set"),
+    (offset::INTERRUPT_MASK_CLEAR, PropertySize::Dword, "intmc", "Interrupt Mask Clear"),
     (property::CONFIGURATION, PropertySize::Dword, "cc", "Controller Configuration"),
     (property::STATUS, PropertySize::Dword, "csts", "Controller Status"),
     (property::SUBSYSTEM_RESET, PropertySize::Dword, "nssr", "NVM Subsystem Reset"),
+    (offset::ADMIN_QUEUE_ATTRIBUTES, PropertySize::Dword, "aqa", "Admin Queue Attributes"),
+    (offset::ADMIN_SUBMISSION_QUEUE, PropertySize::Quad, "asq", "Admin Submission Queue Base Address"),
+    (offset::ADMIN_COMPLETION_QUEUE, PropertySize::Quad, "acq", "Admin Completion Queue Base Address"),
+    (offset::MEMORY_BUFFER_LOCATION, PropertySize::Dword, "cmbloc", "Controller Memory Buffer Location"),
+    (offset::MEMORY_BUFFER_SIZE, PropertySize::Dword, "cmbsz", "Controller Memory Buffer Size"),
+    (BOOT_PARTITIONS, PropertySize::Dword, "bpinfo", "Boot Partition Information"),
+    (
+        offset::MEMORY_BUFFER_CONTROL,
+        PropertySize::Quad,
+        "cmbmsc",
+        "Controller Memory Buffer Memory Space Control",
+    ),
+    (offset::MEMORY_BUFFER_STATUS, PropertySize::Dword, "cmbsts", "Controller Memory Buffer Status"),
     (property::READY_TIMEOUTS, PropertySize::Dword, "crto", "Controller Ready Timeouts"),
+    (PERSISTENT_MEMORY, PropertySize::Dword, "pmrcap", "Persistent Memory Region Capabilities"),
 ];
+/// The offset of Boot Partition Information (BPINFO).
+const BOOT_PARTITIONS: u32 = 0x40;
+/// The offset of Persistent Memory Region Capabilities (PMRCAP).
+const PERSISTENT_MEMORY: u32 = 0xe00;
+/// The registers that a controller over fabrics has as properties.
+const PROPERTIES: [u32; 6] = [
+    property::CAPABILITIES,
+    property::VERSION,
+    property::CONFIGURATION,
+    property::STATUS,
+    property::SUBSYSTEM_RESET,
+    property::READY_TIMEOUTS,
+];
+/// How long a controller may take to answer a read behind the write that resets its subsystem.
+const LAST_WORDS: Nanos = Nanos::from_secs(2);
 
 /// Resets a controller on PCI Express or behind vfio-user: its host disables and enables it when it
 /// attaches. A controller of a fabric would be one of this command's own.
@@ -45,21 +78,12 @@ fn not_here(what: &'static str, target: &Target, why: &'static str, remedy: &'st
     NvmeError::NotHere { what, url: target.url.to_string(), why, remedy }.into()
 }
 
-/// Properties exist by command on fabrics alone.
-fn need_fabric(what: &'static str, target: &Target) -> Result<(), Error> {
-    match target.url {
-        Url::Subsystem(_) => Ok(()),
-        Url::Far(_) | Url::VfioUser(_) => {
-            let why = "its registers belong to the host that attaches, and no command reads or writes them";
-            let remedy = "farlane lspci -v URL shows the function, farlane id-ctrl URL what the controller \
-                          reports, and farlane reset URL resets it";
-            Err(not_here(what, target, why, remedy))
-        }
-    }
-}
-
-/// Gets a property of a controller over fabrics.
+/// Gets a property of a controller over fabrics, or reads a register in BAR0.
 fn get(session: &mut Session, offset: u32, size: PropertySize) -> Result<u64, Error> {
+    if !session.is_fabric() {
+        let length = if size == PropertySize::Quad { 8 } else { 4 };
+        return session.register(offset, length, PATIENCE);
+    }
     let command = FabricsCommand::PropertyGet(PropertyGet { size, offset }).emit();
     let (low, high) = session.wide_command("Property Get", command)?;
     Ok(match size {
@@ -68,10 +92,27 @@ fn get(session: &mut Session, offset: u32, size: PropertySize) -> Result<u64, Er
     })
 }
 
-/// Resets the subsystem of a fabric: each of its controllers, of all hosts.
+/// Writes the register or property that resets the subsystem.
+fn write_reset(session: &mut Session) -> Result<(), Error> {
+    let (offset, value) = (property::SUBSYSTEM_RESET, property::RESET_SIGNATURE);
+    if !session.is_fabric() {
+        session.set_register(offset, value);
+        // The read follows the write. A controller that is reset need not answer it.
+        let _ = session.register(property::STATUS, 4, LAST_WORDS);
+        return Ok(());
+    }
+    let value = value.into();
+    let set = FabricsCommand::PropertySet(PropertySet { size: PropertySize::Dword, offset, value }).emit();
+    match session.wide_command("Property Set (NSSR)", set) {
+        // The reset ends this command's own controller, too, mostly before it can answer.
+        Err(Error::Command { status, .. }) if status.code() == StatusCode::CommandAbortedByHost => Ok(()),
+        set => set.map(drop),
+    }
+}
+
+/// Resets the subsystem: each of its controllers, of all hosts.
 pub(super) fn subsystem_reset(args: &AtArgs) -> Result<(), Error> {
     let target = &args.at.target;
-    need_fabric("a reset of the subsystem", target)?;
     let mut session = Session::attach(target, Needs::default())?;
     let capabilities = get(&mut session, property::CAPABILITIES, PropertySize::Quad)?;
     let high = u32::try_from(capabilities >> 32).unwrap_or_default();
@@ -79,14 +120,7 @@ pub(super) fn subsystem_reset(args: &AtArgs) -> Result<(), Error> {
         session.close()?;
         return Err(NvmeError::Lacking { what: "NVM Subsystem Reset (CAP.NSSRS)" }.into());
     }
-    let (offset, value) = (property::SUBSYSTEM_RESET, property::RESET_SIGNATURE.into());
-    let set = FabricsCommand::PropertySet(PropertySet { size: PropertySize::Dword, offset, value }).emit();
-    match session.wide_command("Property Set (NSSR)", set) {
-        // The reset ends this command's own controller, too, mostly before it can answer.
-        Err(Error::Command { status, .. }) if status.code() == StatusCode::CommandAbortedByHost => {}
-        Err(error) => return Err(error),
-        Ok(_) => {}
-    }
+    write_reset(&mut session)?;
     // There is nothing left to leave in order.
     let _ = session.close();
     // Whether the subsystem is there again decides whether it was reset.
@@ -96,7 +130,7 @@ pub(super) fn subsystem_reset(args: &AtArgs) -> Result<(), Error> {
 }
 
 /// Adds a property to a table, with its parts.
-fn add(fields: &mut Fields, (offset, size, name, title): Property, value: u64) {
+fn add(fields: &mut Fields, (offset, size, name, title): Register, value: u64) {
     let digits = if size == PropertySize::Quad { 16 } else { 8 };
     fields.hex(name, value, digits, title);
     let parts: &[(u32, u32, &str)] = match offset {
@@ -149,13 +183,14 @@ fn add(fields: &mut Fields, (offset, size, name, title): Property, value: u64) {
 
 pub(super) fn registers(args: &ShowRegsArgs) -> Result<(), Error> {
     let target = &args.at.target;
-    need_fabric("show-regs", target)?;
     let values = with(target, |session| {
         let mut values = Vec::new();
-        for property in PROPERTIES {
-            let (offset, size, ..) = property;
+        let is_fabric = session.is_fabric();
+        let known = |(offset, ..): &Register| !is_fabric || PROPERTIES.contains(offset);
+        for register in REGISTERS.into_iter().filter(known) {
+            let (offset, size, ..) = register;
             match get(session, offset, size) {
-                Ok(value) => values.push((property, value)),
+                Ok(value) => values.push((register, value)),
                 // Not every controller has each of them.
                 Err(Error::Command { .. }) => {}
                 Err(error) => return Err(error),
@@ -172,16 +207,20 @@ pub(super) fn registers(args: &ShowRegsArgs) -> Result<(), Error> {
         return print_json_of_nvme_cli(&Value::from(plain.collect::<Map<_, _>>()));
     }
     let table = if args.detail.human_readable { fields.detailed_table() } else { fields.table() };
-    print(&format!("Properties of a controller at {}\n{table}", target.url))
+    print(&format!("Registers of a controller at {}\n{table}", target.url))
 }
 
 pub(super) fn property(args: &GetPropertyArgs) -> Result<(), Error> {
     let target = &args.at.target;
-    need_fabric("get-property", target)?;
-    let known = PROPERTIES.into_iter().find(|(offset, ..)| *offset == args.offset);
+    let known = REGISTERS.into_iter().find(|(offset, ..)| *offset == args.offset);
     let known =
-        known.unwrap_or((args.offset, PropertySize::Dword, "value", "a property without a name here"));
-    let value = with(target, |session| get(session, args.offset, known.1))?;
+        known.unwrap_or((args.offset, PropertySize::Dword, "value", "a register without a name here"));
+    let value = with(target, |session| match session.is_fabric() {
+        false if !args.offset.is_multiple_of(4) || args.offset >= offset::DOORBELLS => {
+            Err(NvmeError::NoRegister { offset: args.offset }.into())
+        }
+        _ => get(session, args.offset, known.1),
+    })?;
     if args.at.printing.is_json() {
         let (offset, number) = (format!("{:#04x}", args.offset), format!("{value:x}"));
         return print_json_of_nvme_cli(&json!({ "property": offset, "name": known.3, "value": number }));

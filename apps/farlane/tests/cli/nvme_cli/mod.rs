@@ -14,7 +14,7 @@ const NQN: &str = "nqn.2024-01.io.farlane:administered";
 
 /// A daemon of this test.
 struct Served {
-    _process: Export,
+    _process: Option<Export>,
     url: String,
 }
 
@@ -22,7 +22,7 @@ impl Served {
     fn far(more: &[&str]) -> Self {
         let process = Export::start(more);
         let url = process.url();
-        Self { _process: process, url }
+        Self { _process: Some(process), url }
     }
 
     fn target(more: &[&str]) -> Self {
@@ -32,7 +32,12 @@ impl Served {
             .args(more);
         let process = Export::of(command);
         let url = format!("nvme-tcp://{}/{NQN}", process.address);
-        Self { _process: process, url }
+        Self { _process: Some(process), url }
+    }
+
+    /// A controller of another process of the test.
+    fn elsewhere(url: String) -> Self {
+        Self { _process: None, url }
     }
 
     fn with<'a>(&'a self, verb: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -295,7 +300,7 @@ fn firmware_is_sent_in_pieces_and_put_into_a_slot() {
 fn reservations_keep_other_hosts_out() {
     let served = Served::target(&["--ram", "8MiB"]);
     let host = |name: &str| Served {
-        _process: Export::start(&["--ram", "1MiB"]),
+        _process: None,
         url: format!("{}?hostnqn=nqn.2014-08.org.nvmexpress:uuid:{name}&hostid={name}", served.url),
     };
     let (one, other) =

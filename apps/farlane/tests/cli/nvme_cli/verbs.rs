@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{NQN, Served, both};
+use crate::support::running::{Running, wait_for_listener};
 use crate::support::{fail, farlane, json, succeed};
 use serde_json::{Value, json};
 
@@ -151,8 +152,36 @@ fn a_reset_is_real_where_it_lasts_and_explained_elsewhere() {
     );
     assert!(target.said("subsystem-reset", &[]).contains("was reset"));
     assert_eq!(target.json("id-ns", &[])["nsze"], 16384, "and it serves as before");
-    for verb in ["subsystem-reset", "show-regs"] {
-        assert!(far.refused(verb, &[]).contains("farlane reset"), "{verb}");
+    let refused = far.refused("subsystem-reset", &[]);
+    assert!(refused.contains("no NVM Subsystem Reset (CAP.NSSRS)"), "{refused}");
+}
+
+#[test]
+fn registers_are_read_through_a_tunnel_and_behind_vfio_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nvme.sock").to_str().unwrap().to_owned();
+    let _device = Running::start(&["device", "--ram", "8MiB", "--vfio-user", &socket]);
+    wait_for_listener(&socket);
+    let far = Served::far(&["--ram", "8MiB"]);
+    for url in [far.url.clone(), format!("vfio-user:{socket}")] {
+        let served = Served::elsewhere(url);
+        let all = served.json("show-regs", &[]);
+        assert_eq!((&all["vs"], all["csts"].as_u64().map(|status| status & 1)), (&0x2_0000.into(), Some(1)));
+        assert!(all["cap"].as_u64().is_some_and(|value| value > u64::from(u32::MAX)), "all 64 bits: {all}");
+        // The queues of the host that reads.
+        assert!(all["asq"].as_u64() > Some(0) && all["acq"].as_u64() > Some(0), "{all}");
+        let table = served.said("show-regs", &["-H"]);
+        assert!(table.contains("[36:36] 0x0  NVM Subsystem Reset Supported (NSSRS)"), "{table}");
+        assert_eq!(served.json("get-property", &["-O", "0x8"])["value"], "20000");
+        for offset in ["0x9", "0x1000"] {
+            let refused = served.refused("get-property", &["-O", offset]);
+            assert!(
+                refused.contains(offset) && refused.contains("a multiple of 4 below 0x1000"),
+                "{refused}"
+            );
+        }
+        let refused = served.refused("subsystem-reset", &[]);
+        assert!(refused.contains("no NVM Subsystem Reset (CAP.NSSRS)"), "{refused}");
     }
 }
 

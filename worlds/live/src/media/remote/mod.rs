@@ -235,7 +235,7 @@ impl RemoteMedium {
                     self.tell(&news.brief());
                 }
                 Event::Failed(failure) => self.lose(&failure.to_string()),
-                Event::News(_) | Event::Probed(_) => continue,
+                Event::News(_) | Event::Probed(_) | Event::Register(_) => continue,
             }
             moved += 1;
         }
