@@ -18,6 +18,7 @@ mod capture;
 mod columns;
 mod commands;
 mod config_file;
+mod device_path;
 mod drawing;
 mod error;
 mod exit;
@@ -60,7 +61,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
     // an offset is.
     let root = command_line();
-    let line = match config_file::expand(&root, words.into_iter().collect()) {
+    let words = device_path::expand(&root, words.into_iter().collect());
+    let line = match config_file::expand(&root, words) {
         Ok(line) => line,
         Err(error) => return failure::end(&error, LogForm::Text),
     };

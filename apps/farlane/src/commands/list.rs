@@ -6,6 +6,7 @@ use super::control::{self, Daemon};
 use super::{connect, emulate, nic, rdma};
 use crate::args::ListArgs;
 use crate::commands::{print, print_json};
+use crate::device_path;
 use crate::error::Error;
 
 pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
@@ -69,8 +70,8 @@ fn rows(status: &Value, socket: &str) -> Vec<[String; 4]> {
     }
 }
 
-/// The namespaces that a daemon offers, under the names that nvme-cli gives their parts. Commands
-/// take the path for their URL.
+/// The namespaces that a daemon offers, under the names that nvme-cli gives their parts. Each has a
+/// path of its own, which commands take for their URL.
 fn devices(status: &Value) -> Vec<Value> {
     let scheme = |fabric: &Value| if plain(fabric).contains("RDMA") { "nvme-rdma" } else { "nvme-tcp" };
     match plain(&status["kind"]) {
@@ -96,6 +97,7 @@ fn of_ssd(path: &str, status: &Value) -> Vec<Value> {
     let namespace = |one: &Value| {
         let number = |name: &str| one[name].as_u64().unwrap_or_default();
         let (bytes, block) = (number("bytes"), number("block"));
+        let path = device_path::path(path, &one["nsid"]);
         json!({ "NameSpace": one["nsid"], "DevicePath": path, "GenericPath": path,
             "Firmware": plain(&ssd["firmware"]), "ModelNumber": plain(&ssd["model"]),
             "SerialNumber": plain(&ssd["serial"]), "UsedBytes": bytes,

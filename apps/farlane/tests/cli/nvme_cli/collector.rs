@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::NQN;
 use super::verbs::found;
-use crate::support::{Export, FARLANE, succeed};
+use crate::support::{Export, FARLANE, fail, succeed};
 
 /// Counters of the health log. Collectors convert each, as it may be a number or its digits.
 const COUNTERS: [&str; 11] = [
@@ -41,13 +41,16 @@ fn a_collector_of_metrics_finds_what_it_finds_in_nvme_cli() {
         Export::of(command)
     };
     assert_eq!(succeed(&["version"]), format!("farlane version {}\n", env!("CARGO_PKG_VERSION")));
-    let far = start(&["export", "--ram", "8MiB"]);
+    let far = start(&["export", "--ram", "8MiB", "--ram", "8MiB"]);
     let target = start(&["target", "--nqn", NQN, "--ram", "4MiB,block=4096"]);
     let list = found(folder.path(), &["list", "--output-format", "json"]);
     let devices = list["Devices"].as_array().unwrap();
     let mut paths: Vec<_> = devices.iter().map(|device| device["DevicePath"].as_str().unwrap()).collect();
     paths.sort_unstable();
-    assert_eq!(paths, [format!("nvme-tcp://{}/{NQN}", target.address), far.url()]);
+    // Of a controller with two namespaces, each has a path of its own: a collector adds the
+    // counters of one path to one series.
+    let [one, two] = [1, 2].map(|id| format!("{},nsid={id}", far.url()));
+    assert_eq!(paths, [format!("nvme-tcp://{}/{NQN},nsid=1", target.address), one, two.clone()]);
     for device in devices {
         for name in ["ModelNumber", "Firmware", "SerialNumber"] {
             assert!(device[name].as_str().is_some_and(|text| !text.trim().is_empty()), "{name} of {device}");
@@ -66,5 +69,17 @@ fn a_collector_of_metrics_finds_what_it_finds_in_nvme_cli() {
         }
         assert!(log["temperature"].as_u64().is_some_and(|kelvin| kelvin > 273), "{log}");
         assert!(log["temperature_sensor_8"].is_null(), "a sensor that is not there: {log}");
-    }
+    } // Commands on one namespace take its path for -n.
+    assert_eq!(found(folder.path(), &["list-ns", &two, "-o", "json"])["nsid_list"][1]["nsid"], 2);
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    std::fs::write(&data, [7; 512]).unwrap();
+    succeed(&["write", &two, "--input", &data]);
+    let read = |path: &str| {
+        succeed(&["read", path, "--length", "512", "--output", &data]);
+        std::fs::read(&data).unwrap()
+    };
+    assert_eq!(read(&two), [7; 512]);
+    assert_eq!(read(&format!("{},nsid=1", far.url())), [0; 512]);
+    let missing = fail(&["read", &format!("{},nsid=3", far.url())]);
+    assert!(missing.contains("namespace 3"), "{missing}");
 }
