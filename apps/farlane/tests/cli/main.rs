@@ -66,6 +66,7 @@ mod target_backings;
 mod target_bad_days;
 mod target_control;
 mod target_strangers;
+mod targets_by_name;
 mod tidy;
 mod trust;
 mod tsn;
