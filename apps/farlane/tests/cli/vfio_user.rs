@@ -113,7 +113,7 @@ fn what_is_no_device_is_told_so() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     let said = fail(&["identify", &url(&socket)]);
-    assert!(said.contains("nobody listens at") && said.contains("farlane device --vfio-user"), "{said}");
+    assert!(said.contains("no process listens at") && said.contains("farlane device --vfio-user"), "{said}");
     assert!(fail(&["identify", "vfio-user:"]).contains("expected vfio-user:SOCKET"));
     // Something else listens there: it answers nonsense, or leaves after the greeting, or says
     // nothing.

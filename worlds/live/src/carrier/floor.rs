@@ -79,7 +79,7 @@ impl Server {
     /// The address where it listens.
     ///
     /// # Errors
-    /// When the system can't tell the address.
+    /// When the system can't report the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -87,7 +87,7 @@ impl Server {
     /// Waits, asleep, for one client, and follows its plans, spinning, until it closes.
     ///
     /// # Errors
-    /// When the connection fails, or what came was no plan.
+    /// When the connection fails, or the received bytes were no plan.
     pub fn serve_one(&self) -> io::Result<()> {
         let (socket, _) = self.listener.accept()?;
         let mut link = Link::new(socket)?;
@@ -126,7 +126,7 @@ impl Client {
     /// Connects to a [`Server`].
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no process listens there.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { link: Link::new(TcpStream::connect(address)?)?, bytes: Vec::new() })
     }

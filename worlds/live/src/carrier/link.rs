@@ -32,7 +32,7 @@ enum Transport {
     Connected(Stream),
 }
 
-/// What dialling has come to.
+/// The state of dialling.
 pub(crate) enum Dial {
     Connected,
     Failed(SocketAddr, io::Error),
@@ -60,7 +60,7 @@ impl Link {
         matches!(self.transport, Transport::Connected(_))
     }
 
-    /// Whether the link is connected, and what comes over it shows in memory.
+    /// Whether the link is connected, and received bytes show in memory.
     #[inline]
     pub(crate) fn is_polled(&self) -> bool {
         matches!(&self.transport, Transport::Connected(stream) if stream.is_polled())
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// What the kernel knows of each TCP connection of the link.
+    /// The kernel's information on each TCP connection of the link.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         match &self.transport {
             Transport::Connected(stream) => stream.tcp_info(),
@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    /// What has become of the link's datagrams, if these carry it.
+    /// Counts of the link's datagrams, if these carry it.
     pub(crate) fn datagrams(&self) -> Option<datagrams::Info> {
         match &self.transport {
             Transport::Connected(stream) => stream.datagrams(),
@@ -254,7 +254,7 @@ impl Link {
         }
     }
 
-    /// Does what the connection needs while its bytes are left unread.
+    /// Serves the connection while its bytes are left unread.
     pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
         if let Transport::Connected(stream) = &mut self.transport {
             stream.keep_up(pool);

@@ -1,4 +1,4 @@
-//! What carries a tunnel's bytes from one end to the other.
+//! Carriers of a tunnel's bytes from one end to the other.
 //!
 //! A [`route`] says how a far end is reached. A carrier is a socket of [`tcp`], a stream of
 //! [`quic`], memory that both ends share ([`shm`]), [`datagrams`] of UDP or Ethernet, or
@@ -38,7 +38,7 @@ pub(crate) const LOOKS: u32 = 8;
 /// thousands of connections that have already gone.
 pub(crate) const ACCEPTS_PER_TURN: usize = 16;
 
-/// What receiving from a carrier has found.
+/// The result of receiving from a carrier.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Some bytes of the stream; more may follow at once.

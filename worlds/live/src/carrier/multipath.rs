@@ -22,10 +22,10 @@ use crate::sys::tcp_info::TcpInfo;
 const UNSENT_MAX: u32 = 64 << 10;
 /// How many pieces without new bytes one connection may bring in a row before others have a turn.
 const PIECES_MAX: usize = 64;
-/// The most bytes that are taken ahead of whoever uses the stream: more than a session ever has
-/// under way.
+/// The most bytes that are taken ahead of the stream's user: more than a session ever has under
+/// way.
 const AHEAD_MAX: u64 = KEPT_BYTES_MAX;
-/// So many bytes that are taken ahead, or a little more, make one piece.
+/// The least size in bytes of a piece of bytes that are taken ahead.
 const GATHERED: usize = 64 << 10;
 /// How often dialling is looked at: before the first path is there, and later.
 const LOOK_FIRST: Nanos = Nanos::from_millis(1);
@@ -54,7 +54,7 @@ struct Dialling {
     joined: Instant,
     /// The latest attempt, or the connection, has failed.
     has_failed: bool,
-    /// The value of `has_failed` that was last told.
+    /// The value of `has_failed` that was reported last.
     is_told: bool,
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct JoinedPaths {
     slots: [Slot; PATHS_MAX],
     /// Bytes of the stream that have come and were not taken.
     ready: VecDeque<Buffer>,
-    /// Those behind `ready` that came while nobody took any. They are copied, because they may have
-    /// come in small pieces of large blocks.
+    /// Those behind `ready` that came while the user took none. They are copied, because they may
+    /// have come in small pieces of large blocks.
     gathered: Vec<u8>,
     gathers: bool,
     /// The number of all these bytes.
@@ -133,7 +133,7 @@ impl JoinedPaths {
         }
     }
 
-    /// What the kernel knows of each path that is there.
+    /// The kernel's information on each present path.
     pub(crate) fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
         self.slots.iter().filter_map(|slot| slot.connection.as_ref()?.info())
     }
@@ -197,7 +197,7 @@ impl JoinedPaths {
         self.slots.iter_mut().zip(0..).find_map(of_slot)
     }
 
-    /// Does what is due: acknowledges, gives up paths, dials. Returns whether anything was done.
+    /// Does the due work: acknowledges, gives up paths, dials. Returns whether anything was done.
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         self.now = self.now.max(now);
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
@@ -331,7 +331,7 @@ impl JoinedPaths {
         Some(bytes)
     }
 
-    /// Takes what a path has next. Returns whether there was anything.
+    /// Takes the next bytes of a path. Returns whether there was anything.
     fn take(&mut self, index: usize, pool: &mut Pool) -> bool {
         let Some(connection) = &mut self.slots[index].connection else { return false };
         let path = path_index(index);
@@ -346,8 +346,8 @@ impl JoinedPaths {
         true
     }
 
-    /// Takes what comes while nobody takes the stream's bytes: a path that brings nothing counts as
-    /// lost in the end, and so does a stream of which nothing is acknowledged.
+    /// Receives while the user takes none of the stream's bytes: a path without bytes counts as
+    /// lost in the end, and so does a stream without acknowledgements.
     pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
         self.gathers = true;
         for index in 0..PATHS_MAX {
@@ -382,7 +382,7 @@ impl JoinedPaths {
         usize::try_from(self.paths.unacknowledged()).unwrap_or(usize::MAX)
     }
 
-    /// Tells the peer what has come, and that nothing more will be sent.
+    /// Acknowledges received bytes to the peer, and announces that nothing more will be sent.
     pub(crate) fn close(&mut self) {
         self.paths.conclude(self.now);
         self.exchange();
@@ -465,7 +465,7 @@ mod tests {
     use crate::reactor::Reactor;
     use crate::sys::clock::Clock;
 
-    /// Lets the dialling end do what is due, and passes between it and its socket what there is.
+    /// Lets the dialling end do its due work, and passes bytes between it and its socket.
     fn turn_near(near: &mut Paths, wire: &mut TcpStream, now: Instant) {
         let path = PathIndex(0);
         let mut room = [0; 4096];
@@ -497,7 +497,7 @@ mod tests {
         far.accept(PathIndex(0), connection, Buffer::EMPTY);
         let mut near = Paths::dialling(group);
         near.handle_input(start, Input::Joined(PathIndex(0)));
-        // A far end takes the preamble before it knows what it belongs to.
+        // A far end takes the preamble before it knows the preamble's session.
         assert!(matches!(near.poll_output(), Some(Output::Transmit(..))));
         (near, wire, far)
     }

@@ -23,7 +23,7 @@ const ETH: &str = "eth:";
 const EXPECTED: &str = "expected HOST:PORT?key=FINGERPRINT";
 const KEYS: &str = "key=FINGERPRINT, key=any, priority=N, dscp=NAME";
 
-/// What carries the bytes between two ends.
+/// The carrier of the bytes between two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// TCP, with TLS where the far end's key is given or remembered.
@@ -39,7 +39,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// What a name begins with that is reached so; a far end that listens for TCP may go without.
+    /// The beginning of a name that is reached so; a far end that listens for TCP may go without.
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::Tcp => "tcp://",
@@ -60,7 +60,7 @@ pub struct Name {
     /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket; for Ethernet, the
     /// interface and the station.
     pub authority: String,
-    /// What carries the bytes to the far end.
+    /// The carrier of the bytes to the far end.
     pub way: Way,
     /// Which far end to trust, if the name says so.
     pub pin: Option<Pin>,
@@ -87,7 +87,7 @@ impl Name {
         Self::at(&authority(place.trim_end_matches('/'))?, way).with(query)
     }
 
-    /// Adds what stands behind the place.
+    /// Adds the options behind the place.
     fn with(mut self, query: &str) -> Result<Self, String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             if let Some(set) = self.precedence.set(pair) {
@@ -216,7 +216,7 @@ impl Transport {
             None if is_quic => {
                 return Err(invalid(format!(
                     "which far end? {QUIC}{}?key=FINGERPRINT names its key, as farlane export prints it when it starts; \
-                     key=any takes whoever answers there",
+                     key=any accepts any key",
                     name.authority
                 )));
             }
@@ -234,8 +234,8 @@ impl Transport {
         Ok(Route { addresses, others, tcp, quic, trust, digests, shm, datagrams })
     }
 
-    /// The route to a far end that listens at the socket at `path`. Whoever may open the socket is
-    /// trusted, and memory needs no digests.
+    /// The route to a far end that listens at the socket at `path`. A peer that may open the socket
+    /// is trusted, and memory needs no digests.
     fn within_this_machine(path: PathBuf, tcp: tcp::Options) -> Route {
         let (addresses, others) = (Vec::new(), Vec::new());
         let (quic, trust, shm) = (None, None, Some(path));
@@ -285,7 +285,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
-/// Who a host is to a far end, and which far end it trusts.
+/// The identity of a host, and the far end that it trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The host's own key.
@@ -402,6 +402,6 @@ mod tests {
         let error = transport.route("eth:eth0/02:00:5e:00:53:01").unwrap_err().to_string();
         assert!(error.contains("no DSCP"), "{error}");
         let error = Transport::default().route("quic://far.invalid:1").unwrap_err().to_string();
-        assert!(error.contains("key=any takes whoever"), "{error}");
+        assert!(error.contains("key=any accepts any"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! TLS 1.3 around a stream of bytes: what is sent is sealed, what arrives is opened.
+//! TLS 1.3 around a stream of bytes: sent bytes are sealed, received bytes are opened.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use crate::carrier::route::Trust;
 
 /// The protocol that both ends must speak (ALPN): the tunnel's frames as the only data.
 const PROTOCOL: &[u8] = b"farlane/2";
-/// The server name that TLS asks for. Nobody is trusted because of it.
+/// The server name that TLS asks for. No peer is trusted because of it.
 const NAME: &str = "farlane";
 /// The first byte of a TLS handshake (RFC 8446, ContentType handshake).
 const HANDSHAKE: u8 = 22;
@@ -22,7 +22,7 @@ const HANDSHAKE: u8 = 22;
 const SEALED_MAX: usize = 256 << 10;
 /// The largest block that a connection keeps while nothing comes.
 const IDLE_BYTES_MAX: usize = 16 << 10;
-/// What a record adds to its bytes: header, content type and tag.
+/// The bytes that a record adds to its contents: header, content type and tag.
 const RECORD_BYTES: usize = 5 + 1 + 16;
 /// The most plain bytes that one step of opening can bring: a record that was nearly complete, and
 /// the whole records behind it.
@@ -30,7 +30,7 @@ const STEP_MAX: usize = 2 * PLAIN_MAX;
 /// The most bytes of a record.
 const PLAIN_MAX: usize = 16 << 10;
 
-/// What a far end needs to speak TLS with those who connect.
+/// The TLS settings of a far end for the connections that it accepts.
 #[derive(Clone)]
 pub struct Acceptor(Arc<ServerConfig>);
 
@@ -53,18 +53,18 @@ impl fmt::Debug for Acceptor {
 /// One end of a TLS connection, between plain bytes and records.
 pub(crate) struct Tls {
     session: Connection,
-    /// What the socket has brought: a block, and where the bytes that are not opened yet begin and
-    /// end in it.
+    /// Bytes from the socket: a block, and where the bytes that are not opened yet begin and end in
+    /// it.
     raw: Option<(BufferMut, usize, usize)>,
     /// About how many sealed bytes the socket has not taken.
     sealed: usize,
-    /// At a near end: what saw the far end's key.
+    /// At a near end: the verifier of the far end's key.
     verifier: Option<Arc<Verifier>>,
     /// At a far end: nothing has come yet, so the peer may speak without TLS.
     is_fresh: bool,
 }
 
-/// What opening has come to.
+/// The result of opening.
 pub(crate) enum Opened {
     /// Plain bytes.
     Data(Buffer),
@@ -92,7 +92,7 @@ impl Tls {
     }
 
     fn around(mut session: Connection, verifier: Option<Arc<Verifier>>) -> Self {
-        // What waits is limited by the outbox and by `SEALED_MAX`.
+        // The outbox and `SEALED_MAX` limit the waiting bytes.
         session.set_buffer_limit(None);
         Self { session, raw: None, sealed: 0, verifier, is_fresh: false }
     }
@@ -117,10 +117,10 @@ impl Tls {
         self.sealed
     }
 
-    /// Opens what has come. `read` brings bytes of the socket into a block of `length` bytes.
+    /// Opens received records. `read` brings bytes of the socket into a block of `length` bytes.
     ///
     /// # Errors
-    /// When the connection has failed, or the peer has broken the protocol or is somebody else.
+    /// When the connection has failed, or the peer has broken the protocol or has another key.
     pub(crate) fn receive(
         &mut self,
         socket: &mut impl Write,
@@ -232,7 +232,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Announces to the peer that nothing more comes.
     pub(crate) fn close(&mut self, socket: &mut impl Write) {
         self.session.send_close_notify();
         // A connection that is already gone needs no closing.
@@ -240,7 +240,8 @@ impl Tls {
     }
 }
 
-/// The error that the application gets. At a near end `verifier` tells which key was shown.
+/// The error that the application gets. At a near end `verifier` has the key that the far end
+/// showed.
 fn explain(error: Error, verifier: Option<&Verifier>) -> io::Error {
     if let Some(text) = verifier.and_then(Verifier::mismatch) {
         return io::Error::new(ErrorKind::PermissionDenied, text);
@@ -267,7 +268,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Seals what is written, as long as the socket keeps up.
+/// Seals written bytes, as long as the socket keeps up.
 struct Sealer<'a>(&'a mut Tls);
 
 impl Sealer<'_> {

@@ -134,7 +134,7 @@ impl fmt::Display for AttachError {
                 path.display()
             ),
             Self::NoController => f.write_str("there is no NVMe controller at the far end"),
-            Self::Socket(path, error) => write!(f, "nobody listens at {}: {error}", path.display()),
+            Self::Socket(path, error) => write!(f, "no process listens at {}: {error}", path.display()),
             Self::NoTime(socket, error) => {
                 write!(f, "no PTP daemon answers at {}: {error}", socket.display())
             }

@@ -15,12 +15,12 @@ use crate::sys::station::{Claim, Mac};
 /// [`redundancy::RESET_AFTER`] or longer.
 const PEERS_MAX: usize = 256;
 
-/// What is needed to send and receive each frame several times.
+/// State for sending and receiving each frame several times.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     /// The number of the latest frame to each peer.
     sent: HashMap<Mac, u16>,
-    /// What keeps other processes from numbering frames to the same peers, for each path.
+    /// Claims that keep other processes from numbering frames to the same peers, for each path.
     claims: HashMap<Mac, Vec<Claim>>,
     received: HashMap<Mac, Merge>,
     /// Peers to which another process of this station sends copies.
@@ -44,7 +44,8 @@ impl Copies {
         self.claims.keys().copied().collect()
     }
 
-    /// Keeps `claim` for frames to `peer` over the path of this index, in place of what was kept.
+    /// Keeps `claim` for frames to `peer` over the path of this index, in place of the former
+    /// claim.
     pub(super) fn replace(&mut self, peer: Mac, path: usize, claim: Claim) {
         if let Some(place) = self.claims.get_mut(&peer).and_then(|claims| claims.get_mut(path)) {
             *place = claim;
@@ -59,8 +60,8 @@ impl Copies {
         self.refused.insert(peer)
     }
 
-    /// Leaves the numbers of frames to others for peers that are not `known`. What is remembered of
-    /// these is forgotten only for want of room: they may come back.
+    /// Leaves the numbers of frames to others for peers that are not `known`. Their entries are
+    /// dropped only when room is needed, because a peer may come back.
     pub(super) fn keep_peers(&mut self, known: impl Fn(Mac) -> bool) {
         self.claims.retain(|peer, _| known(*peer));
         if self.sent.len() >= PEERS_MAX {
@@ -71,7 +72,7 @@ impl Copies {
         }
     }
 
-    /// What came from `peer`.
+    /// The merged frames of `peer`.
     pub(super) fn merge(&self, peer: Mac) -> Option<&Merge> {
         self.received.get(&peer)
     }
@@ -81,7 +82,7 @@ impl Copies {
         self.sent.len() < PEERS_MAX || self.sent.contains_key(&peer)
     }
 
-    /// What is before a datagram to `peer` in its frame, which gets the next number.
+    /// The bytes before a datagram to `peer` in its frame, which gets the next number.
     pub(super) fn before(&mut self, peer: Mac) -> [u8; 2 + TAG_BYTES] {
         let number = self.sent.entry(peer).or_default();
         *number = number.wrapping_add(1);
@@ -93,8 +94,8 @@ impl Copies {
         numbered
     }
 
-    /// What is behind the tag of a frame that `from` has sent over the path of this index among
-    /// those of these names, if it is ours and new.
+    /// The bytes behind the tag of a frame that `from` sent over the path of this index among those
+    /// of these names, if the frame is ours and new.
     pub(super) fn take<'a>(
         &mut self,
         now: Instant,
@@ -185,7 +186,7 @@ mod tests {
             assert!(copies.has_number_for(stranger(index)) && take(&mut copies, stranger(index), 1));
             copies.before(stranger(index));
         }
-        // Nobody else has a place, and the host keeps its own.
+        // No further peer gets a place, and the host keeps its own.
         let late = stranger(PEERS_MAX);
         assert!(!copies.has_number_for(late) && !take(&mut copies, late, 1));
         assert!(copies.has_number_for(HOST));

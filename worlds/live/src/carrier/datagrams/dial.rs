@@ -60,7 +60,7 @@ pub struct Attempt(Progress);
 enum Progress {
     /// The far end is asked for a connection of this name.
     Asking { port: Shared, id: Id, address: SocketAddr },
-    /// TLS proves who both ends are.
+    /// TLS proves the identities of both ends.
     Proving(Box<Stream>),
 }
 

@@ -1,5 +1,5 @@
-//! What a machine's bare frames cost without any of our protocol: the floor to compare our figures
-//! with.
+//! The cost of a machine's bare frames without any of our protocol: the floor to compare our
+//! figures with.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::sys::clock::Clock;
 const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Bytes of a frame's payload before its padding: those by which AF_XDP finds its receiver.
 const HEAD: usize = 12;
-/// The name of the side that begins, by which AF_XDP knows what is for it.
+/// The name of the side that begins, by which AF_XDP recognises frames for it.
 const FIRST: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 1];
 
 /// One side of a ping-pong of bare frames. It spins.

@@ -23,10 +23,10 @@ const SEND_MAX: usize = 64;
 /// The pause between two looks for an interface that was deleted.
 const AGAIN_EVERY: Nanos = Nanos::from_secs(1);
 
-/// What is told where another process sends copies to the same peer.
+/// The message when another process sends copies to the same peer.
 const OTHER_COPIES: &str =
     "another process sends copies over several paths there; give this one a VLAN of its own";
-/// What is told where another process has taken an end's place at an interface that was made anew.
+/// The message when another process has taken an end's place at an interface that was made anew.
 const OTHER_END: &str = "another process has this end's port or peer there; end that process, or give this end \
                          a VLAN of its own";
 
@@ -34,7 +34,8 @@ const OTHER_END: &str = "another process has this end's port or peer there; end 
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     ether_type: u16,
-    /// The least MTU: what peers need to meet, and later what is sent to them.
+    /// The least MTU: first the one that peers need to meet, later the one of the frames sent to
+    /// them.
     least: usize,
     priority: Option<Priority>,
 }
@@ -64,7 +65,7 @@ impl Opening {
 struct Absence {
     /// When to look for it next.
     at: Instant,
-    /// What was told last of why it can't be used.
+    /// The last logged reason why it can't be used.
     told: String,
 }
 
@@ -75,20 +76,21 @@ pub(super) struct Frames {
     /// Those of several that were deleted, in the order of the stations.
     absences: Vec<Option<Absence>>,
     opening: Opening,
-    /// The address of this end, and the number of the interface that stands for all. Both stay
-    /// what they were at the beginning, whatever becomes of the interfaces.
+    /// The address of this end, and the number of the interface that stands for all. Both stay the
+    /// same even if the interfaces change.
     mac: Mac,
     index: u32,
     place: Ethernet,
     tag: Option<Tag>,
     launching: Option<Launching>,
-    /// Heads of what is sent at once.
+    /// Heads of the frames that are sent at once.
     heads: Vec<Head>,
     copies: Option<Copies>,
     lane: Option<Lane>,
-    /// Wakes whoever waits for any of several sockets.
+    /// Wakes a thread that waits for any of several sockets.
     any: Option<OwnedFd>,
-    /// What keeps other far ends from this one's port: what was claimed, and at each interface.
+    /// Claims that keep other far ends from this one's port: each claimed name, and its claim at
+    /// each interface.
     claims: Vec<(String, Vec<Claim>)>,
 }
 
@@ -127,7 +129,7 @@ impl Frames {
             claims,
         };
         let longest = frames.datagram_max();
-        // An interface that is made anew takes what is sent by then.
+        // An interface that is made anew must take the frames that are sent by then.
         frames.opening.least = longest + if is_several { TAG_BYTES } else { 0 };
         if let Some(launch) = &options.launch {
             let head = if is_several { TAG_BYTES as u64 } else { 0 };
@@ -137,9 +139,9 @@ impl Frames {
         Ok(frames)
     }
 
-    /// Has packets for `receiver`, or for whoever was dialled here, go around the network stack, if
-    /// the place says so. Greetings and what this lane does not take go as before; so does
-    /// everything where it can't be opened, and this is said.
+    /// Has packets for `receiver`, or for the dialled peer, go around the network stack, if the
+    /// place says so. Greetings, and packets that this lane does not take, go as before. If the
+    /// lane can't be opened, all packets go as before, and the log says so.
     pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
         if !self.place.xdp {
             return;
@@ -191,7 +193,7 @@ impl Frames {
     }
 
     /// Keeps other processes of this network from this end's place: its port if it is to be
-    /// dialled, and the numbers of copies, to `peer` or to all. Whoever receives copies knows their
+    /// dialled, and the numbers of copies, to `peer` or to all. A receiver of copies knows their
     /// sender by its address only: the frames of two processes with the same numbers would
     /// eliminate each other.
     ///
@@ -233,7 +235,7 @@ impl Frames {
         Ok(())
     }
 
-    /// What is claimed for the numbers of copies to `peer`.
+    /// The name to claim for the numbers of copies to `peer`.
     fn numbers_to(&self, peer: Mac) -> String {
         format!("{}-copies-{}", self.place.vlan.unwrap_or(0), ethernet::mac_text(peer))
     }
@@ -271,13 +273,13 @@ impl Frames {
         format!("{}/{}", self.place, ethernet::mac_text(self.mac))
     }
 
-    /// What carries the frames, in words.
+    /// The carrier of the frames, in words.
     pub(super) fn carried_by(&self) -> String {
         self.lane.as_ref().map_or_else(|| "AF_PACKET".to_owned(), Lane::to_string)
     }
 
-    /// The interfaces, with what has become of the frames of `peer`, and the frames of all of them
-    /// together where there are several.
+    /// The interfaces with the counts of `peer`'s frames, and where there are several, the counts
+    /// of all together.
     pub(super) fn paths(&self, peer: SocketAddr) -> (Vec<Path>, Option<info::Copies>) {
         let merge = self.copies.as_ref().and_then(|all| all.merge(ethernet::station(peer)?));
         let mut each = merge.into_iter().flat_map(Merge::paths);
@@ -311,7 +313,7 @@ impl Frames {
         self.stations.iter().all(Station::is_gone)
     }
 
-    /// Whether nothing wakes whoever waits for interfaces: all are down, or one is gone.
+    /// Whether nothing wakes a thread that waits for interfaces: all are down, or one is gone.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_down() || self.stations.iter().any(Station::is_gone)
     }
@@ -320,7 +322,7 @@ impl Frames {
         self.stations.first().expect("a place names an interface")
     }
 
-    /// The most bytes of a datagram: what all interfaces take.
+    /// The most bytes of a datagram that all interfaces take.
     pub(super) fn datagram_max(&self) -> usize {
         let mtu = self.stations.iter().map(Station::mtu).min().unwrap_or(0);
         mtu - if self.copies.is_some() { TAG_BYTES.min(mtu) } else { 0 }
@@ -331,8 +333,8 @@ impl Frames {
         if self.launching.is_some() { 1 } else { SEND_MAX }
     }
 
-    /// Hands what has come by `now` to `each`; returns whether there was anything. Of several
-    /// interfaces, those that were deleted are used again once they are back.
+    /// Hands the datagrams that have come by `now` to `each`; returns whether there were any. Of
+    /// several interfaces, those that were deleted are used again once they are back.
     ///
     /// # Errors
     /// When no interface is left.
@@ -377,8 +379,8 @@ impl Frames {
         }
     }
 
-    /// Tells which interfaces were deleted while others work, and uses them again once they are
-    /// back and up: whoever makes an interface gives it its MTU before.
+    /// Logs which interfaces were deleted while others work. Uses them again once they are back and
+    /// up: an interface has its MTU before it is up.
     fn look_for_deleted(&mut self, now: Instant) {
         for path in 0..self.stations.len() {
             let (station, name) = (&self.stations[path], self.place.interfaces[path].as_str());
@@ -429,7 +431,7 @@ impl Frames {
         if let Some(any) = &self.any {
             epoll::add(any, &station, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        // Claims are at the number of an interface, which may be what it was.
+        // Claims are at the number of an interface, which may be the same as before.
         if station.index() != self.stations[path].index() {
             self.claim_anew(path, &station)?;
         }
@@ -438,7 +440,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Claims at `station` what this end has claimed at the former one of a path, or nothing of it.
+    /// Claims at `station` all names that this end has claimed at the former one of a path, or none
+    /// of them.
     fn claim_anew(&mut self, path: usize, station: &Station) -> io::Result<()> {
         let interface = self.place.interfaces[path].as_str();
         let claim = |what: &str| claim_at((station, interface), what, OTHER_END);
@@ -456,7 +459,7 @@ impl Frames {
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`, over all paths. Returns how
-    /// many bytes the system took over one of them; what it loses counts as taken.
+    /// many bytes the system took over one of them; bytes that it loses count as taken.
     pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> usize {
         let Some(to) = ethernet::station(to) else { return bytes.len() };
         if self.copies.is_some() && !self.may_send_to(to) {

@@ -1,10 +1,10 @@
-//! What has become of the datagrams of a connection, for whoever watches an end.
+//! Counts of a connection's datagrams, for the status of an end.
 
 use datagrams::Counters;
 pub use datagrams::redundancy::Counters as Copies;
 use engine::Nanos;
 
-/// What has become of the datagrams of one connection.
+/// Counts of the datagrams of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Datagrams of this connection.
@@ -34,7 +34,7 @@ pub struct Path {
     pub dropped: u64,
     /// The peer's frames on this path (802.1CB), if there are several paths.
     pub copies: Option<Copies>,
-    /// Whether the path fails while others bring what it should: in silence, or because its
-    /// interface is down or was deleted.
+    /// Whether the path fails while other paths deliver: it is silent, or its interface is down or
+    /// was deleted.
     pub is_failing: bool,
 }

@@ -1,4 +1,4 @@
-//! Times of launch for what a socket sends, and what missed them.
+//! Times of launch for the datagrams that a socket sends, and counts of those that missed them.
 
 use std::cell::Cell;
 use std::io;
@@ -17,7 +17,7 @@ const AROUND: u64 = 14 + 4 + 4 + 20;
 /// The most reports that one look takes.
 const REPORTS_MAX: usize = 64;
 
-/// Gives what is sent its times of launch.
+/// Gives the sent datagrams their times of launch.
 #[derive(Debug)]
 pub(super) struct Launching {
     launcher: Launcher,

@@ -30,7 +30,7 @@ pub struct Listener {
     descriptor: RawFd,
     address: SocketAddr,
     name: String,
-    /// What is needed for connections with TLS, if there are any.
+    /// The acceptor for connections with TLS, if there are any.
     acceptor: Option<Acceptor>,
     /// How to listen anew where an interface was deleted, if interfaces are the way.
     again: Option<Again>,
@@ -41,7 +41,7 @@ pub struct Listener {
 struct Again {
     place: Ethernet,
     options: Options,
-    /// When to try next, and what was told last of why it is not possible.
+    /// The time of the next attempt, and the last logged reason why it is not possible.
     at: Instant,
     told: String,
 }
@@ -92,7 +92,7 @@ impl Listener {
         &self.name
     }
 
-    /// What carries the datagrams, in words: UDP, AF_PACKET, or AF_XDP with or without copies.
+    /// The carrier of the datagrams, in words: UDP, AF_PACKET, or AF_XDP with or without copies.
     pub fn carried_by(&self) -> String {
         self.port.borrow().wire().carried_by()
     }
@@ -161,7 +161,7 @@ impl Listener {
     }
 
     /// The next connection that one of `listeners` has. Where one fails, the others are looked at
-    /// all the same: the kernel tells only once that something has come to them.
+    /// all the same: the kernel reports arrivals at them only once.
     ///
     /// # Errors
     /// When the socket of one fails, and no other one has a connection.
@@ -194,8 +194,8 @@ impl Listener {
 }
 
 impl Again {
-    /// Listens at the interfaces if they are there and up: whoever makes an interface gives it its
-    /// address before it is up.
+    /// Listens at the interfaces if they are there and up: an interface has its address before it
+    /// is up.
     fn listen(&self, now: Instant, sources: &Sources) -> io::Result<Option<Listener>> {
         let wire = Wire::at(self.place.clone(), &self.options)?;
         if wire.is_down() {

@@ -1,9 +1,9 @@
 //! The tunnel's bytes in datagrams of UDP, or in bare Ethernet frames.
 //!
-//! [`datagrams`] is the engine: what gets lost is sent again, what comes twice is dropped, and the
-//! network is not filled beyond what it carries. A `Port` joins the engine to a socket; a far end's
-//! port has all its connections, in a [`Listener`], a near end has one port for each connection,
-//! made by a [`Dialer`]. Where keys are to be proved, TLS passes over the stream as over TCP's.
+//! [`datagrams`] is the engine: it sends lost datagrams again, drops duplicates, and does not fill
+//! the network beyond its capacity. A `Port` joins the engine to a socket; a far end's port has all
+//! its connections, in a [`Listener`], a near end has one port for each connection, made by a
+//! [`Dialer`]. Where keys are to be proved, TLS passes over the stream as over TCP's.
 
 mod copies;
 mod dial;

@@ -21,8 +21,8 @@ pub struct Launch {
 }
 
 /// How often an end of bare frames sends a Ping when there is nothing else, and the silence that it
-/// takes for a loss. What it sends is acknowledged by the engine of datagrams, which finds out
-/// sooner that nobody is there ([`datagrams::SILENCE_MAX`]).
+/// takes for a loss. The engine of datagrams acknowledges each datagram, and so finds out sooner
+/// that no peer is there ([`datagrams::SILENCE_MAX`]).
 const PING_EVERY: Nanos = Nanos::from_secs(10);
 const SILENCE: Nanos = Nanos::from_secs(30);
 
@@ -49,7 +49,7 @@ impl Options {
         let Some(class) = self.without_queue(place).map(Class::number) else { return };
         let or = if place.is_some() { format!(", or pcp={class} in eth:") } else { String::new() };
         tracing::warn!(
-            "{end}: launch times without a priority: what is sent goes by another queue than that of class {class}, \
+            "{end}: launch times without a priority: datagrams go by another queue than that of class {class}, \
              where the plan has its gates and etf; give --priority {class}{or}"
         );
     }

@@ -48,7 +48,7 @@ impl Plain {
         self.peer
     }
 
-    /// What has become of its datagrams.
+    /// Counts of its datagrams.
     pub(super) fn info(&self) -> Info {
         self.port.borrow_mut().info(self.id, self.peer)
     }
@@ -94,8 +94,8 @@ impl Plain {
         Ok(())
     }
 
-    /// Sends as much as the other end and the network take, with acknowledgements and whatever else
-    /// is due. Returns how many bytes of the stream were sent for the first time.
+    /// Sends as much as the other end and the network take, with acknowledgements and everything
+    /// else that is due. Returns how many bytes of the stream were sent for the first time.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -113,7 +113,7 @@ impl Plain {
         }
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Takes arrived bytes, without waiting.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -138,13 +138,15 @@ impl Plain {
         Ok(Received::Nothing)
     }
 
-    /// Does what can't wait until somebody receives: acknowledgements, and what got lost.
+    /// Does the work that can't wait until the next receive: sends acknowledgements and lost
+    /// datagrams.
     pub(super) fn keep_up(&self) {
         // A failure shows with the next receive.
         let _ = self.port.borrow_mut().pump();
     }
 
-    /// Ends the connection, and tells the other end. What was not acknowledged may be lost.
+    /// Ends the connection, and informs the other end. Bytes without an acknowledgement may be
+    /// lost.
     pub(super) fn close(&self) {
         let mut port = self.port.borrow_mut();
         port.connection(self.id).end();

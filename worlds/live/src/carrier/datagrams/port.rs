@@ -19,7 +19,7 @@ use crate::sys::entropy;
 const SEND_BYTES: usize = 64_000;
 /// The most sends in a row. More follow in the next turn.
 const SENDS_MAX: usize = 256;
-/// The pause before what the system did not take is sent again.
+/// The pause before datagrams that the system did not take are sent again.
 const AGAIN: Nanos = Nanos::from_micros(200);
 /// How often interfaces that are down, or gone, are looked at.
 const DOWN_EVERY: Nanos = Nanos::from_secs(1);
@@ -41,9 +41,9 @@ struct Unsent {
 pub(super) struct Port {
     wire: Wire,
     pub(super) endpoint: Endpoint<SocketAddr>,
-    /// What the system did not take; it is sent before anything else.
+    /// Datagrams that the system did not take; they are sent before all others.
     unsent: VecDeque<Unsent>,
-    /// Blocks for what is sent.
+    /// Blocks for sent datagrams.
     room: Vec<u8>,
     again_at: Option<Instant>,
     /// When interfaces that are waited for are looked at again.
@@ -83,7 +83,7 @@ impl Port {
         }
     }
 
-    /// What carries the datagrams.
+    /// The carrier of the datagrams.
     pub(super) const fn wire(&self) -> &Wire {
         &self.wire
     }
@@ -117,7 +117,7 @@ impl Port {
         self.endpoint.get(id).expect("a connection is kept as long as its stream")
     }
 
-    /// What has become of the datagrams of the connection `id` to `peer`.
+    /// Counts of the datagrams of the connection `id` to `peer`.
     pub(super) fn info(&mut self, id: Id, peer: SocketAddr) -> Info {
         let (late, (paths, copies)) = (self.wire.missed(), self.wire.paths(peer));
         let connection = self.connection(id);
@@ -133,7 +133,7 @@ impl Port {
         }
     }
 
-    /// Takes what has come and fires what is due; returns whether anything had come.
+    /// Takes the datagrams that have come and fires due deadlines; returns whether any had come.
     ///
     /// # Errors
     /// When the socket fails for a reason other than the network.
@@ -155,7 +155,8 @@ impl Port {
         if has_seen {
             self.touch();
         }
-        // Whoever waits for what has come should not also wait for a look at the deadlines.
+        // A caller that waits for arrived datagrams should not also wait for a look at the
+        // deadlines.
         if self.is_unsettled && (!has_seen || now - self.settled_at >= SETTLE_EVERY) {
             self.settle(now);
         }
@@ -177,7 +178,7 @@ impl Port {
     /// Fails once the interfaces were deleted.
     ///
     /// # Errors
-    /// What was found when they were.
+    /// The error with which they were lost.
     pub(super) fn fail_if_lost(&self) -> io::Result<()> {
         let Some((kind, why)) = &self.lost else { return Ok(()) };
         Err(io::Error::new(*kind, why.clone()))
@@ -188,7 +189,7 @@ impl Port {
         (self.wake, self.is_unsettled, self.settled_at) = (self.endpoint.poll_timeout(), false, now);
     }
 
-    /// Forgets a connection, and with the last one of its peer what is kept for that.
+    /// Forgets a connection, and with the last one of its peer the state of that peer.
     pub(super) fn remove(&mut self, id: Id) {
         self.endpoint.remove(id);
         self.forget_strangers();
@@ -203,7 +204,7 @@ impl Port {
 
     /// When [`Port::pump`] wants to be called even though nothing has come.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        // Whatever is due is not done any more.
+        // Due work is not done any more.
         if self.lost.is_some() {
             return None;
         }

@@ -18,7 +18,7 @@ use crate::reactor::Sources;
 const FLUSH_BYTES: usize = 32 << 10;
 /// The most sealed bytes that wait for their first datagram. The rest waits unsealed.
 const WAITING_MAX: u64 = 256 << 10;
-/// Length in bytes of a block for what has come in records.
+/// Length in bytes of a block for received records.
 const BLOCK_BYTES: usize = 64 << 10;
 /// The most blocks of one receive, so that records without data can't keep the loop.
 const BLOCKS_MAX: usize = 4;
@@ -27,16 +27,16 @@ const BLOCKS_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Stream {
     plain: Plain,
-    /// Seals and opens what passes, if the connection is encrypted.
+    /// Seals and opens the bytes that pass, if the connection is encrypted.
     secured: Option<Box<Secured>>,
-    /// What has come and did not fit a block of records.
+    /// Received bytes that did not fit a block of records.
     rest: Option<Buffer>,
 }
 
 #[derive(Debug)]
 struct Secured {
     tls: Tls,
-    /// What waits to be sealed.
+    /// Bytes that wait to be sealed.
     outbox: Outbox,
 }
 
@@ -51,7 +51,7 @@ impl Stream {
         self
     }
 
-    /// Goes on with proving who both ends are. Returns whether that is done; without TLS, it is.
+    /// Advances the TLS handshake. Returns whether it is complete; without TLS, it is.
     ///
     /// # Errors
     /// When the connection has failed, or the far end is not the one that was meant.
@@ -88,7 +88,7 @@ impl Stream {
         self.plain.peer()
     }
 
-    /// What has become of its datagrams.
+    /// Counts of its datagrams.
     pub fn info(&self) -> Info {
         self.plain.info()
     }
@@ -125,8 +125,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends as much as the other end and the network take, with acknowledgements and whatever else
-    /// is due. Returns how many bytes were taken of those that waited.
+    /// Sends as much as the other end and the network take, with acknowledgements and everything
+    /// else that is due. Returns how many bytes were taken of those that waited.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -139,7 +139,7 @@ impl Stream {
         Ok(taken)
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Takes arrived bytes, without waiting.
     ///
     /// # Errors
     /// When the connection has failed, or the peer is not the one that was meant.
@@ -157,7 +157,7 @@ impl Stream {
             };
             let opened = tls.receive(&mut Writer(plain), pool, BLOCK_BYTES, read);
             if has_come {
-                // What TLS answers by itself leaves at once.
+                // Answers that TLS makes by itself leave at once.
                 let _ = plain.flush();
             }
             match opened? {
@@ -175,12 +175,14 @@ impl Stream {
         Ok(Received::Nothing)
     }
 
-    /// Does what can't wait until somebody receives: acknowledgements, and what got lost.
+    /// Does the work that can't wait until the next receive: sends acknowledgements and lost
+    /// datagrams.
     pub fn keep_up(&mut self) {
         self.plain.keep_up();
     }
 
-    /// Ends the connection, and tells the other end. What was not acknowledged may be lost.
+    /// Ends the connection, and informs the other end. Bytes without an acknowledgement may be
+    /// lost.
     pub fn close(&mut self) {
         if let Some(secured) = &mut self.secured {
             secured.tls.close(&mut Writer(&self.plain));
@@ -189,7 +191,7 @@ impl Stream {
     }
 }
 
-/// Fills `block` with what has come, beginning with `rest`, as far as that goes. Returns 0 when the
+/// Fills `block` with received bytes, beginning with `rest`, as far as they go. Returns 0 when the
 /// peer has ended the stream.
 fn fill(block: &mut [u8], rest: &mut Option<Buffer>, plain: &Plain) -> io::Result<usize> {
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! What carries datagrams: a UDP socket, or an interface.
+//! The carrier of datagrams: a UDP socket, or an interface.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,28 +14,28 @@ use super::launching::Launching;
 use super::options::Options;
 use crate::carrier::quic::socket::{Look, Socket};
 
-/// The most bytes of a datagram over UDP: what IPv4 and IPv6 leave of 65,535.
+/// The most bytes of a datagram over UDP: the rest of 65,535 after the headers of IPv4 or IPv6.
 const UDP_V4_MAX: usize = 65_507;
 const UDP_V6_MAX: usize = 65_487;
-/// The same where datagrams have times of launch: what an Ethernet frame takes whole. A datagram in
-/// pieces would leave in one go.
+/// The same where datagrams have times of launch: the most that fits one Ethernet frame. A datagram
+/// in pieces would leave in one go.
 const LAUNCHED_MAX: usize = 1_452;
 /// Bytes of the headers of UDP and IPv6, the longer ones.
 const UDP_HEADERS: u64 = 48;
 
-/// What carries datagrams.
+/// The carrier of datagrams.
 #[derive(Debug)]
 pub(super) enum Wire {
     Udp { socket: Box<Socket>, launching: Option<Launching> },
     Ethernet(Box<Frames>),
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Nothing,
     Datagrams,
-    /// The network says that nobody is at these addresses.
+    /// The network reports these addresses as unreachable.
     Refused(Vec<SocketAddr>),
 }
 
@@ -58,8 +58,8 @@ impl Wire {
         Ok(Self::Ethernet(Box::new(Frames::open(place, options)?)))
     }
 
-    /// Has packets for `receiver`, or for whoever was dialled here, go around the network stack,
-    /// where that is wanted and can be.
+    /// Has packets for `receiver`, or for the dialled peer, go around the network stack, where that
+    /// is wanted and possible.
     pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
         if let Self::Ethernet(frames) = self {
             frames.open_lane(receiver);
@@ -117,7 +117,7 @@ impl Wire {
         })
     }
 
-    /// What carries the datagrams, in words.
+    /// The carrier of the datagrams, in words.
     pub(super) fn carried_by(&self) -> String {
         match self {
             Self::Udp { .. } => "UDP".to_owned(),
@@ -125,8 +125,8 @@ impl Wire {
         }
     }
 
-    /// The interfaces of bare frames, with what has become of those of `peer`, and those of all
-    /// together where there are several.
+    /// The interfaces of bare frames with the counts of `peer`'s frames, and where there are
+    /// several, the counts of all together.
     pub(super) fn paths(&self, peer: SocketAddr) -> (Vec<Path>, Option<Copies>) {
         match self {
             Self::Udp { .. } => (Vec::new(), None),
@@ -158,8 +158,8 @@ impl Wire {
         }
     }
 
-    /// Whether interfaces are waited for. Nothing wakes whoever waits for them to come up, to go
-    /// away, or to be made anew.
+    /// Whether interfaces are waited for. Nothing wakes a thread that waits for them to come up, to
+    /// go away, or to be made anew.
     pub(super) fn is_waiting(&self) -> bool {
         match self {
             Self::Udp { .. } => false,
@@ -170,7 +170,7 @@ impl Wire {
     /// The most bytes of a datagram.
     pub(super) fn datagram_max(&self) -> usize {
         match self {
-            // The longest that pass can be found out only if nobody takes them to pieces.
+            // The longest datagram that passes can be found only if none is fragmented.
             Self::Udp { launching: Some(_), .. } => LAUNCHED_MAX,
             Self::Udp { socket, .. } if !socket.keeps_whole() => datagrams::MEETING_BYTES,
             Self::Udp { socket, .. } if socket.address().is_ok_and(|own| own.is_ipv4()) => UDP_V4_MAX,
@@ -188,7 +188,7 @@ impl Wire {
         }
     }
 
-    /// Hands what has come to `each`.
+    /// Hands each received datagram to `each`.
     pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<Seen> {
         match self {
             Self::Udp { socket, launching } => match socket.look()? {
@@ -218,7 +218,7 @@ impl Wire {
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`. Returns how many bytes the
-    /// system took; what it loses counts as taken.
+    /// system took; bytes that it loses count as taken.
     pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> usize {
         match self {
             Self::Udp { socket, launching } => {

@@ -25,9 +25,9 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct Grant {
     /// The fingerprint of the key.
     pub key: Fingerprint,
-    /// What people call the host that has the key.
+    /// The name of the host that has the key.
     pub name: Option<String>,
-    /// What the host may do.
+    /// The rights of the host.
     pub permit: Permit,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for AdmissionError {
 
 impl std::error::Error for AdmissionError {}
 
-/// Whom a far end admits. Without any key, it admits whoever connects.
+/// The hosts that a far end admits. Without any key, it admits all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
     given: Vec<Grant>,
@@ -111,14 +111,15 @@ struct Listed {
     state: Option<State>,
 }
 
-/// What tells one state of a file from the next. The time of the last modification alone does not:
-/// another file in its place may have the same, and a change of the permissions leaves it.
+/// The values that distinguish one state of a file from the next. The time of the last modification
+/// alone does not: another file in its place may have the same, and a change of the permissions
+/// leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     /// Device and inode.
     file: (u64, u64),
     bytes: u64,
-    /// Seconds and nanoseconds. The second pair is the kernel's own, which nobody sets.
+    /// Seconds and nanoseconds. The second pair is the kernel's own, which no program sets.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -148,8 +149,8 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Lets no host have a part of the device, now or when the file changes: the device can't
-    /// tell parts.
+    /// Lets no host have a part of the device, now or when the file changes: the device has no
+    /// parts.
     ///
     /// # Errors
     /// When a host is granted a part.
@@ -169,13 +170,13 @@ impl Admission {
         !self.given.is_empty() || self.file.is_some()
     }
 
-    /// The list as the engine takes it: whom to admit, or nothing if whoever connects is.
+    /// The list as the engine takes it: the hosts to admit, or nothing if all are admitted.
     pub fn admitted(&self) -> Option<Vec<Admitted>> {
         let admitted = |grant: &Grant| Admitted { key: grant.key, permit: grant.permit.clone() };
         self.has_list().then(|| self.grants().map(admitted).collect())
     }
 
-    /// What people call the host with this key.
+    /// The name of the host with this key.
     pub fn name_of(&self, key: Fingerprint) -> Option<&str> {
         self.grants().find(|grant| grant.key == key)?.name.as_deref()
     }
@@ -188,7 +189,7 @@ impl Admission {
     /// error, the former list stays in force.
     ///
     /// # Errors
-    /// When the file has changed and can't be read or understood; told once for each change.
+    /// When the file has changed and can't be read or understood; reported once for each change.
     pub fn look(&mut self) -> Result<bool, AdmissionError> {
         let Some(file) = &mut self.file else { return Ok(false) };
         let metadata = fs::metadata(&file.path);
@@ -292,7 +293,7 @@ mod tests {
         age(2);
         assert!(matches!(admission.look(), Err(AdmissionError::Line(_, 1, _))));
         assert_eq!(admission.admitted(), first);
-        assert!(!admission.look().unwrap(), "the same mistake is told once");
+        assert!(!admission.look().unwrap(), "the same mistake is reported once");
 
         fs::write(&path, format!("{}\n", two())).unwrap();
         age(3);

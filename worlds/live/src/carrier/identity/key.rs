@@ -23,7 +23,7 @@ use crate::sys::secrets::keep_from_dumps;
 
 /// The most bytes of a file with a key.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// The permissions of a key's file that nobody but its owner may have.
+/// The permissions of a key's file that only its owner may have.
 const OTHERS: u32 = 0o077;
 /// The labels under which the other keys of an identity are derived.
 const RESET_LABEL: &[u8] = b"farlane/2 stateless reset";
@@ -68,7 +68,7 @@ impl fmt::Display for KeyError {
 impl std::error::Error for KeyError {}
 
 impl KeyError {
-    /// What helps, as a sentence.
+    /// The remedy, as a sentence.
     pub fn help(&self) -> String {
         match self {
             Self::File(path, error) if error.kind() == io::ErrorKind::NotFound => {
@@ -88,7 +88,7 @@ impl KeyError {
     }
 }
 
-/// What stands before the 32 bytes of a public key of Ed25519 (SubjectPublicKeyInfo, RFC 8410).
+/// The bytes before the 32 bytes of a public key of Ed25519 (SubjectPublicKeyInfo, RFC 8410).
 const ED25519_PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The key pair of one end. It is known to others by its fingerprint.
@@ -99,7 +99,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes a new key pair (Ed25519), which nobody knows yet.
+    /// Makes a new key pair (Ed25519), which no file has yet.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -165,7 +165,7 @@ impl Identity {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(explain)?;
         }
         let text = pem::encode(&pem::Pem::new("PRIVATE KEY", identity.secret.secret_der()));
-        // A whole file gets the name: who finds the name finds a key, also after a crash.
+        // A whole file gets the name: a file with this name has a key, also after a crash.
         let mark: String = identity.fingerprint.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let new = path.with_extension(format!("new-{mark}"));
         let mut file =
@@ -197,7 +197,7 @@ impl Identity {
 
     fn new(secret: PrivateKeyDer<'static>) -> Option<Self> {
         let key = any_supported_type(&secret).ok()?;
-        // A key of another kind would sign what no peer takes.
+        // Peers would reject a signature by a key of another kind.
         key.choose_scheme(&SCHEMES)?;
         let public = key.public_key()?.to_vec();
         let fingerprint = fingerprint_of(&public);

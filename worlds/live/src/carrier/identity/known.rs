@@ -49,7 +49,7 @@ impl fmt::Display for KnownError {
 impl std::error::Error for KnownError {}
 
 impl KnownError {
-    /// What helps, as a sentence.
+    /// The remedy, as a sentence.
     pub const fn help(&self) -> &'static str {
         match self {
             Self::File(..) => "check the permissions of the file and its directory",
@@ -100,7 +100,7 @@ impl KnownEnds {
         self.parse(&self.text()?)
     }
 
-    /// What the file has; nothing if there is none.
+    /// The text of the file; empty if there is none.
     fn text(&self) -> Result<String, KnownError> {
         let text = match texts::read(&self.path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -126,7 +126,8 @@ impl KnownEnds {
         if self.find(name)? == Some(key) {
             return Ok(());
         }
-        // Whoever else remembers a key now reads the file after this process has written it.
+        // Another process that remembers a key now reads the file after this process has written
+        // it.
         let _lock = self.lock().map_err(|error| KnownError::File(self.path.clone(), error))?;
         let text = self.text()?;
         let known = self.parse(&text)?;

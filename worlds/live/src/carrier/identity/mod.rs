@@ -1,4 +1,4 @@
-//! Who the two ends of a connection are: keys, proofs of keys, and what TLS needs of both.
+//! The identities of a connection's two ends: keys, proofs of keys, and their use in TLS.
 //!
 //! An end has one key pair, an [`Identity`], for TCP and QUIC alike. Others know it by its
 //! [`Fingerprint`]. TLS 1.3 proves the keys as raw public keys (RFC 7250): there are no

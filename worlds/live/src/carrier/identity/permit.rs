@@ -1,4 +1,4 @@
-//! What a host may do, as people write it behind the host's key or name.
+//! The rights of a host, as text behind the host's key or name.
 
 use nvme::subsystem::{NAMESPACE_ID_MAX, Permit};
 use nvme::wire::NamespaceId;
@@ -6,7 +6,7 @@ use nvme::wire::NamespaceId;
 /// The words that [`take`] knows, for messages.
 pub const PARTS: &str = "nsid=N, readonly, iops=N, bandwidth=SIZE";
 
-/// Adds one part to what a host may do: `nsid=N[+N…]`, `readonly`, `iops=N` or `bandwidth=SIZE`.
+/// Adds one part to the rights of a host: `nsid=N[+N…]`, `readonly`, `iops=N` or `bandwidth=SIZE`.
 /// Sizes are bytes a second: `100MiB`. Returns whether `part` is one of these.
 ///
 /// # Errors

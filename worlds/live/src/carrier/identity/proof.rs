@@ -61,11 +61,11 @@ impl Verifier {
         Self { pin, provider, shown: OnceLock::new() }
     }
 
-    /// What a person is told if another key than the expected one was shown.
+    /// The message for users if the peer showed another key than the expected one.
     pub(crate) fn mismatch(&self) -> Option<String> {
         match (self.pin, self.shown.get()) {
             (Pin::Key(expected), Some(shown)) if *shown != expected => Some(format!(
-                "its key is {shown} and not {expected}: somebody else answers there, or the far end has made a new key; \
+                "its key is {shown} and not {expected}: another machine answers there, or the far end has made a new key; \
                  ask its owner, who sees the key with farlane key show"
             )),
             _ => None,
@@ -116,8 +116,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// At a far end: takes any key that the near end proves. Whether the key is admitted is decided
-/// when the near end has said Hello, and told to it in words.
+/// At a far end: takes any key that the near end proves. The far end decides whether the key is
+/// admitted when the near end has sent Hello, and answers in words.
 #[derive(Debug)]
 pub(super) struct AnyKey(pub(super) Arc<CryptoProvider>);
 

@@ -16,7 +16,7 @@ use tunnel::Fingerprint;
 use super::key::{Identity, fingerprint_of};
 use super::proof::{AnyKey, Pin, Verifier};
 
-/// What TLS is computed with. The groups are named here, so that hosts and far ends of any version
+/// The cryptography of TLS. The groups are named here, so that hosts and far ends of any version
 /// offer the same.
 fn provider() -> Arc<CryptoProvider> {
     let kx_groups: Vec<&dyn SupportedKxGroup> =
@@ -25,8 +25,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The settings of a far end that is `identity` and speaks `protocol` (ALPN). The near end must
-/// prove a key. There are no tickets and no 0-RTT: whoever saw early data could send them again,
-/// and a doorbell that is rung twice is another doorbell.
+/// prove a key. There are no tickets and no 0-RTT: an attacker could replay early data, and a
+/// doorbell that is rung twice is another doorbell.
 ///
 /// # Errors
 /// When the library does not take the settings.
@@ -44,7 +44,7 @@ pub(crate) fn server(identity: &Identity, protocol: &[u8]) -> io::Result<ServerC
 }
 
 /// The settings of a near end that is `identity`, speaks `protocol`, and connects to the far end
-/// that `pin` names. The verifier tells which key was shown.
+/// that `pin` names. The verifier returns the key that the far end showed.
 ///
 /// # Errors
 /// When the library does not take the settings.

@@ -125,7 +125,7 @@ pub(super) fn server(identity: &Identity, options: Options) -> io::Result<(Endpo
 }
 
 /// The configuration of a near end that is `identity` and connects to the far end named by `pin`.
-/// The verifier tells which key was shown.
+/// The verifier returns the key that the far end showed.
 pub(super) fn client(
     identity: &Identity,
     pin: Pin,

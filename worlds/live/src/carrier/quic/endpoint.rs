@@ -22,21 +22,21 @@ use super::socket::{Look, Socket};
 use crate::carrier::identity::Verifier;
 use crate::sys::precedence::Precedence;
 
-/// The server name that TLS asks for. Nobody is trusted because of it.
+/// The server name that TLS asks for. No peer is trusted because of it.
 const NAME: &str = "farlane";
 /// The most connections at once, including those being opened or closed. The tunnel's gate keeps
 /// half as many waiting, so that the gate decides which of them go.
 pub(super) const CONNECTIONS_MAX: usize = 2 * WAITING_MAX;
-/// The most connections at once that are being opened by peers who have not proved their address.
+/// The most connections at once that are being opened by peers that have not proved their address.
 /// Further peers must prove theirs first, which takes a round trip.
 const UNPROVEN_MAX: usize = 8;
 /// The most connections at once from one IPv4 address or one IPv6 network whose peers have not
-/// opened their streams. More than [`UNPROVEN_MAX`], so that whoever forges an address can't take
-/// all places of its owner.
+/// opened their streams. More than [`UNPROVEN_MAX`], so that a peer with a forged address can't
+/// take all places of that address's owner.
 pub(super) const UNOPENED_PER_ORIGIN_MAX: usize = 16;
 /// How many connections whose peers have not opened their streams one origin may have when `count`
-/// places are taken: at most half of those that are free, so that a few origins can't take all.
-/// Whoever has none may have one.
+/// places are taken: at most half of those that are free, so that a few origins can't take all. An
+/// origin that has none may have one.
 pub(super) const fn unopened_max(count: usize) -> usize {
     match CONNECTIONS_MAX.saturating_sub(count) / 2 {
         0 => 1,
@@ -60,7 +60,7 @@ pub(super) struct Endpoint {
     engine: quinn_proto::Endpoint,
     /// The connections, by the state machine's own handles.
     slots: Vec<Option<SharedSlot>>,
-    /// Connections whose peers have opened their streams, and that nobody has accepted yet.
+    /// Connections whose peers have opened their streams, and that are not accepted yet.
     arrived: VecDeque<SharedSlot>,
     /// Datagrams that the socket did not take; they are sent before anything else.
     unsent: Option<(Transmit, Vec<u8>)>,
@@ -169,7 +169,7 @@ impl Endpoint {
         })
     }
 
-    /// Takes what has come and fires what is due; returns whether anything had come.
+    /// Takes the datagrams that have come and fires due deadlines; returns whether any had come.
     ///
     /// # Errors
     /// When the socket fails for a reason other than the network.
@@ -205,7 +205,7 @@ impl Endpoint {
             if slot.dirty {
                 self.digest(&mut slot, now);
             }
-            // The owner of the stream answers what has come, and an acknowledgement travels with
+            // The owner of the stream answers received bytes, and an acknowledgement travels with
             // the answer.
             if slot.dirty && (fired || !slot.owned) {
                 self.transmit(&mut slot, now);
@@ -312,8 +312,8 @@ impl Endpoint {
     }
 
     /// Pings the other connections with this address. A peer that was restarted connects anew while
-    /// its old connection lasts. Nobody has the old port any more, and the network says so in
-    /// answer to the ping.
+    /// its old connection lasts. The old port is closed, and the network says so in answer to the
+    /// ping.
     fn ask_others(&self, new: ConnectionHandle, address: IpAddr) {
         for other in self.slots() {
             // The new connection itself is borrowed already.
@@ -325,7 +325,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends what a connection has to send.
+    /// Sends the datagrams that a connection has to send.
     pub(super) fn transmit(&mut self, slot: &mut Slot, now: Instant) {
         self.send_all(slot, now);
         self.digest(slot, now);

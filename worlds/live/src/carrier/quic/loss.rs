@@ -1,4 +1,4 @@
-//! Why a connection has ended, and what a user can do about it.
+//! Why a connection has ended, and the remedy.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub(super) enum Loss {
     Done,
     /// This end gave the connection up.
     Aborted,
-    /// Nobody has the peer's port any more.
+    /// The peer's port is closed.
     Gone,
     /// The other end speaks QUIC, but not our protocol over it.
     OtherProtocol,
@@ -48,15 +48,17 @@ impl From<ConnectionError> for Loss {
 }
 
 impl Loss {
-    /// The error that the application gets. At a near end `verifier` tells which key
-    /// was shown.
+    /// The error that the application gets. At a near end `verifier` has the key that the far end
+    /// showed.
     pub(super) fn explain(&self, verifier: Option<&Verifier>) -> io::Error {
         if let Some(text) = verifier.and_then(Verifier::mismatch) {
             return io::Error::new(io::ErrorKind::PermissionDenied, text);
         }
         let (kind, text) = match self {
             Self::Done | Self::Aborted => (io::ErrorKind::ConnectionAborted, "closed".to_owned()),
-            Self::Gone => (io::ErrorKind::ConnectionRefused, "nobody listens at this UDP port".to_owned()),
+            Self::Gone => {
+                (io::ErrorKind::ConnectionRefused, "no process listens at this UDP port".to_owned())
+            }
             Self::Reset => (io::ErrorKind::ConnectionReset, "reset by the peer".to_owned()),
             Self::OtherProtocol => (
                 io::ErrorKind::Unsupported,

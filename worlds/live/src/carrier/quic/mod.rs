@@ -7,8 +7,8 @@
 //! its connections, in a [`Listener`]; a near end has one endpoint for each connection, made by
 //! a [`Dialer`].
 //!
-//! There is no 0-RTT: whoever saw early data could send them again, and ringing a doorbell twice is
-//! not the same as ringing it once.
+//! There is no 0-RTT: an attacker could replay early data, and ringing a doorbell twice is not the
+//! same as ringing it once.
 
 mod config;
 mod dial;

@@ -1,5 +1,5 @@
-//! One connection: QUIC's state machine, and what the connection's endpoint and stream tell
-//! each other.
+//! One connection: QUIC's state machine, and the flags that the connection's endpoint and stream
+//! set for each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct Slot {
     /// When the connection is ended unless by then the peer has opened the stream or, after a
     /// close, has acknowledged its end.
     pub(super) deadline: Option<Instant>,
-    /// At a near end: what saw the far end's key.
+    /// At a near end: the verifier of the far end's key.
     pub(super) verifier: Option<Arc<Verifier>>,
     /// The number of refusals in a row, and when the first of them came.
     refusals: (u32, Option<Instant>),
@@ -151,7 +151,7 @@ impl Slot {
         self.lost.get_or_insert(loss);
     }
 
-    /// Ends the connection and tells the peer.
+    /// Ends the connection and informs the peer.
     pub(super) fn close(&mut self, now: Instant, loss: Loss) {
         let code = if loss == Loss::Done { CODE_DONE } else { CODE_ABORTED };
         self.lose(loss);
@@ -167,7 +167,7 @@ impl Slot {
         self.dirty = true;
     }
 
-    /// Takes note that the network reports a datagram as refused: nobody has the port.
+    /// Takes note that the network reports a datagram as refused: the port is closed.
     pub(super) fn on_refused(&mut self, now: Instant) {
         let (count, first) = &mut self.refusals;
         *count += 1;
@@ -187,7 +187,7 @@ impl Slot {
         self.wake.into_iter().chain(self.deadline).min()
     }
 
-    /// Fires what is due; returns whether anything was.
+    /// Fires due deadlines; returns whether any was due.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let mut fired = false;
         if self.deadline.is_some_and(|at| at <= now) {

@@ -1,5 +1,4 @@
-//! A UDP socket that never waits. It moves many datagrams in one call and reports ports that
-//! nobody has.
+//! A UDP socket that never waits. It moves many datagrams in one call and reports closed ports.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -51,15 +50,15 @@ pub(in crate::carrier) enum Look {
     Nothing,
     /// This many pieces have come.
     Pieces(usize),
-    /// The network did not deliver a datagram; `refused` if nobody has the port. More may
-    /// be waiting.
+    /// The network did not deliver a datagram; `refused` if the port is closed. More may be
+    /// waiting.
     Undelivered {
         refused: bool,
     },
 }
 
 /// The errors with which the system reports datagrams that the network did not deliver
-/// (`icmp_err_convert`, `icmpv6_err_convert`). Whoever is sent a datagram can bring them about.
+/// (`icmp_err_convert`, `icmpv6_err_convert`). Each receiver of a datagram can bring them about.
 const UNDELIVERED: [i32; 10] = [
     libc::EACCES,
     libc::ECONNREFUSED,
@@ -82,7 +81,7 @@ pub(in crate::carrier) struct Socket {
     peer: Option<SocketAddr>,
     buffer: Vec<u8>,
     metas: [RecvMeta; PIECES],
-    /// A send was told that an earlier datagram was refused.
+    /// A send has returned that an earlier datagram was refused.
     refused: Cell<bool>,
     precedence: Precedence,
     /// The mark of RFC 3168 that the socket puts on packets by itself.
@@ -112,7 +111,7 @@ impl Socket {
 
     fn new(socket: Raw, peer: Option<SocketAddr>, precedence: Precedence) -> io::Result<Self> {
         precedence.apply(&socket)?;
-        // Privileged processes get the full size, others what the system allows.
+        // Privileged processes get the full size, others as much as the system allows.
         if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
             let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
         }
@@ -145,7 +144,7 @@ impl Socket {
         self.state.max_gso_segments().min(SEGMENTS_MAX)
     }
 
-    /// Receives what has come, to be read by [`Socket::piece`].
+    /// Receives waiting datagrams, to be read by [`Socket::piece`].
     ///
     /// # Errors
     /// When the socket fails for a reason other than the network.
@@ -268,8 +267,8 @@ enum Report {
 fn read_report(socket: &UdpSocket) -> Option<Report> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut taken = 0;
-    // SAFETY: the closure fills in what the call writes at `storage` and its length, and
-    // nothing else.
+    // SAFETY: the closure fills in the bytes that the call writes at `storage` and their length,
+    // and nothing else.
     let read = unsafe {
         SockAddr::try_init(|storage, length| {
             let mut message: libc::msghdr = std::mem::zeroed();
@@ -293,7 +292,7 @@ fn read_report(socket: &UdpSocket) -> Option<Report> {
     }
 }
 
-/// Whether the report says that nobody has the port.
+/// Whether the report says that the port is closed.
 fn refusal(control: &mut [u64], length: usize) -> bool {
     // SAFETY: a message header of zeroes says that there is nothing.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

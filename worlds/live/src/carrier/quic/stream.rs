@@ -100,8 +100,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends as much as the peer and the network take, with acknowledgements and whatever else is
-    /// due. Returns how many bytes of the stream were taken.
+    /// Sends as much as the peer and the network take, with acknowledgements and everything else
+    /// that is due. Returns how many bytes of the stream were taken.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -123,7 +123,7 @@ impl Stream {
         Ok(taken)
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Takes arrived bytes, without waiting.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -140,8 +140,8 @@ impl Stream {
         Ok(Received::Nothing)
     }
 
-    /// Sends acknowledgements and whatever else the connection needs while nobody takes what
-    /// has come.
+    /// Sends acknowledgements and everything else that the connection needs while its received
+    /// bytes are not taken.
     pub fn keep_up(&mut self) {
         for _ in 0..LOOKS_MAX {
             // The next receive reports a socket that fails.
@@ -152,7 +152,7 @@ impl Stream {
         self.endpoint.borrow_mut().look_again();
     }
 
-    /// Reads what has already been received.
+    /// Reads bytes that were already received.
     fn read(&mut self, pool: &mut Pool) -> io::Result<Option<Received>> {
         if self.ended {
             return Ok(Some(Received::Closed));
@@ -198,15 +198,15 @@ impl Stream {
         self.end(Loss::Aborted);
     }
 
-    /// Tells the peer that nothing more will be sent; [`Stream::flush`] must have taken all bytes
-    /// before. The connection stays until [`Stream::is_closed`] tells that the peer has everything,
-    /// because nobody else would send lost bytes again.
+    /// Announces to the peer that nothing more will be sent; [`Stream::flush`] must have taken all
+    /// bytes before. The connection stays until [`Stream::is_closed`] returns that the peer has
+    /// everything, because only the connection can send lost bytes again.
     pub fn close(&mut self) {
         let mut slot = self.slot.borrow_mut();
         if core::mem::replace(&mut self.closing, true) {
             return;
         }
-        let stream = slot.stream.expect("a stream that somebody has is open");
+        let stream = slot.stream.expect("a stream with an owner is open");
         if slot.lost.is_some() || slot.connection.send_stream(stream).finish().is_err() {
             slot.finished = true;
         }
@@ -239,9 +239,9 @@ enum End {
     Reset,
 }
 
-/// Takes what has come, as much as fits a buffer.
+/// Takes received bytes, as many as fit a buffer.
 fn take_chunks(slot: &mut Slot, chunks: &mut Vec<Bytes>) -> End {
-    let stream = slot.stream.expect("a stream that somebody has is open");
+    let stream = slot.stream.expect("a stream with an owner is open");
     let mut receive = slot.connection.recv_stream(stream);
     let Ok(mut incoming) = receive.read(true) else {
         slot.readable = false;
@@ -293,7 +293,7 @@ impl Writer<'_> {
 
 impl Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let stream = self.0.stream.expect("a stream that somebody has is open");
+        let stream = self.0.stream.expect("a stream with an owner is open");
         let result = self.0.connection.send_stream(stream).write(bytes);
         self.result(result)
     }
@@ -305,7 +305,7 @@ impl Write for Writer<'_> {
             let room = WRITE_MAX - bytes.len();
             bytes.extend_from_slice(&slice[..slice.len().min(room)]);
         }
-        let stream = self.0.stream.expect("a stream that somebody has is open");
+        let stream = self.0.stream.expect("a stream with an owner is open");
         let result = self.0.connection.send_stream(stream).write_chunks(&mut [Bytes::from(bytes)]);
         self.result(result).map(|written| written.bytes)
     }

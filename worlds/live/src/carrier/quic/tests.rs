@@ -55,7 +55,7 @@ fn until<T>(mut done: impl FnMut() -> Option<T>) -> T {
 fn dial(listener: &Listener, pin: Pin) -> io::Result<Stream> {
     let (mut dialer, clock) = dialer(listener, pin);
     until(|| {
-        assert!(listener.accept().unwrap().is_none(), "nobody has opened a stream");
+        assert!(listener.accept().unwrap().is_none(), "no peer has opened a stream");
         match dialer.poll(clock.now()) {
             Dialled::Connected(stream) => Some(Ok(stream)),
             Dialled::Failed(_, error) => Some(Err(error)),
@@ -90,8 +90,8 @@ fn next(stream: &mut Stream, pool: &mut Pool) -> io::Result<Received> {
     })
 }
 
-/// Takes the port away from the owner of the socket, as the end of its process would: nobody
-/// is told.
+/// Takes the port away from the owner of the socket, as the end of its process would, without a
+/// report to the peer.
 fn kill(descriptor: RawFd) {
     replace(descriptor, &UdpSocket::bind("127.0.0.1:0").unwrap());
 }
@@ -274,7 +274,7 @@ fn garbage_on_the_port_harms_nobody() {
         let mut bytes = vec![0; usize::try_from(rng.below(1_400)).unwrap()];
         rng.fill(&mut bytes);
         match (round % 4, bytes.first_mut()) {
-            // A first packet of version 1, one of a version that nobody knows, and a later packet.
+            // A first packet of version 1, one of an unknown version, and a later packet.
             (0, Some(first)) => *first |= 0xc0,
             (1, Some(first)) => *first = 0x40 | (*first >> 2),
             _ => {}
@@ -312,7 +312,7 @@ fn peers_that_open_no_stream_leave_places_to_others() {
         (0..UNOPENED_PER_ORIGIN_MAX).map(|_| dial(&listener, Pin::Any).unwrap()).collect();
     let error = dial(&listener, Pin::Any).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
-    // Whoever opens its stream no longer counts.
+    // A peer that opens its stream no longer counts.
     silent[0].send(Buffer::copy_from_slice(b"hello")).unwrap();
     silent[0].flush().unwrap();
     let _far = until(|| listener.accept().unwrap());
@@ -330,7 +330,7 @@ fn a_few_addresses_do_not_take_all_places() {
         assert!((1..=UNOPENED_PER_ORIGIN_MAX).contains(&own), "origin {origin}: {own}");
     }
     assert!(count < CONNECTIONS_MAX, "another one finds a place");
-    assert_eq!(unopened_max(CONNECTIONS_MAX - 1), 1, "the last place is for anybody");
+    assert_eq!(unopened_max(CONNECTIONS_MAX - 1), 1, "the last place is for any origin");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_far_end_that_was_killed_is_noticed() {
     let (listener, mut near, far) = pair();
     kill(listener.as_raw_fd());
     let mut pool = Pool::default();
-    near.send(Buffer::copy_from_slice(b"anybody there?")).unwrap();
+    near.send(Buffer::copy_from_slice(b"are you there?")).unwrap();
     let error = next(&mut near, &mut pool).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
     drop(far);
@@ -400,7 +400,7 @@ fn a_near_end_that_gets_another_port_is_not_taken_for_gone() {
     elsewhere.connect(listener.address()).unwrap();
     replace(near.descriptor().unwrap(), &elsewhere);
     let mut pool = Pool::default();
-    // Nobody takes these connections. They are far more than the limit would allow if each of
+    // No owner takes these connections. They are far more than the limit would allow if each of
     // them counted.
     for _ in 0..20 {
         far.send(Buffer::copy_from_slice(b"where are you?")).unwrap();

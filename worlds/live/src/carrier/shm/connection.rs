@@ -16,10 +16,10 @@ use crate::carrier::{Outbox, OutboxFull, Received};
 use crate::reactor::{Attention, Sources};
 use crate::sys::unix;
 
-/// What goes with the descriptor of the memory: the name and version of its layout.
+/// The message with the descriptor of the memory: the name and version of its layout.
 const GREETING: &[u8] = b"farlane lines 1\n";
 /// How long an end without news polls its ring before it says that it sleeps. From then on the peer
-/// makes a system call for what it sends.
+/// makes a system call when it sends.
 const SLEEP_AFTER: Nanos = Nanos::from_micros(100);
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
@@ -44,7 +44,7 @@ pub struct Connection {
     quiet_since: Option<Instant>,
     /// The ring was found empty since this end has said that it sleeps.
     has_looked: bool,
-    /// The socket has ended: what is in the ring is the last.
+    /// The socket has ended: the bytes in the ring are the last.
     has_ended: bool,
 }
 
@@ -65,7 +65,7 @@ impl Connection {
     /// Connects to the far end that listens at `path`, and passes it new memory.
     ///
     /// # Errors
-    /// When nobody listens there, or the system has no memory or descriptors left.
+    /// When no process listens there, or the system has no memory or descriptors left.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let mut socket = unix::Connection::connect(path)?;
         let rings = Rings::pass(&mut socket, GREETING)?;
@@ -116,7 +116,7 @@ impl Connection {
         self.rings.is_some()
     }
 
-    /// Whether what comes shows in memory: a look costs no system call.
+    /// Whether received bytes show in memory: a look costs no system call.
     pub(crate) fn is_polled(&self) -> bool {
         self.rings.as_ref().is_some_and(|rings| !rings.end.is_asleep()) && !self.has_ended
     }
@@ -126,8 +126,8 @@ impl Connection {
         self.outbox.bytes()
     }
 
-    /// Stores `data` for the peer at once: no system call is spared by waiting for more. What has
-    /// no room waits for [`Connection::flush`], which also wakes the peer.
+    /// Stores `data` for the peer at once: no system call is spared by waiting for more. Bytes
+    /// without room wait for [`Connection::flush`], which also wakes the peer.
     ///
     /// # Errors
     /// When too much waits, or the peer has written nonsense. The connection must then be given up.
@@ -177,7 +177,7 @@ impl Connection {
             self.has_looked = true;
             match self.socket.receive(pool) {
                 Ok(unix::Received::Nothing) => return Ok(Received::Nothing),
-                // Whatever woke this end, the ring says what there is.
+                // The ring says what has come, for each cause of the wake-up.
                 Ok(unix::Received::Data(..)) => {}
                 Ok(unix::Received::Closed) | Err(_) => self.has_ended = true,
             }
@@ -186,7 +186,7 @@ impl Connection {
         Ok(Received::Nothing)
     }
 
-    /// Takes what is in the ring.
+    /// Takes the bytes in the ring.
     fn take(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
         let Some(rings) = &mut self.rings else { return Ok(None) };
         if !rings.end.has_news(&rings.memory).map_err(fault)? {
@@ -229,7 +229,7 @@ impl Connection {
         self.rings.as_ref().expect("the end has its memory").memory.write(place, &[byte]).unwrap();
     }
 
-    /// The socket, for tests that ask what the kernel has to tell.
+    /// The socket, for tests that read the kernel's information.
     #[cfg(test)]
     pub(super) const fn socket(&self) -> &unix::Connection {
         &self.socket

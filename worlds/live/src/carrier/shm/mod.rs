@@ -2,7 +2,7 @@
 //!
 //! The ends meet at a Unix socket. The dialling end makes the memory and passes its descriptor; the
 //! rings in it are those of [`lines`]. The socket stays: a byte on it wakes an end that sleeps, and
-//! its end is the death of the peer, as the kernel tells it.
+//! the kernel closes it when the peer's process ends.
 
 mod connection;
 mod rings;

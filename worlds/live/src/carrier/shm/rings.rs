@@ -10,7 +10,7 @@ use crate::sys::doorbells::memory_file;
 use crate::sys::shared::{Mapping, SharedMemory};
 use crate::sys::unix::Connection;
 
-/// What wakes an end that sleeps.
+/// The message that wakes an end that sleeps.
 const WAKE: &[u8] = &[0];
 
 /// Memory that two processes share, and an end of the rings in it.
@@ -21,7 +21,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// Makes memory. The next flush of `socket` passes it with `greeting`: the name and version of
-    /// what is in it.
+    /// its layout.
     ///
     /// # Errors
     /// When the system has no memory or descriptors left.

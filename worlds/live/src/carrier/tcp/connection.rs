@@ -19,8 +19,8 @@ use crate::sys::tcp_info::TcpInfo;
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
 /// Once this many bytes wait, they are sent without waiting for a flush: nearly as many as the
-/// kernel puts into one packet of its own (64 KiB with its headers). What is sent by smaller calls
-/// makes more packets, and each costs time at both ends.
+/// kernel puts into one packet of its own (64 KiB with its headers). Smaller calls make more
+/// packets, and each costs time at both ends.
 const FLUSH_BYTES: usize = 56 << 10;
 /// The longest segment of a tunnel, in bytes: one packet of the kernel.
 const SEGMENT_BYTES: usize = 63 << 10;
@@ -38,11 +38,10 @@ pub struct Connection {
     /// The block that the next bytes are received into.
     block: Option<BufferMut>,
     block_length: BlockLength<SHRINK_AFTER>,
-    /// How long the last received bytes had waited in the kernel; `None` where nobody asked
-    /// for stamps.
+    /// How long the last received bytes had waited in the kernel; `None` where stamps are off.
     age: Option<Nanos>,
     coalescing: Option<Coalescing>,
-    /// Seals and opens what passes, if the connection is encrypted.
+    /// Seals and opens the bytes that pass, if the connection is encrypted.
     tls: Option<Box<Tls>>,
 }
 
@@ -72,7 +71,7 @@ impl Connection {
         self
     }
 
-    /// Goes on with proving who both ends are. Returns whether that is done; without TLS, it is.
+    /// Advances the TLS handshake. Returns whether it is complete; without TLS, it is.
     ///
     /// # Errors
     /// When the connection has failed, or the far end is not the one that was meant.
@@ -139,7 +138,7 @@ impl Connection {
         self.peer
     }
 
-    /// What the kernel knows of the connection.
+    /// The kernel's information on the connection.
     pub(crate) fn info(&self) -> Option<TcpInfo> {
         TcpInfo::of(&self.socket).ok()
     }
@@ -149,7 +148,7 @@ impl Connection {
         self.socket
     }
 
-    /// The TLS session and the socket, for tests that tamper with what passes.
+    /// The TLS session and the socket, for tests that tamper with the records.
     #[cfg(test)]
     pub(super) fn into_parts(self) -> (rustls::Connection, TcpStream) {
         (self.tls.expect("the connection has TLS").into_session(), self.socket)
@@ -280,7 +279,7 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Tells the peer that no more bytes will be sent.
+    /// Announces to the peer that no more bytes will be sent.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut Direct(&self.socket));

@@ -25,7 +25,7 @@ pub struct Tcp {
 
 /// Connects over TCP to one of several addresses, in turn, with growing pauses.
 pub type Dialer = dialer::Dialer<Tcp>;
-/// What a [`Dialer`] has come to.
+/// The state of a [`Dialer`].
 pub type Dialled = dialer::Dialled<Connection>;
 
 impl Dialer {
@@ -62,7 +62,7 @@ pub struct Attempt {
 enum Progress {
     /// The kernel connects the socket.
     Connecting(Socket),
-    /// TLS proves who both ends are.
+    /// TLS proves the identities of both ends.
     Proving(Box<Connection>),
 }
 

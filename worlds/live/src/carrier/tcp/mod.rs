@@ -1,6 +1,6 @@
 //! TCP as a link: sockets that never block, joined to pooled buffers.
 //!
-//! The kernel sizes the buffers of a socket to what the path needs. Asking for a size would end
+//! The kernel sizes the buffers of a socket to the needs of the path. Asking for a size would end
 //! this, and would cap the size at `net.core.rmem_max`, which is often far smaller.
 
 mod block;
@@ -40,14 +40,14 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     options: Options,
-    /// What is needed for connections with TLS, if there are any.
+    /// The acceptor for connections with TLS, if there are any.
     acceptor: Option<Acceptor>,
     door: Door,
 }
 
 impl Listener {
     /// Listens on `address`. With port 0 the system chooses a port, which [`Listener::address`]
-    /// tells. A socket of this address that the service manager holds is used, and a new one is
+    /// returns. A socket of this address that the service manager holds is used, and a new one is
     /// given to it ([`crate::sys::service`]).
     ///
     /// # Errors
@@ -62,8 +62,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Listens like [`Listener::bind`] for what is over before the process ends. The service
-    /// manager has no part in it.
+    /// Listens like [`Listener::bind`], for a service that ends before the process does. The
+    /// service manager has no part in it.
     ///
     /// # Errors
     /// When the address does not belong to this machine or is taken.

@@ -29,8 +29,8 @@ const PROBE_AFTER: Duration = Duration::from_secs(15);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 
-/// What a connection asks of the kernel; the default asks for nothing. Each end has its own
-/// options, because a lost segment is sent again by the end that sent it.
+/// The options that a connection asks of the kernel; the default asks for none. Each end has its
+/// own options, because a lost segment is sent again by the end that sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The least time that a retransmission waits beyond the smoothed round trip; `None` keeps the
@@ -57,7 +57,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// What the user can do instead, as a sentence.
+    /// The remedy, as a sentence.
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
@@ -82,7 +82,7 @@ impl Options {
     /// for connections.
     ///
     /// # Errors
-    /// When the kernel refuses an option; the error says what would help.
+    /// When the kernel refuses an option; the error has the remedy.
     pub fn check(&self) -> Result<(), Unavailable> {
         let socket =
             Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).map_err(|error| Unavailable {

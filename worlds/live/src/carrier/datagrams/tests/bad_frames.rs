@@ -1,5 +1,5 @@
-//! Two ends over interfaces, and between them a cable that does everything wrong, with somebody at
-//! it who forges frames.
+//! Two ends over interfaces, and between them a cable that damages frames in all ways, with an
+//! attacker that forges frames.
 
 use std::time::{Duration, Instant as Wall};
 
@@ -26,7 +26,7 @@ const STRANGER: [u8; 6] = [2, 0, 0x5e, 0, 0x53, 0x77];
 /// The kinds of datagrams that end a connection, and say that it is not known.
 const ENDING: [u8; 2] = [6, 7];
 
-/// What is done to frames: each is one in so many, none if it is 0.
+/// The rates of faults: each hits one frame in this number, or none if it is 0.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     lost: u64,
@@ -44,7 +44,7 @@ struct Between {
     rng: Rng,
     /// Frames that others overtake: whither, and how many pass before.
     held: Vec<(usize, u64, Vec<u8>)>,
-    /// What was done, in the order of [`Faults`].
+    /// Counts of the faults, in the order of [`Faults`].
     done: [u64; 6],
 }
 
@@ -60,7 +60,7 @@ impl Between {
         happens
     }
 
-    /// Passes on what has come.
+    /// Passes on the frames that have come.
     fn pump(&mut self) {
         let mut room = [0; FRAME_MAX];
         for from in 0..2 {
@@ -107,8 +107,8 @@ impl Between {
         self.put(to, &frame);
     }
 
-    /// Sends what somebody might who has seen `frame`: its own bytes for others, and ends of the
-    /// connection, from another station or in another VLAN.
+    /// Sends frames that an attacker could make from `frame`: its own bytes to other stations, and
+    /// ends of the connection, from another station or in another VLAN.
     fn forge(&mut self, to: usize, frame: &[u8]) {
         let number = frame.len().min(HEAD + 20);
         let mut other = frame.to_vec();
@@ -127,7 +127,7 @@ impl Between {
     }
 
     fn put(&self, to: usize, frame: &[u8]) {
-        // What the interface does not take is lost.
+        // Frames that the interface does not take are lost.
         let _ = self.sides[to].send(frame);
     }
 }
@@ -210,7 +210,7 @@ fn every_byte_arrives_once_and_in_order_over_a_bad_cable() {
     }
 }
 
-/// Copies of one frame, and frames of somebody else, change nothing for ends that say nothing.
+/// Copies of one frame, and frames of another station, change nothing for silent ends.
 #[test]
 fn forged_frames_end_no_connection_that_is_idle() {
     if !enter_network(&INTERFACES) {

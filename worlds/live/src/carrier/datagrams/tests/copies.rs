@@ -1,4 +1,4 @@
-//! Who may number frames over several paths, and paths that go away and come back.
+//! The right to number frames over several paths, and paths that go away and come back.
 
 use std::process::Command;
 
@@ -39,7 +39,7 @@ fn a_peer_has_the_numbers_of_one_process_of_a_station() {
     let to = host.reached(peer.address());
     far_end.claim(None).unwrap();
     host.claim(Some(to)).unwrap();
-    // The host was first: what the far end sends to its peer counts as lost.
+    // The host was first: frames from the far end to its peer count as lost.
     let datagram = [7; 100];
     while came(&mut peer) == 0 {
         // The interfaces may just have come up.
@@ -96,7 +96,7 @@ fn a_path_whose_interfaces_are_made_anew_is_used_again() {
     assert!(ends.iter().all(|end| end.is_waiting() && !end.is_down()));
     let of = |end: &Frames| end.paths(to).0.iter().map(|path| path.is_failing).collect::<Vec<_>>();
     assert_eq!(of(&ends[0]), [true, false]);
-    // It is there again, and narrower than what may be sent.
+    // It is there again, and too narrow for the longest frame.
     ip("link add near1 mtu 1400 type veth peer name far1 mtu 1500");
     ip("link set near1 up");
     ip("link set far1 up");

@@ -79,7 +79,7 @@ fn both_with_keys(identities: [&Arc<Identity>; 2], pin: Pin) -> Result<Both, Str
             Dialled::Waiting | Dialled::Began(_) => {}
             Dialled::Failed(_, error) => return Err(error.to_string()),
             Dialled::Connected(mut near) => {
-                let mut far = far.expect("somebody has answered");
+                let mut far = far.expect("the far end has answered");
                 while far.key().is_none() {
                     near.flush().unwrap();
                     far.receive(&mut pool).unwrap();

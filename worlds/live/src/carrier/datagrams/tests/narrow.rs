@@ -41,7 +41,7 @@ fn an_interface_that_is_deleted_is_gone_and_one_that_is_down_is_not() {
         [("link set near down", None), ("link set near up", None), ("link del near", Some("near: "))]
     {
         assert!(Command::new("ip").args(command.split(' ')).status().unwrap().success(), "{command}");
-        // The socket tells once that the interface went down.
+        // The socket reports once that the interface went down.
         for _ in 0..3 {
             now = now + Nanos::from_millis(5);
             let looked = frames.look(now, |_, _| {}).map_err(|error| error.to_string());

@@ -58,7 +58,7 @@ fn a_stream_arrives_whole_however_it_is_cut() {
                     arrived.extend_from_slice(&data);
                 }
                 Received::Nothing => break,
-                Received::Closed => panic!("nobody closed"),
+                Received::Closed => panic!("neither end closed"),
             }
         }
     }
@@ -79,7 +79,7 @@ fn small_arrivals_do_not_keep_large_blocks() {
             match far.receive(&mut pool).unwrap() {
                 Received::Data(data) => break held.push(data),
                 Received::Nothing => {}
-                Received::Closed => panic!("nobody closed"),
+                Received::Closed => panic!("neither end closed"),
             }
         }
     }

@@ -49,7 +49,7 @@ fn meet(listener: &Listener, near: Arc<Identity>, pin: Pin) -> io::Result<(Conne
             let _ = far.flush();
         }
         match dialer.poll(clock.now()) {
-            Dialled::Connected(near) => return Ok((near, far.expect("somebody has answered"))),
+            Dialled::Connected(near) => return Ok((near, far.expect("the far end has answered"))),
             Dialled::Failed(_, error) => return Err(error),
             Dialled::Waiting | Dialled::Began(_) => {}
         }
@@ -64,7 +64,7 @@ fn pair_with_keys() -> (Connection, Connection, [Fingerprint; 2]) {
     (near, far, keys)
 }
 
-/// What comes until `length` bytes are there.
+/// Received bytes until `length` of them are there.
 fn collect(from: &mut Connection, other: &mut Connection, length: usize) -> Vec<u8> {
     let (mut pool, mut arrived, start) = (Pool::default(), Vec::new(), Real::now());
     while arrived.len() < length {
@@ -73,7 +73,7 @@ fn collect(from: &mut Connection, other: &mut Connection, length: usize) -> Vec<
         match from.receive(&mut pool).unwrap() {
             Received::Data(data) => arrived.extend_from_slice(&data),
             Received::Nothing => {}
-            Received::Closed => panic!("nobody closed"),
+            Received::Closed => panic!("neither end closed"),
         }
     }
     arrived
@@ -161,7 +161,7 @@ fn a_far_end_without_tls_is_named() {
     assert!(error.contains("without TLS") && error.contains("--allow"), "{error}");
 }
 
-/// Records that a near end sent, and those that a far end answered, as somebody between the two
+/// Records that a near end sent, and those that a far end answered, as an observer between the two
 /// sees them.
 fn recorded(listener: &Listener, near: Arc<Identity>) -> Vec<u8> {
     let between = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -234,7 +234,7 @@ fn recorded_bytes_that_are_sent_again_say_nothing() {
     for _ in 0..50 {
         let from = usize::try_from(rng.below(record.len() as u64)).unwrap();
         let mut bent = record[from..].to_vec();
-        // The first byte tells TLS from what is no TLS.
+        // The first byte distinguishes TLS from other bytes.
         bent[0] = 22;
         assert_eq!(accepted(&listener, &bent), b"", "from byte {from}");
     }
