@@ -117,7 +117,7 @@ fn a_daemon_keeps_its_state_beside_planted_links_and_warns_once_of_the_folder() 
         for name in ["ssd.state", "disk.img", "pool.img", "ssd.state.old"] {
             assert_eq!(mode(&ground.path(name)), 0o600, "{name}");
         }
-        assert!(fs::read_to_string(&state).unwrap().starts_with("# What a Farlane"));
+        assert!(fs::read_to_string(&state).unwrap().starts_with("# The state of a Farlane"));
     }
 }
 

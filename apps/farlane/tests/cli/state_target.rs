@@ -169,7 +169,7 @@ fn what_is_removed_or_replaced_is_forgotten() {
     drop(one);
     // The other namespace has another file at the next start.
     let target = place.target(&[(1, "two.img")]);
-    target.wait_for("what was remembered of that is forgotten");
+    target.wait_for("the saved state of that is dropped");
     let mut one = host(&target, 1);
     assert_eq!((protection(&mut one, 1, None), reservation(&mut one, 1).0), (0, 0));
     assert_eq!(write(&mut one, 1), None);

@@ -241,7 +241,7 @@ impl Media {
         self.controllers().filter_map(NvmeMedium::poll_timeout).chain(keeper).min()
     }
 
-    /// Tells the medium that keeps state, if any, that the controller has changed something that
+    /// Notifies the medium that keeps state, if any, that the controller has changed something that
     /// may be worth remembering.
     pub fn note(&mut self, notification: &Notification) {
         if let Some(keeper) = self.keeper() {
@@ -249,7 +249,7 @@ impl Media {
         }
     }
 
-    /// Tells the medium that keeps state, if any, that the world has added a namespace of this
+    /// Notifies the medium that keeps state, if any, that the world has added a namespace of this
     /// origin.
     pub fn note_added(&mut self, namespace: &NamespaceConfig, origin: &str) {
         if let Some(keeper) = self.keeper() {
@@ -257,7 +257,7 @@ impl Media {
         }
     }
 
-    /// Tells the medium that keeps state, if any, that the world has removed a namespace.
+    /// Notifies the medium that keeps state, if any, that the world has removed a namespace.
     pub fn note_removed(&mut self, namespace: NamespaceId) {
         if let Some(keeper) = self.keeper() {
             keeper.remove_namespace(namespace);
@@ -309,8 +309,8 @@ impl Drop for Media {
         }
         let is_durable = self.media.iter().all(|medium| match medium {
             Medium::File(file) => file.sync().is_ok(),
-            // Memory ends with us. A controller or a far device has what it was given, and a power
-            // supply of its own.
+            // Memory ends with us. A controller or a far device has all data passed to it, and a
+            // power supply of its own.
             Medium::Ram(_) | Medium::Nvme(_) | Medium::Remote(_) | Medium::State(_) | Medium::Gone => true,
         });
         if let Some(keeper) = self.keeper().filter(|_| is_durable) {

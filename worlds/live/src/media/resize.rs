@@ -45,7 +45,7 @@ impl fmt::Display for ResizeError {
                 f,
                 "memory of {asked} B: expected at most {machine} B, the memory of this machine; a file may be longer"
             ),
-            Self::Fixed => f.write_str("what this namespace is kept on can't be resized"),
+            Self::Fixed => f.write_str("the medium of this namespace can't be resized"),
         }
     }
 }

@@ -64,9 +64,10 @@ impl Stop {
         Ok(hang_up)
     }
 
-    /// Lets SIGINT and SIGTERM ask the loop to end, and a `second` one do what that says. SIGHUP asks
-    /// the loop to end if `terminal` is gone. Otherwise SIGHUP wakes the loop, and the [`HangUp`] reports it. SIGHUP
-    /// stays ignored if this process was started with SIGHUP ignored (nohup).
+    /// Lets SIGINT and SIGTERM ask the loop to end, and a second one act as `second` says. SIGHUP
+    /// asks the loop to end if `terminal` is gone. Otherwise SIGHUP wakes the loop, and the
+    /// [`HangUp`] reports it. SIGHUP stays ignored if this process was started with SIGHUP ignored
+    /// (nohup).
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.

@@ -256,8 +256,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// [`ByteStream::close`] needs no action: the peer takes the contents of the ring, and then sees the
-/// end of the socket.
+/// [`ByteStream::close`] needs no action: the peer takes the contents of the ring, and then sees
+/// the end of the socket.
 impl ByteStream for Connection {
     fn peer(&self) -> SocketAddr {
         THIS_MACHINE

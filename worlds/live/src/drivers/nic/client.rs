@@ -53,7 +53,7 @@ fn failed(error: io::Error) -> io::Error {
 fn turned_away(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ io::ErrorKind::ConnectionAborted => {
-            io::Error::new(kind, "it lets nobody in now: one user at a time may have a card")
+            io::Error::new(kind, "it accepts no user now: one user at a time may have a card")
         }
         _ => error,
     }
@@ -141,7 +141,7 @@ impl CardClient {
         self.hear()
     }
 
-    /// Sends what waits, and takes what has come: nobody waits for it.
+    /// Sends waiting messages, and takes received ones, without waiting.
     pub(super) fn hear(&mut self) -> io::Result<()> {
         while self.advance()?.is_some() {}
         Ok(())

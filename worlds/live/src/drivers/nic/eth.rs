@@ -53,7 +53,7 @@ impl Eth {
 
     #[inline]
     pub(super) fn send(&self, packet: &[u8]) {
-        // What the interface does not take is lost, as on any network.
+        // Packets that the interface does not take are lost, as on any network.
         let _ = self.cable.send(packet);
     }
 

@@ -1,4 +1,5 @@
-//! What no card between two processes of this machine can beat, and what the kernel does instead.
+//! The floor that no card between two processes of this machine can beat, and the kernel's own path
+//! for comparison.
 
 use std::io;
 use std::net::UdpSocket;
@@ -149,7 +150,7 @@ fn signals(
         })
         .collect();
     if measured.is_err() {
-        // The thread may sleep, and ends when it finds that nobody listens.
+        // The thread may sleep, and ends when it finds that no receiver is left.
         drop(told);
         rustix::io::write(&near, &1_u64.to_ne_bytes())?;
     }

@@ -1,7 +1,7 @@
 //! A wire whose two ends are one: the card receives what it sends.
 //!
-//! It is for trying a host without a second card, and for measuring what a host and a card of
-//! another process cost by themselves.
+//! It is for trying a host without a second card, and for measuring the cost of a host and a card
+//! of another process by themselves.
 
 use std::collections::VecDeque;
 use std::io;

@@ -2,7 +2,8 @@
 //! own process.
 //!
 //! A [`Station`] is a host with its card. The card is its own, at the end of a [`Wire`], or one of
-//! another process, which a [`CardDriver`] serves. [`floor`] measures what no card can beat.
+//! another process, which a [`CardDriver`] serves. [`floor`] measures the floor that no card can
+//! beat.
 
 mod client;
 mod eth;
@@ -37,7 +38,7 @@ use crate::sys::shared::{Mapping, SharedMemory};
 /// The region that is a card's window: BAR2.
 const WINDOW: RegionIndex = RegionIndex(2);
 
-/// How often an end of a wire that is awake looks whether what is behind its card is there.
+/// How often an end of a wire that is awake checks the other end behind its card.
 const TEND_EVERY: Nanos = Nanos::from_millis(5);
 /// How long such an end sleeps at most before it looks.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);

@@ -30,7 +30,7 @@ const CLIENTS_PER_TURN: usize = 16;
 /// Most packets moved in each direction at a time.
 const PACKETS_PER_TURN: usize = 64;
 
-/// What a card that is served has to tell.
+/// An event of a served card.
 #[derive(Debug)]
 pub enum Served {
     /// A client has come, from this process if the system knows it.
@@ -56,7 +56,7 @@ pub struct CardDriver<F> {
     server: Server<OwnedFd>,
     space: ConfigSpace,
     card: Card,
-    /// What the card had counted before it was reset.
+    /// The counts of the card before it was reset.
     past: Counts,
     faults: [Option<Fault>; QUEUES],
     vectors: Vectors,
@@ -68,13 +68,13 @@ pub struct CardDriver<F> {
     is_up: bool,
     /// The packet that leaves.
     leaving: Vec<u8>,
-    /// The packet that comes, perhaps in parts: what leaves meanwhile has no place here.
+    /// The packet that comes, perhaps in parts. Packets that leave meanwhile have no place here.
     coming: Vec<u8>,
     pool: Pool,
     tended_at: Instant,
     now: Instant,
     /// How long the card looks for slots and packets before it says that it sleeps. From then on
-    /// its host writes a register for what it sends.
+    /// its host writes a register when it sends.
     spin: Nanos,
     /// Since when there has been nothing.
     quiet_since: Option<Instant>,
@@ -148,7 +148,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         })
     }
 
-    /// What the card has counted for all its clients.
+    /// The counts of the card for all its clients.
     pub fn counts(&self) -> Counts {
         let mut counts = self.past;
         counts += *self.card.counts();
@@ -315,7 +315,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         true
     }
 
-    /// Does what the client asks for.
+    /// Carries out the client's requests.
     fn answer(&mut self, sources: &Sources) {
         while let Some(output) = self.server.poll_output() {
             match output {
@@ -348,7 +348,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
                     self.server.reset_done(token, Ok(()));
                 }
                 Output::Close { reason } => {
-                    // It is told why, if the protocol has an answer for that.
+                    // It gets the reason, if the protocol has an answer for that.
                     self.flush();
                     self.lose_client(sources, Some(reason));
                 }

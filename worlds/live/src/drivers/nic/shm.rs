@@ -22,7 +22,7 @@ use crate::carrier::shm::{Rings, ring};
 use crate::sys::descriptors::is_exhaustion;
 use crate::sys::unix::{BindError, Connection, Listener, Received};
 
-/// What goes with the descriptor of the memory: the name and version of what is in it.
+/// The message with the descriptor of the memory: the name and version of its layout.
 pub(super) const GREETING: &[u8] = b"farlane niq wire 3\n";
 /// Most pieces that one look takes from the socket: an end is woken by one byte.
 const PIECES_A_LOOK: usize = 16;
@@ -46,8 +46,8 @@ pub(super) struct Shm {
     connection: Option<Connection>,
     /// The memory that this end has passed, until the other says that it has taken it.
     passed: Option<Rings>,
-    /// The rings that are shared with the peer. Without a connection, the peer is gone, and what is
-    /// in them is the last.
+    /// The rings that are shared with the peer. Without a connection, the peer is gone, and the
+    /// packets in them are the last.
     rings: Option<Rings>,
     /// Readable while the listener or the connection has news.
     news: OwnedFd,
@@ -61,7 +61,7 @@ pub(super) struct Shm {
     came: usize,
     /// This end sleeps or is about to, whether a peer is there or not.
     is_asleep: bool,
-    /// When whoever has connected must have greeted.
+    /// The deadline for the greeting of a peer that has connected.
     greet_by: Instant,
     look_at: Instant,
     pool: Pool,
@@ -94,7 +94,7 @@ impl Shm {
         self.rings.is_some() && self.connection.is_some()
     }
 
-    /// Connects to whoever listens, or listens.
+    /// Connects to the other end if it listens, or listens.
     fn meet(&mut self) -> Result<(), WireError> {
         if let Ok(mut connection) = Connection::connect(&self.path) {
             let rings = Rings::pass(&mut connection, GREETING)?;
@@ -151,16 +151,16 @@ impl Shm {
         Ok(())
     }
 
-    /// Lets another end in. A wire has two: whoever else comes is turned away.
+    /// Lets another end in. A wire has two: further ends are turned away.
     fn accept(&mut self, now: Instant) {
         if self.rings.is_none() && now >= self.greet_by {
             // It says nothing, and others may come.
             self.connection = None;
         }
         for _ in 0..ENDS_A_LOOK {
-            // A process without descriptors turns away whoever comes. An end comes again.
+            // A process without free descriptors turns away ends that connect. An end comes again.
             let Some(Ok(Some(connection))) = self.listener.as_ref().map(Listener::accept) else { return };
-            // What a peer sent before it left is received before another comes.
+            // The last packets of a peer that left are received before another comes.
             let is_free = self.connection.is_none() && self.rings.is_none();
             if is_free && self.watch(&connection).is_ok() {
                 self.connection = Some(connection);
@@ -169,8 +169,8 @@ impl Shm {
         }
     }
 
-    /// Takes what has come over the socket: the peer's memory or its word that it has taken this
-    /// end's, and what woke this end. Finds out whether the peer is there.
+    /// Takes messages from the socket: the peer's memory or its confirmation that it has taken this
+    /// end's, and wake-ups. Finds out whether the peer is there.
     fn heed(&mut self) {
         for _ in 0..PIECES_A_LOOK {
             let Some(connection) = &mut self.connection else { return };
@@ -183,7 +183,7 @@ impl Shm {
         }
     }
 
-    /// Begins with a peer, if it says what an end says.
+    /// Begins with a peer, if its greeting is that of an end.
     fn greet(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
         if let Some(rings) = self.passed.take() {
             return self.begin(rings);
@@ -198,7 +198,7 @@ impl Shm {
         }
     }
 
-    /// Tells the peer whether it has to wake this end.
+    /// Announces to the peer whether it has to wake this end.
     pub(super) fn sleep(&mut self, asleep: bool) {
         self.is_asleep = asleep;
         let Some(Rings { memory, end }) = &mut self.rings else { return };

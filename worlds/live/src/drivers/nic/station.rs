@@ -16,8 +16,8 @@ use super::{SLEEP_MAX, TEND_EVERY, new_memory, wait_for, window};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 
-/// After so many polls in a row that found nothing, the station looks at the clock and at what
-/// costs system calls.
+/// After so many polls in a row that found nothing, the station looks at the clock and does the
+/// work that costs system calls.
 const POLLS_A_LOOK: u32 = 512;
 /// After so many packets that were waited for, it looks as well: perhaps each was there at once.
 const WAITS_A_LOOK: u32 = 64;
@@ -115,7 +115,7 @@ pub struct Station {
     last: u64,
     /// The packet that leaves.
     leaving: Vec<u8>,
-    /// The packet that comes, perhaps in parts: what leaves meanwhile has no place here.
+    /// The packet that comes, perhaps in parts. Packets that leave meanwhile have no place here.
     coming: Vec<u8>,
     address: [u8; 6],
     clock: Clock,
@@ -126,7 +126,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// A station whose card is at `place`. A card of this process has `address`. Whoever waits
+    /// A station whose card is at `place`. A card of this process has `address`. A waiting station
     /// spins for `spin` and then sleeps until it is woken.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Station {
         self.clock
     }
 
-    /// Sends packets of up to so many bytes in a line, at most 60, and others by DMA.
+    /// Sends packets of up to `bytes` in a line, at most 60, and others by DMA.
     pub fn set_inline_max(&mut self, bytes: usize) {
         self.host.set_inline_max(bytes);
     }
@@ -235,7 +235,7 @@ impl Station {
         }
     }
 
-    /// Looks whether what is behind the card is there.
+    /// Checks the other end behind the card.
     fn tend(&mut self) -> Result<(), StationError> {
         self.tended_at = self.clock.now();
         match &mut self.reach {
@@ -262,7 +262,7 @@ impl Station {
         self.put(packet, false)
     }
 
-    /// Sends a packet as [`Self::send`] does. [`Self::has_left`] tells when it has left.
+    /// Sends a packet as [`Self::send`] does. [`Self::has_left`] returns whether it has left.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -271,7 +271,7 @@ impl Station {
     }
 
     /// Whether the packet of [`Self::send_last`] and all before it are on the wire, or were dropped
-    /// because its other end is not there. What has not left is lost with the station.
+    /// because its other end is not there. Packets that have not left are lost with the station.
     ///
     /// # Errors
     /// When the card is at fault.

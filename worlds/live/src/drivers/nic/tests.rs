@@ -50,7 +50,7 @@ fn packet(rng: &mut Rng, length: usize) -> Vec<u8> {
     [0xff; 6].into_iter().chain(random).take(length).collect()
 }
 
-/// Sends packets of many lengths, by turns, and compares what comes.
+/// Sends packets of many lengths, by turns, and compares the received ones.
 fn exchange(near: &mut Station, far: &mut Station) {
     let mut rng = Rng::from_seed(7);
     let mut bytes = vec![0; PACKET_MAX];
@@ -96,7 +96,7 @@ fn a_wire_that_is_full_makes_the_sender_wait() {
     for _ in 0..3_000 {
         sent += u32::from(near.send(&packet(&mut rng, 1500)).unwrap());
     }
-    assert!(sent < 3_000, "nobody receives, so there is an end of the room");
+    assert!(sent < 3_000, "no station receives, so there is an end of the room");
     let mut bytes = vec![0; PACKET_MAX];
     let mut came = 0;
     for _ in 0..20_000 {
@@ -106,11 +106,12 @@ fn a_wire_that_is_full_makes_the_sender_wait() {
         }
         near.poll(&mut [0; PACKET_MAX]).unwrap();
     }
-    assert_eq!(came, sent, "what was taken comes, and whole");
+    assert_eq!(came, sent, "taken packets come, and whole");
     exchange(&mut near, &mut far);
 }
 
-/// The card of this process holds what the wire has no room for, and is lost with the process.
+/// The card of this process holds the packets for which the wire has no room, and is lost with the
+/// process.
 #[test]
 fn a_station_knows_when_its_last_packet_has_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn a_station_knows_when_its_last_packet_has_left() {
         while sent < 3_000 && near.send(&packet(&mut rng, length)).unwrap() {
             sent += 1;
         }
-        assert!(sent < 3_000 && !near.has_left().unwrap(), "nobody receives");
+        assert!(sent < 3_000 && !near.has_left().unwrap(), "no station receives");
         let taken = near.taken();
         let (mut bytes, mut came, mut last) = (vec![0; PACKET_MAX], 0, false);
         for _ in 0..20_000 {
@@ -228,7 +229,7 @@ fn what_an_end_sent_before_it_went_comes() {
         drop(from);
         look([&mut to], |up| up == [false]);
         to.send(&sent[0]);
-        assert!(to.has_room(), "what nobody receives is dropped");
+        assert!(to.has_room(), "packets without a receiver are dropped");
         let mut bytes = vec![0; shm::ROOM];
         for packet in &sent {
             assert_eq!(to.receive(&mut bytes), Some(packet.len()));
@@ -288,7 +289,7 @@ fn an_end_is_up_when_the_other_has_taken_it() {
         looks += 1;
         looks == 100
     });
-    // It is let in once another end has gone and what that sent is taken.
+    // It is let in once another end has gone and that end's packets are taken.
     far.send(&[0xff; 60]);
     drop(far);
     look([&mut near, &mut third], |up| {
@@ -435,7 +436,7 @@ fn an_end_of_udp_says_hello_although_packets_come_all_the_time() {
     }
 }
 
-/// Opens a station at `place` in a thread that sends back what comes, for `count` packets.
+/// Opens a station at `place` in a thread that sends back received packets, for `count` packets.
 fn echo(place: Place, count: usize) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut far = drowsy(&place, 2);
@@ -558,7 +559,7 @@ fn a_served_card_is_used_through_its_window() {
     assert_eq!(count("Fault"), 0, "{told:?}");
 }
 
-/// A card that a thread serves, and what it tells.
+/// A card that a thread serves, and its events.
 struct Served {
     told: mpsc::Receiver<String>,
     stop: Stop,
@@ -580,11 +581,11 @@ impl Served {
         Self { told, stop, thread }
     }
 
-    /// Waits until the card tells what begins so.
+    /// Waits until the card reports an event that begins so.
     fn wait(&self, what: &str) -> String {
         loop {
             let told = self.told.recv_timeout(Duration::from(PATIENCE));
-            let told = told.unwrap_or_else(|error| panic!("{what} is not told: {error}"));
+            let told = told.unwrap_or_else(|error| panic!("{what} is not reported: {error}"));
             if told.starts_with(what) {
                 return told;
             }
@@ -724,9 +725,9 @@ fn places_are_read_as_they_are_written() {
     }
     for (text, why) in [
         ("udp:nowhere", "expected an address and a port"),
-        ("udp:127.0.0.1:0", "nobody can send to 127.0.0.1:0"),
-        ("udp:0.0.0.0:4440", "nobody can send to 0.0.0.0:4440"),
-        ("udp:[::]:4440", "nobody can send to [::]:4440"),
+        ("udp:127.0.0.1:0", "no peer can send to 127.0.0.1:0"),
+        ("udp:0.0.0.0:4440", "no peer can send to 0.0.0.0:4440"),
+        ("udp:[::]:4440", "no peer can send to [::]:4440"),
     ] {
         let said = text.parse::<Place>().unwrap_err();
         assert!(said.contains(why), "{text}: {said}");

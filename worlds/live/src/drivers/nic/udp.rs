@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use engine::{Instant, Nanos};
 use niq::{PACKET_MAX, PACKET_MIN};
 
-/// What an end says to the other when there is nothing else; shorter than any packet.
+/// The message of an end to the other when there is nothing else to send; shorter than any packet.
 pub(super) const HELLO: &[u8] = b"niq wire 1";
 /// How often an end says hello.
 const HELLO_EVERY: Nanos = Nanos::from_millis(200);
@@ -68,7 +68,7 @@ impl Udp {
     pub(super) fn tend(&mut self, now: Instant) -> io::Result<()> {
         if !self.is_up {
             let mut bytes = [0; PACKET_MAX];
-            // Packets that come before the hello are for nobody.
+            // Packets that come before the hello have no receiver.
             let _ = self.receive(&mut bytes);
         }
         if core::mem::take(&mut self.has_heard) {
@@ -92,7 +92,7 @@ impl Udp {
     #[inline]
     pub(super) fn send(&mut self, packet: &[u8]) {
         if let Some(peer) = self.peer {
-            // What the kernel does not take is lost, as on any network.
+            // Packets that the kernel does not take are lost, as on any network.
             let _ = self.socket.send_to(packet, peer);
         }
     }

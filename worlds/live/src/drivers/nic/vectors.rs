@@ -67,7 +67,7 @@ impl Vectors {
         }
     }
 
-    /// Tells the client of an interrupt, if it has given a descriptor for this vector.
+    /// Signals an interrupt to the client, if it has given a descriptor for this vector.
     ///
     /// # Errors
     /// When the descriptor can't be written. It is given up.
@@ -81,7 +81,7 @@ impl Vectors {
         place(offset).is_some()
     }
 
-    /// Reads the table at `offset` of BAR0; what is behind it reads as 0.
+    /// Reads the table at `offset` of BAR0; bytes behind it read as 0.
     pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) {
         let table = place(offset).map_or(&[][..], |at| &self.table[at..]);
         bytes.fill(0);

@@ -1,4 +1,4 @@
-//! What is between two cards: shared memory of one machine, UDP, Ethernet, or a wire back to the
+//! The wire between two cards: shared memory of one machine, UDP, Ethernet, or a wire back to the
 //! card itself.
 
 use std::fmt;
@@ -42,7 +42,7 @@ impl FromStr for WireUrl {
                 // Both ends are given this address, and would never meet there.
                 match address.ip().is_unspecified() || address.port() == 0 {
                     true => Err(format!(
-                        "nobody can send to {address}; expected an address and a port of one of both ends"
+                        "no peer can send to {address}; expected an address and a port of one of both ends"
                     )),
                     false => Ok(Self::Udp(address)),
                 }
@@ -160,13 +160,13 @@ impl Wire {
         }
     }
 
-    /// Says that this end is about to sleep until its descriptor has news, or sleeps no more.
-    /// Whoever falls asleep must look for packets once more before it waits: one that came before
-    /// the other end could see this wakes nobody.
+    /// Says that this end is about to sleep until its descriptor has news, or sleeps no more. After
+    /// the announcement, the end must look for packets once more before it waits: one that came
+    /// before the other end could see this wakes no thread.
     pub(super) fn sleep(&mut self, asleep: bool) {
         match &mut self.0 {
             Kind::Shm(shm) => shm.sleep(asleep),
-            // The kernel wakes whoever waits for a datagram or a frame.
+            // The kernel wakes a thread that waits for a datagram or a frame.
             Kind::Udp(_) | Kind::Eth(_) | Kind::Loopback(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What the end of a request means to its user, and to the connection.
+//! The meaning of a request's end for its user, and for the connection.
 
 use rdma::{Disconnected, WorkError};
 

@@ -1,4 +1,4 @@
-//! What the user of a connection has of it.
+//! The user's view of a connection.
 
 use std::cell::RefCell;
 use std::rc::Rc;

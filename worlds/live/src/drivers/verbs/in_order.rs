@@ -1,8 +1,8 @@
-//! Send requests that a device has, and which of them have ended. Whoever posted them hears of them
-//! in their order.
+//! Send requests that a device has, and which of them have ended. The user that posted them gets
+//! their completions in their order.
 //!
-//! Cards tell of requests in their order. Linux's `siw` tells of a message before it tells of a
-//! read that was posted earlier and is still under way.
+//! Cards report requests in their order. Linux's `siw` reports a message before a read that was
+//! posted earlier and is still under way.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use crate::sys::verbs::Ended;
 #[derive(Debug)]
 struct Request<T> {
     item: T,
-    /// The device tells when it is done.
+    /// The device reports when it is done.
     is_told: bool,
     /// How it has ended, once that is known.
     ended: Option<Ended>,
 }
 
-/// Requests in their order, each with what its owner keeps for it.
+/// Requests in their order, each with its owner's data.
 #[derive(Debug)]
 pub(super) struct InOrder<T> {
     requests: VecDeque<Request<T>>,
@@ -40,13 +40,13 @@ impl<T> InOrder<T> {
         self.first + self.requests.len() as u64
     }
 
-    /// Adds one, of which the device tells when it is done, or only when it has failed.
+    /// Adds one, which the device reports when it is done, or only when it has failed.
     pub(super) fn push(&mut self, item: T, is_told: bool) {
         self.requests.push_back(Request { item, is_told, ended: None });
     }
 
-    /// The device tells that a request has ended. Those before it of which it does not tell
-    /// are done.
+    /// The device reports that a request has ended. Earlier requests that it does not report are
+    /// done.
     pub(super) fn end(&mut self, number: u64, ended: Ended) {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(index) = index.filter(|index| *index < self.requests.len()) else { return };

@@ -1,4 +1,4 @@
-//! One connection on a device: what was posted, what has come, and what is lent.
+//! One connection on a device: its posted requests, received messages, and lent memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -18,8 +18,8 @@ use crate::sys::verbs::{
 
 /// Set in the identifiers by which the device knows receive requests.
 const RECEIVE: u64 = 1 << 63;
-/// How long completions are polled for, after some have come, before the device is asked to tell of
-/// the next one: asking takes a system call on some devices, and hearing of it two more.
+/// How long completions are polled for, after some have come, before the device is asked to report
+/// the next one: asking takes a system call on some devices, and the report takes two more.
 const POLL: Nanos = Nanos::from_micros(20);
 
 /// A send request that the device has.
@@ -44,7 +44,7 @@ enum Kind {
 enum Loan {
     /// The peer reads a copy of these bytes.
     Read(Block, Buffer),
-    /// The peer writes so many bytes.
+    /// The peer writes this many bytes.
     Write(Block, u32),
 }
 
@@ -64,9 +64,9 @@ pub(super) struct Link {
     line: Line,
     depths: Depths,
     pool: SharedPool,
-    /// What this end says when it asks for the connection.
+    /// The private data with which this end asks for the connection.
     private_data: Vec<u8>,
-    /// What the peer that asks for it wants, if it does.
+    /// The reads that the peer requests, if the peer asks for the connection.
     requested: Option<Reads>,
     events: VecDeque<Event>,
     completions: VecDeque<WorkCompletion>,
@@ -76,16 +76,16 @@ pub(super) struct Link {
     /// The number of the first of them.
     first_receive: u64,
     sends: InOrder<Sent>,
-    /// Send requests since the last of which the device tells when it is done.
+    /// Send requests since the last one whose end the device reports.
     untold: u16,
     loans: BTreeMap<Key, Loan>,
     is_established: bool,
     /// The user has heard that the connection is made. It hears of no completion before.
     is_known: bool,
     is_over: bool,
-    /// Until when completions are polled for without being told of.
+    /// Until when completions are polled for without a report of the device.
     polls_until: Instant,
-    /// The device tells of the next completion.
+    /// The device reports the next completion.
     is_armed: bool,
     /// The loop hears of it.
     pub(super) is_registered: bool,
@@ -141,7 +141,7 @@ impl Link {
         Ok(link)
     }
 
-    /// By which name the system tells of the connection.
+    /// The name by which the system reports events of the connection.
     pub(super) fn name(&self) -> Option<usize> {
         self.id().map(CmId::name)
     }
@@ -162,7 +162,7 @@ impl Link {
         }
     }
 
-    /// Whether there are events or completions that nobody has taken.
+    /// Whether there are events or completions that were not taken.
     pub(super) fn has_news(&self) -> bool {
         !self.events.is_empty() || self.is_known && !self.completions.is_empty()
     }
@@ -173,13 +173,13 @@ impl Link {
             send_requests: self.depths.send,
             receive_requests: self.depths.receive,
             message_bytes: u32::try_from(Pool::LENGTH_MAX).unwrap_or(u32::MAX),
-            // What this end lends is registered once for many loans, so no peer may invalidate it.
+            // Lent memory is registered once for many loans, so no peer may invalidate it.
             invalidate: self.requested.is_some() && pair.is_some_and(Pair::can_invalidate),
             immediate: pair.is_some_and(|pair| !pair.is_iwarp()),
         }
     }
 
-    // What the system tells.
+    // Events from the system.
 
     /// Something has happened to the connection.
     pub(super) fn on_happening(&mut self, happening: Happening) {
@@ -202,7 +202,7 @@ impl Link {
                 Ok(())
             }
             Happened::Rejected { by_user: false } => {
-                self.end(Disconnected::Reported("nobody takes connections at this address and port"));
+                self.end(Disconnected::Reported("no process accepts connections at this address and port"));
                 Ok(())
             }
             Happened::Unreachable => {
@@ -243,7 +243,8 @@ impl Link {
             self.events.push_back(Event::Disconnected(why));
         }
         if let Some(id) = self.id().filter(|_| self.is_established) {
-            // What was not done is flushed. A connection that is over already needs no more.
+            // Requests that were not done are flushed. A connection that is over already needs no
+            // more.
             let _ = id.disconnect();
         }
     }
@@ -277,7 +278,7 @@ impl Link {
         busy
     }
 
-    /// Has the device tell of the next completion, once none has come for a while. Returns whether
+    /// Has the device report the next completion, once none has come for a while. Returns whether
     /// the next turn is to come at once.
     pub(super) fn rest(&mut self, now: Instant) -> bool {
         let Line::Paired(pair) = &self.line else { return false };
@@ -292,7 +293,7 @@ impl Link {
             self.fail(&error);
             return true;
         }
-        // What came before the device was asked is not told.
+        // The device does not report completions that came before it was asked.
         self.poll(now)
     }
 
@@ -348,7 +349,7 @@ impl Link {
         }
     }
 
-    // What the user does.
+    // Calls by the user.
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
@@ -377,7 +378,7 @@ impl Link {
 
     pub(super) fn disconnect(&mut self) {
         match self.is_established {
-            // The system tells when the connection is over.
+            // The system reports when the connection is over.
             true => drop(self.id().map(CmId::disconnect)),
             false => self.end(Disconnected::InOrder),
         }
@@ -421,9 +422,9 @@ impl Link {
         let SendRequest { id, operation, signalled } = request;
         let prepared = prepare(pair, &operation).map_err(|error| not_taken(&error))?;
         let Prepared { kind, work, block, length } = prepared;
-        // The device frees places only when it tells that a request is done. Linux's siw hands the
-        // pages of requests of which it need not tell to TCP, which goes on reading them after the
-        // requests are done.
+        // The device frees places only when it reports that a request is done. Linux's siw hands
+        // the pages of requests that it need not report to TCP, which goes on reading them after
+        // the requests are done.
         let is_wanted = signalled || matches!(kind, Kind::Read(_));
         let is_told = is_wanted || pair.is_iwarp() || self.untold + 1 >= self.depths.send / 2;
         let bytes = match (&block, &operation) {
@@ -463,7 +464,8 @@ impl Link {
                 Loan::Read(block, data)
             }
             Exposure::Write(_) => {
-                // The device does not tell what a peer has written: what it has not is zero.
+                // The device does not report which bytes a peer has written: bytes that the peer
+                // has not written are zero.
                 block.clear(length as usize);
                 Loan::Write(block, length)
             }
@@ -472,7 +474,7 @@ impl Link {
         Ok(remote)
     }
 
-    /// Copies what the memory behind `key` holds, which the peer may be writing right now.
+    /// Copies the memory behind `key`, which the peer may be writing right now.
     pub(super) fn peek(&self, key: Key, offset: u32, into: &mut [u8]) -> bool {
         let Some(Loan::Write(block, length)) = self.loans.get(&key) else { return false };
         let offset = offset as usize;
@@ -566,7 +568,7 @@ fn copy_of(block: &Block, length: u32, pool: &SharedPool) -> Buffer {
     pool.seal(data)
 }
 
-/// Tells why the device has not taken a request, which its user hears in general words.
+/// Logs why the device has not taken a request; its user gets a general error.
 fn not_taken(error: &io::Error) -> PostError {
     warn!("RDMA by verbs: a request was not taken: {error}");
     match error.kind() {

@@ -28,13 +28,13 @@ use link::Link;
 
 /// How long to wait before a listener whose device has gone listens again.
 const LISTEN_AGAIN: Nanos = Nanos::from_secs(1);
-/// Connections that peers have asked for and nobody has taken. More are refused.
+/// Connections that peers have asked for and that are not taken yet. More are refused.
 const REQUESTED_MAX: usize = 128;
 
-/// What has become of a listener.
+/// A change of a listener.
 #[derive(Debug)]
 pub enum Change {
-    /// Its device has gone, or the system tells no more: the connections of it are over.
+    /// Its device has gone, or the system reports no more events: the connections of it are over.
     Failed(io::Error),
     /// It works again.
     Restored,
@@ -63,7 +63,7 @@ pub struct Verbs {
     has_news: bool,
     change: Option<Change>,
     is_registered: bool,
-    /// Goes after all that is told of by it.
+    /// Dropped after all objects whose events it reports.
     channel: Channel,
 }
 
@@ -163,13 +163,13 @@ impl Verbs {
         core::mem::replace(&mut self.has_news, false)
     }
 
-    /// What has become of the listener, told once.
+    /// The last change of the listener, returned once.
     pub const fn take_change(&mut self) -> Option<Change> {
         self.change.take()
     }
 
-    /// Takes what has come: completions always, and what the system tells of connections when there
-    /// is `news`. Returns whether there was anything.
+    /// Takes completions always, and the system's events of connections when there is `news`.
+    /// Returns whether there was anything.
     pub fn receive(&mut self, now: Instant, news: bool) -> bool {
         let mut busy = news && self.take_happenings(now);
         self.links.retain(|link| match link.upgrade() {
@@ -183,9 +183,9 @@ impl Verbs {
         busy
     }
 
-    /// Has devices tell of what comes next, and listens again where a device has come back. Returns
-    /// whether the next turn is to come at once. Whoever has let users of connections work calls
-    /// this after them.
+    /// Has devices report their next completions, and listens again where a device has come back.
+    /// Returns whether the next turn is to come at once. A caller that has let users of connections
+    /// work calls this after them.
     pub fn flush(&mut self, now: Instant) -> bool {
         self.listen_again(now);
         let mut busy = false;
@@ -203,7 +203,7 @@ impl Verbs {
         listener.map(|listener| listener.again)
     }
 
-    /// Takes what the system tells. Returns whether there was anything.
+    /// Takes the system's events. Returns whether there was anything.
     fn take_happenings(&mut self, now: Instant) -> bool {
         let mut busy = false;
         loop {

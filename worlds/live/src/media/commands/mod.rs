@@ -484,5 +484,5 @@ fn length_u64(length: usize) -> u64 {
 }
 
 fn memory_length(length: u64) -> usize {
-    usize::try_from(length).expect("what is in memory fits it")
+    usize::try_from(length).expect("data in memory fit it")
 }

@@ -39,14 +39,14 @@ pub(crate) type Ended = (u32, Call, io::Result<usize>);
 /// A file and the calls under way on it.
 ///
 /// The kernel works on the buffers of a call from `start` until `next_ended` hands out the call. In
-/// between, this structure owns the buffers and nobody else touches them.
+/// between, this structure owns the buffers and no other code touches them.
 pub(crate) struct Kernel {
     /// `None` when calls are made one at a time, each within `start`.
     ring: Option<ManuallyDrop<IoUring>>,
     file: File,
     /// The calls under way, by name.
     calls: Vec<Option<Call>>,
-    /// The number of calls pushed to the ring that the kernel has not been told of.
+    /// The number of calls pushed to the ring that the kernel does not know yet.
     unsubmitted: usize,
     /// The number of calls pushed to the ring whose end has not been seen.
     under_way: usize,
@@ -86,7 +86,7 @@ impl Kernel {
         &self.file
     }
 
-    /// How many calls were started that the kernel has not been told of.
+    /// How many calls were started that the kernel does not know yet.
     pub(crate) const fn unsubmitted(&self) -> usize {
         self.unsubmitted
     }
@@ -121,8 +121,8 @@ impl Kernel {
         self.under_way += 1;
     }
 
-    /// Tells the kernel of all calls started since the last time, with one system call, or none if
-    /// there are no such calls.
+    /// Submits all calls started since the last time to the kernel, with one system call, or none
+    /// if there are no such calls.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         if self.unsubmitted == 0 {
             return Ok(());

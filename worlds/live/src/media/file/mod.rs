@@ -117,7 +117,7 @@ pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
 /// ending the process.
 pub(crate) fn survive_size_limits() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // A flag that nobody reads replaces the signal's deadly default. If the handler can't be
+    // A flag that no code reads replaces the signal's deadly default. If the handler can't be
     // installed, every write within the limit still works.
     ONCE.call_once(|| drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)))));
 }
@@ -502,7 +502,7 @@ impl Job {
     }
 }
 
-/// What follows a call that has ended.
+/// The next step after a call that has ended.
 enum Step {
     /// This call follows, again or for the rest of its bytes.
     Repeat(Call),

@@ -49,8 +49,7 @@ impl Default for Options {
     }
 }
 
-/// Why a path can't serve as a medium. Its text names the path, what is wrong with it and what
-/// to do.
+/// Why a path can't serve as a medium. Its text names the path, the fault and the remedy.
 #[derive(Debug)]
 pub struct OpenError {
     path: PathBuf,
@@ -62,13 +61,13 @@ impl OpenError {
         Self { path: path.to_owned(), cause }
     }
 
-    /// What is wrong with the path.
+    /// The fault of the path.
     pub const fn cause(&self) -> &OpenCause {
         &self.cause
     }
 }
 
-/// What is wrong with a path.
+/// The fault of a path.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenCause {
@@ -388,7 +387,7 @@ pub(super) fn leave_direct(file: &File) -> io::Result<()> {
 }
 
 /// The alignment of memory and of offsets for direct transfers, in bytes. Both are 0 where there
-/// are no direct transfers; `None` where the kernel can't tell.
+/// are no direct transfers; `None` where the kernel does not report them.
 fn direct_alignment(file: &File) -> Option<(usize, usize)> {
     let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let known = StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::DIOALIGN);

@@ -40,7 +40,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Carries out one operation and returns what was read.
+/// Carries out one operation and returns the read bytes.
 fn run(medium: &mut FileMedium, operation: Operation) -> Result<Vec<u8>, MediaError> {
     let length = match operation {
         Operation::Read { length, .. } => length as usize,

@@ -39,7 +39,7 @@ const POLL_EVERY: Nanos = Nanos::from_millis(1);
 const POLL_BEHIND: Nanos = Nanos::from_millis(10);
 /// The only I/O queue pair that is used.
 const QUEUE: QueueId = QueueId(1);
-/// An event of a controller that is worth telling a person.
+/// An event of a controller that is worth reporting to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The controller is being reset for this reason; commands wait.
@@ -155,8 +155,8 @@ impl<P: Port> NvmeMedium<P> {
         done + self.exchange(now, out)
     }
 
-    /// Carries out what the driver asks for and passes on its results; returns the number
-    /// of outputs.
+    /// Carries out the requests of the driver and passes on their results; returns the number of
+    /// outputs.
     fn exchange(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
         self.host.poll_completions(now, self.port.memory());
         let mut moved = 0;

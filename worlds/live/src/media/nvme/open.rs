@@ -52,7 +52,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenError {
-    /// What a user can do about the error.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::Vfio(error) => error.remedy(),
@@ -64,8 +64,8 @@ impl OpenError {
     }
 }
 
-/// Takes the NVMe controller at `address` for this process alone and brings it up. `report` is told
-/// whatever happens to the controller later.
+/// Takes the NVMe controller at `address` for this process alone and brings it up. `report` gets
+/// all later events of the controller.
 ///
 /// # Errors
 /// When the controller can't be driven or brought up, or has no namespace to serve; see
@@ -116,7 +116,7 @@ impl<P: Port> NvmeMedium<P> {
 
     /// Waits until the controller is up. The driver's own timeouts make sure that this wait ends.
     fn come_up(&mut self) -> Result<Identity, OpenError> {
-        // During the first start the caller is told by the result, not by reports.
+        // During the first start the caller gets the result, not reports.
         let report = std::mem::replace(&mut self.report, |_| {});
         self.host.start(self.clock.now());
         loop {

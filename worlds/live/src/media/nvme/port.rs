@@ -10,7 +10,7 @@ use pcie::memory::Memory;
 
 use crate::sys::vfio::{Device, DmaMemory, OpenError, PciAddress, Way};
 
-/// How long a controller may take to write out what it caches before it is reset.
+/// How long a controller may take to write out its cache before it is reset.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 /// The interval at which the controller is asked whether its shutdown is complete.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(1);
@@ -65,8 +65,7 @@ impl VfioPort {
         self.device.way()
     }
 
-    /// Lets the controller write out what it has cached, as before its power is switched off, and
-    /// resets it.
+    /// Lets the controller write out its cache, as before its power is switched off, and resets it.
     fn shut_down(&self) -> io::Result<()> {
         let registers = self.device.registers();
         let Some(before) = registers.read(offset::CONFIGURATION).filter(|value| *value != GONE) else {

@@ -24,7 +24,7 @@ const SIZES: [u64; 2] = [3 << 20, 5 << 20];
 /// An upper bound on how long any operation here takes.
 const LONGEST: time::Duration = time::Duration::from_secs(20);
 
-/// What goes wrong, and what the controller was asked for.
+/// The faults, and the requests to the controller.
 #[derive(Default)]
 struct Scene {
     /// Commands are not answered, but registers are.
@@ -170,7 +170,7 @@ fn medium() -> (NvmeMedium<Fake>, Rc<RefCell<Scene>>) {
     medium_of(core).unwrap()
 }
 
-/// Runs requests together; returns what was read, and how each request ended.
+/// Runs requests together; returns the read bytes, and how each request ended.
 fn run_all(
     medium: &mut NvmeMedium<Fake>,
     operations: Vec<Operation>,
@@ -194,7 +194,7 @@ fn run_all(
         });
         assert!(time::Instant::now() < until, "requests hang: {medium:?}");
         if done == 0 {
-            assert!(medium.poll_timeout().is_some(), "nobody would look again");
+            assert!(medium.poll_timeout().is_some(), "no deadline would cause another look");
             thread_yield();
         }
     }

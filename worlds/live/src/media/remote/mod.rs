@@ -48,7 +48,7 @@ enum Link {
     Coming,
 }
 
-/// What a namespace can do, for those who offer it in another form.
+/// The abilities of a namespace, for a driver that offers it in another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes that one command moves. Longer requests become several commands.
@@ -65,14 +65,14 @@ pub struct Limits {
 pub struct RemoteMedium {
     clock: Clock,
     place: Place,
-    /// Reports what has happened to the device, with its place.
+    /// Reports events of the device, with its place.
     report: fn(&str),
     /// Ends the sleep of the loop around this medium, whichever host is in use.
     gate: Poll,
     controller: Option<Controller>,
     /// Chooses the I/O queue of the latest command; the queues take turns.
     queue: u16,
-    /// The owner was told that digests are missing.
+    /// The log says that digests are missing.
     is_told: bool,
     link: Link,
     /// The time at which the device was last there.
@@ -99,7 +99,7 @@ impl RemoteMedium {
         self.extent().block
     }
 
-    /// What the namespace can do.
+    /// The abilities of the namespace.
     pub fn limits(&self) -> Limits {
         let (abilities, extent) = (&self.commands.abilities, &self.commands.extents[0]);
         Limits {
@@ -153,7 +153,7 @@ impl RemoteMedium {
         self.controller.as_ref()?.near()
     }
 
-    /// Whoever watches what passes between host and device, as [`Controller::watch`] has it. They
+    /// The watchers of the packets between host and device, as [`Controller::watch`] has them. They
     /// are gone with the host, when the device is away for longer than the host waits.
     pub fn passing(&mut self) -> Option<&mut Watch<Port>> {
         self.controller.as_mut()?.watch()
@@ -292,7 +292,7 @@ impl RemoteMedium {
         let now = self.clock.now();
         let mut is_busy = false;
         if let Link::Lost { again } = self.link {
-            // What the host had does not come back: another host gets it.
+            // The host's commands do not come back to it: another host gets them.
             self.commands.take_back_all();
             if again <= now {
                 self.link = Link::Lost { again: now + RETRY };

@@ -24,7 +24,7 @@ pub struct Place {
     pub namespace: Option<NamespaceId>,
     /// How long commands wait while the device is away.
     pub hold: Nanos,
-    /// How the device is used. What a medium needs of its host is put into it.
+    /// How the device is used. The medium adds the options that it needs of its host.
     pub options: Options,
     /// Whether [`nvme::media::Operation::Deallocate`] is a hint, after which nothing has to read
     /// as zeroes.
@@ -94,8 +94,8 @@ impl Place {
     }
 }
 
-/// Reaches the device at `place` within `timeout` and serves its namespace. `report` is told
-/// whatever happens to the device later.
+/// Reaches the device at `place` within `timeout` and serves its namespace. `report` gets all later
+/// events of the device.
 ///
 /// # Errors
 /// When the device can't be reached in time, or its namespace can't be served; see [`OpenError`].

@@ -4,14 +4,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file of state that can't be used, and what is wrong with it.
+/// A file of state that can't be used, and its fault.
 #[derive(Debug)]
 pub struct StateError {
     path: PathBuf,
     cause: StateCause,
 }
 
-/// What is wrong with a file of state.
+/// The fault of a file of state.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StateCause {
@@ -30,15 +30,15 @@ pub enum StateCause {
     CutOff,
     /// The digest of the file does not match its contents.
     NotAsWritten,
-    /// The contents are invalid: where, and what was expected.
+    /// The contents are invalid: the place, and the expected form.
     Damaged(String),
-    /// A value of the state does not match what was given or expected.
+    /// A value of the state does not match the given or expected value.
     Mismatch {
         /// The key whose value does not match.
         key: String,
-        /// What is wrong with the value.
+        /// The fault of the value.
         what: String,
-        /// What a user can do about the mismatch.
+        /// The remedy.
         remedy: String,
     },
     /// The system refuses an operation on the file.
@@ -62,12 +62,12 @@ impl StateError {
         Self { path: path.to_owned(), cause }
     }
 
-    /// What is wrong with the file.
+    /// The fault of the file.
     pub const fn cause(&self) -> &StateCause {
         &self.cause
     }
 
-    /// What a user can do about the error.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         let path = self.path.display();
         match &self.cause {

@@ -23,7 +23,7 @@ const REOPENS_MAX: usize = 100;
 /// A file of state that this process has for itself. It is private, because it has the keys of
 /// reservations.
 ///
-/// The lock is on whatever file is at the place: a replacement is locked before it takes the place
+/// The lock is on the file that is at the place: a replacement is locked before it takes the place
 /// of the old file.
 #[derive(Debug)]
 pub(super) struct StateFile {
@@ -38,13 +38,13 @@ pub(super) struct StateFile {
     damaged: bool,
 }
 
-/// What was read from a file of state.
+/// The text read from a file of state.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The text; `None` if there is no file yet.
     pub(super) text: Option<String>,
     pub(super) sections: Table,
-    /// What the owner should know about the file.
+    /// A note on the file for its owner.
     pub(super) note: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl StateFile {
             self.first = None;
             return self.place.sync_folder();
         }
-        // The room that a new file has taken may be what others need: on failure it is removed.
+        // Other files may need the room of a new file: on failure it is removed.
         let new = Replacement::begin_as(&self.place, name_beside(&self.place, NEW))?;
         match take(new.file()) {
             Ok(()) => {}
@@ -173,11 +173,11 @@ fn last_good(place: &Place, cause: &StateCause) -> Option<Found> {
     let (old, damaged) = (old.path().display(), beside(place, DAMAGED).ok()?);
     let damaged = damaged.path().display();
     let hint = match cause {
-        StateCause::NotAsWritten => " (people who change it make `# end` its last line)",
+        StateCause::NotAsWritten => " (after a change by hand, make `# end` its last line)",
         _ => "",
     };
     let note = format!(
-        "{cause}{hint}. The generation before it, {old}, is used: the last change may be missing. What was found is put aside \
+        "{cause}{hint}. The generation before it, {old}, is used: the last change may be missing. The damaged file is put aside \
          as {damaged}"
     );
     Some(Found { note: Some(note), ..found })
@@ -216,8 +216,8 @@ fn try_open(place: &Place) -> Result<Option<Opened>, StateCause> {
     Ok(Some((file, Some(bytes))))
 }
 
-/// Begins a file, as there is none yet. Whoever has the lock of the file that will get the name
-/// makes the first generation.
+/// Begins a file, as there is none yet. The process with the lock of the file that will get the
+/// name makes the first generation.
 fn begin(place: &Place) -> Result<Option<Opened>, StateCause> {
     let io = |doing| move |error| cause_of(doing, error);
     let new = beside(place, NEW).map_err(io("make it"))?;

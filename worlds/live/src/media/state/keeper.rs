@@ -104,7 +104,7 @@ impl Keeper {
         if self.used && now >= self.counters_due {
             self.counters_due = now + COUNTERS_AGE;
             self.keep_now(&counters());
-            // An idle SSD wakes nobody. The next use sets this again.
+            // An idle SSD wakes no thread. The next use sets this again.
             self.used = false;
         }
     }

@@ -1,9 +1,9 @@
-//! Files of state: what devices remember when their process ends.
+//! Files of state: the memory of devices beyond the end of their process.
 //!
 //! A [`Store`] is one such file. Its sections each have a type of their own ([`Store::section`],
 //! [`Store::put`]). A thread replaces the whole file, off the path of commands; a [`Store::watch`]
-//! tells what is durable. Only one process at a time has a store. [`ssd`] is the section of an SSD,
-//! and [`Keeper`] the medium through which a controller has it saved
+//! reports which changes are durable. Only one process at a time has a store. [`ssd`] is the
+//! section of an SSD, and [`Keeper`] the medium through which a controller has it saved
 //! ([`Config::state`](nvme::subsystem::Config::state)).
 
 mod error;

@@ -55,11 +55,11 @@ struct Owner {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What users and the thread share.
+/// Data that users and the thread share.
 #[derive(Debug)]
 struct Shared {
     path: String,
-    /// What the owner should know about how the file was found.
+    /// A note for the owner on how the file was found.
     note: Option<String>,
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -110,13 +110,13 @@ impl Store {
         Path::new(&self.0.shared.path)
     }
 
-    /// What the owner should know about how the file was found, for example that it was damaged and
-    /// replaced by the generation before it.
+    /// A note for the owner on how the file was found, for example that it was damaged and replaced
+    /// by the generation before it.
     pub fn note(&self) -> Option<&str> {
         self.0.shared.note.as_deref()
     }
 
-    /// Waits until every put section is saved; retries once what could not be saved before.
+    /// Waits until every put section is saved; retries failed saves once.
     ///
     /// # Errors
     /// When the state can't be saved.
@@ -157,7 +157,7 @@ impl Store {
     /// The section called `name` as it was in the file, if there is one.
     ///
     /// # Errors
-    /// When the section is not a `T`; the error shows the line and what was expected.
+    /// When the section is not a `T`; the error shows the line and the expected form.
     pub fn section<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
         let inner = self.0.shared.lock();
         let Some(text) = inner.text.as_deref().filter(|_| inner.sections.contains_key(name)) else {
@@ -229,7 +229,7 @@ impl Drop for Owner {
     }
 }
 
-/// Tells what has become of changes that were put into a store.
+/// Reports the fate of changes that were put into a store.
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -299,7 +299,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves what is put, until the store is closed.
+    /// Saves put sections, until the store is closed.
     fn save(&self, mut file: StateFile) {
         let mut inner = self.lock();
         loop {

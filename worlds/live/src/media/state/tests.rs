@@ -1,4 +1,4 @@
-//! Files of state: what is kept, and how damaged or edited files are treated.
+//! Files of state: their contents, and how damaged or edited files are treated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ struct Section {
     bytes: Hex,
 }
 
-/// The text with its digest taken away, as by people who have changed something.
+/// The text without its digest, as after a change by hand.
 fn edited(text: &str) -> String {
     let (body, _) = text.rsplit_once("# end ").unwrap();
     format!("{body}# end\n")
@@ -72,11 +72,11 @@ fn sections_come_back_and_the_file_is_one_processs_at_a_time() {
     }
     let store = Store::open(&path).unwrap();
     assert_eq!(store.section("a").unwrap(), Some(section("third")));
-    assert_eq!(store.section("b").unwrap(), Some(section("last")), "the end waits for what was put");
+    assert_eq!(store.section("b").unwrap(), Some(section("last")), "the end waits for put sections");
     assert!(store.expect_only(&["a"]).unwrap_err().to_string().contains("[b]"));
     drop(store);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "it, and the generation before it");
-    assert!(fs::read_to_string(&path).unwrap().starts_with("# What a Farlane"));
+    assert!(fs::read_to_string(&path).unwrap().starts_with("# The state of a Farlane"));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_failure_to_save_is_told_and_tried_again() {
     assert!(watch.has_news());
     assert!(matches!(watch.notice(), Some(Notice::Failed(_))));
     assert!(watch.notice().is_none());
-    assert!(fs::read_to_string(&path).unwrap().contains('x'), "what was there is there");
+    assert!(fs::read_to_string(&path).unwrap().contains('x'), "the former contents are there");
     fs::remove_dir(&obstacle).unwrap();
     let later = store.put("a", &section("y"));
     store.wait(later).unwrap();
@@ -236,7 +236,7 @@ fn what_could_not_be_saved_is_an_error_at_the_end() {
     assert!(fs::read_to_string(&path).unwrap().contains("name = \"y\""));
 }
 
-/// In words, what a store gives whose file was damaged in transit to or from its disk. A note is
+/// In words, the result of a store whose file was damaged in transit to or from its disk. A note is
 /// expected with every outcome but that of the text written last.
 fn outcome(path: &Path) -> &'static str {
     let Ok(store) = Store::open(path) else { return "refused" };
@@ -405,7 +405,7 @@ fn an_ssd_remembers_what_its_controller_said() {
     for notification in &said {
         assert!(first.state.apply(notification));
     }
-    // A controller of that configuration tells its state when it starts.
+    // A controller of that configuration reports its state when it starts.
     let mut controller = Subsystem::new(engine::Instant::ZERO, config.clone());
     controller.add_controller(engine::Instant::ZERO, ControllerConfig::pcie(0));
     while let Some(output) = engine::Engine::poll_output(&mut controller) {
@@ -475,7 +475,7 @@ fn namespaces_are_known_again_by_their_origins() {
     };
     let turned = restored(&path, two("S2"), &["file c", "file a"], None).unwrap();
     let ids: Vec<_> = turned.config.namespaces.iter().map(|one| (one.id.0, one.medium.0)).collect();
-    assert_eq!(ids, [(1, 1), (4, 0)], "what is new gets an identifier that nobody had");
+    assert_eq!(ids, [(1, 1), (4, 0)], "a new namespace gets an unused identifier");
     assert_eq!(turned.config.namespaces[0].identity, identities[0]);
     assert_ne!(turned.config.namespaces[1].identity, identities[1]);
     assert_eq!(turned.notes.len(), 2, "{:?}", turned.notes);

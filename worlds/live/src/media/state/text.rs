@@ -12,15 +12,15 @@ const VERSION: i64 = 2;
 /// The first version, which has no digest. It can still be read.
 const VERSION_WITHOUT_DIGEST: i64 = 1;
 /// The comment at the top of the file.
-const HEAD: &str = "# What a Farlane device remembers. Change it only while no farlane uses it, and end the last line after \"end\".\n";
+const HEAD: &str = "# The state of a Farlane device. Change it only while no farlane uses it, and end the last line after \"end\".\n";
 /// The beginning of the last line. The digest of all lines before it follows.
 const END: &str = "# end";
 
-/// What is in a sound text.
+/// The contents of a sound text.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) sections: Table,
-    /// The digest was taken away, as by people who have changed something.
+    /// The digest was removed, as after a change by hand.
     pub(super) is_edited: bool,
 }
 

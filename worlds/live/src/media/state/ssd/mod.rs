@@ -1,4 +1,4 @@
-//! What an SSD remembers, as a section of a file of state.
+//! The state of an SSD, as a section of a file of state.
 
 mod restore;
 mod values;
@@ -22,7 +22,7 @@ const POOL: &str = "pool";
 /// The most results of self-tests that are kept.
 const SELF_TEST_RESULTS: usize = 20;
 
-/// What an SSD remembers when its process ends.
+/// The state that an SSD remembers when its process ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SsdState {

@@ -1,4 +1,4 @@
-//! Rebuilding an SSD: what is given at this start, combined with what its state remembers.
+//! Rebuilding an SSD: the configuration of this start, combined with the saved state.
 
 use nvme::media::MediumId;
 use nvme::subsystem::{
@@ -32,7 +32,7 @@ pub struct Restored {
     pub config: Config,
     /// The state to keep from now on.
     pub state: SsdState,
-    /// What the owner should know about the restoration.
+    /// Notes on the restoration for the owner.
     pub notes: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Gives each given namespace what is remembered of it.
+/// Gives each given namespace its saved state.
 fn recognise(
     store: &Store,
     state: &mut SsdState,
@@ -181,7 +181,7 @@ fn forget_others(state: &mut SsdState, config: &Config, origins: &[String], note
         let other = state.namespaces.iter().find(|one| one.id == namespace.id.0 && one.origin != *origin);
         if let Some(before) = other.map(|one| one.origin.clone()) {
             notes.push(format!(
-                "namespace {} is {origin} now, and was {before}: what was remembered of that is forgotten",
+                "namespace {} is {origin} now, and was {before}: the saved state of that is dropped",
                 namespace.id
             ));
             state.forget(namespace.id);
@@ -250,7 +250,7 @@ fn check_apart(store: &Store, namespaces: &[NamespaceConfig], pool: MediumId) ->
     })
 }
 
-/// Adds to `config` what is remembered of the controller.
+/// Adds to `config` the saved state of the controller.
 fn fill(store: &Store, state: &SsdState, config: &mut Config) -> Result<(), StateError> {
     config.counters = (&state.counters).into();
     config.sanitize = state.sanitize.into();
