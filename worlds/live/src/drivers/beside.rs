@@ -1,4 +1,4 @@
-//! A driver on a thread of its own, beside what the process is there for.
+//! A driver on a thread of its own, beside the main work of the process.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -36,7 +36,7 @@ impl Beside {
         let run = move || match open() {
             Ok((mut driver, mut reactor)) => {
                 let _ = started.send(Ok(reactor.stop()));
-                // When the kernel fails, nobody is served; the rest of the process goes on.
+                // When the kernel fails, the driver ends; the rest of the process goes on.
                 drop(reactor.run(&mut driver));
             }
             Err(error) => {

@@ -65,7 +65,7 @@ impl Announcer {
     pub fn set(&mut self, addresses: &[SocketAddr], nqn: &str) -> Result<(), MdnsError> {
         let gone: Vec<_> = self.announced.extract_if(.., |(at, _)| !addresses.contains(at)).collect();
         for (_, name) in gone {
-            // Nobody waits for the goodbye to be sent.
+            // No thread waits for the goodbye to be sent.
             let _ = self.daemon.unregister(&name)?;
         }
         for address in addresses {
@@ -73,7 +73,7 @@ impl Announcer {
                 continue;
             }
             self.daemon.enable_interface(interface(address.ip()))?;
-            // A name of its own, because the system's name belongs to whoever else answers for it.
+            // A name of its own, because another responder may answer for the system's name.
             let host = format!("farlane-{}-{}", host_name(), address.port());
             let of = |number: usize| if number == 0 { host.clone() } else { format!("{host}-{number}") };
             let is_free = |label: &String| !self.announced.iter().any(|(_, name)| *name == full(label));
@@ -99,7 +99,7 @@ impl Announcer {
 }
 
 impl Drop for Announcer {
-    /// Tells listeners that the controllers are gone.
+    /// Announces to listeners that the controllers are gone.
     fn drop(&mut self) {
         for (_, name) in &self.announced {
             if let Ok(done) = self.daemon.unregister(name) {

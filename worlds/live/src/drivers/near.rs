@@ -37,7 +37,7 @@ struct Local {
     completions: VecDeque<media::Completion>,
 }
 
-/// What is around the engines of a near host.
+/// The surroundings of the engines of a near host.
 struct NearShell {
     ports: Vec<Port>,
     local: Option<Box<Local>>,
@@ -88,7 +88,7 @@ impl NearDriver {
     pub const fn near(&self) -> &Near {
         self.near.engine()
     }
-    /// The engines of the host, for commands. The next turn passes on what they have to do.
+    /// The engines of the host, for commands. The next turn passes on their outputs.
     pub const fn near_mut(&mut self) -> &mut Near {
         self.touched = true;
         self.near.engine_mut()
@@ -134,10 +134,10 @@ impl NearDriver {
         busy
     }
 
-    /// Takes what the far ends have sent; returns whether there was anything.
+    /// Takes bytes from the far ends; returns whether there were any.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let (clock, sources) = (context.clock, context.sources());
-        // The turn's own time suffices, unless somebody records when things happen.
+        // The turn's own time suffices, unless a watcher records when things happen.
         let mut now = context.now;
         let mut busy = false;
         for index in 0..self.shell.ports.len() {
@@ -164,8 +164,8 @@ impl NearDriver {
                 // An answer leaves before anything else is looked at.
                 self.near.exchange(now, &mut self.shell);
                 self.shell.flush(sources);
-                // An application that hears of what has come asks for more. The far end need not
-                // wait for those commands until everything that it has sent is handled.
+                // An application that gets an event submits more commands. The far end need not
+                // wait for those commands until all its bytes are handled.
                 if short || !self.shell.events.is_empty() {
                     break;
                 }
@@ -190,7 +190,7 @@ impl NearShell {
         self.local.is_none() && self.ports.iter().all(|port| port.link.is_polled())
     }
 
-    /// Takes what has completed at the local function's media.
+    /// Takes the completions of the local function's media.
     fn reap(&mut self) -> io::Result<bool> {
         self.local.as_mut().map_or(Ok(false), |local| local.reap())
     }
@@ -224,14 +224,15 @@ impl Shell<Near> for NearShell {
     }
 }
 
-/// Whether dialling has failed because something else answered, and not because nobody did.
+/// Whether dialling has failed because something else answered, and not because there was no
+/// answer.
 pub(crate) fn is_somebody_else(error: &io::Error) -> bool {
     let said_by_us = error.raw_os_error().is_none();
     said_by_us && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
 impl Local {
-    /// Passes on what the function wants; returns whether there was anything.
+    /// Passes on the function's outputs; returns whether there were any.
     fn exchange(&mut self, now: Instant, near: &mut Near) -> bool {
         let mut moved = false;
         loop {
@@ -279,16 +280,15 @@ impl Driver for NearDriver {
         }
         let dialled = self.dial(now, sources);
         busy |= dialled;
-        // Nothing else comes soon from anywhere else. What shows in memory is for glances.
+        // Nothing else comes soon from elsewhere. Glances find changes that show in memory.
         let is_local = self.shell.local.is_some();
         let looks = if busy || is_local || self.shell.is_polled() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
-        // The engines have been told later times since the turn began, and their time never goes
-        // back. Whoever waits for what came in should not also wait for a look at the clock.
+        // The engines have got later times since the turn began, and their time never goes back.
+        // Received bytes should not also wait for a look at the clock.
         let later = |busy| if busy { context.clock.now() } else { now };
         busy |= self.shell.reap()?;
-        // What a local function has to say. Deadlines are looked at only when nobody waits for
-        // anything else.
+        // The outputs of a local function. Deadlines are looked at only when no other work waits.
         if dialled || is_local {
             busy |= self.near.exchange(later(busy), &mut self.shell);
         }
@@ -305,7 +305,7 @@ impl Driver for NearDriver {
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
-        // Whoever records when things happen reads the clock, which a glance does not.
+        // A watcher that records when things happen needs the clock, which a glance does not read.
         if self.touched || !self.shell.is_polled() || self.near().is_timed() {
             return Glance::Blind;
         }

@@ -1,4 +1,4 @@
-//! Secrets of DH-HMAC-CHAP and keys of TLS in files that nobody else may read.
+//! Secrets of DH-HMAC-CHAP and keys of TLS in files that only their owner may read.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -23,11 +23,11 @@ const FILE_BYTES_MAX: usize = 4 * KEY_TEXT_MAX;
 pub struct SecretFileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Its fault.
     pub why: Why,
 }
 
-/// What is wrong with a file that should hold a secret.
+/// The fault of a file that should hold a secret.
 #[derive(Debug)]
 pub enum Why {
     /// The file can't be read.
@@ -129,7 +129,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         create(&path, std::str::from_utf8(text).unwrap().trim()).unwrap();
         assert_eq!(create(&path, "another").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        assert!(read::<Secret>(&path).is_ok(), "what was there stays");
+        assert!(read::<Secret>(&path).is_ok(), "the former contents stay");
         assert!(fs::read(&path).unwrap().ends_with(b":"), "SPDK reads a newline as a part of the key");
         for mode in [0o640, 0o604, 0o620, 0o666] {
             let error = told(mode, text).unwrap_err();

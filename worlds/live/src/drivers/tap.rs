@@ -61,7 +61,7 @@ impl Tap {
         let (at, is_hardware) = match frame.stamp {
             Stamp::None => (None, false),
             Stamp::Kernel(time) => (Some(time + ahead), false),
-            // Whoever sets a card's clock by PTP has it show the time of the network.
+            // A card's clock that is set by PTP shows the time of the network.
             Stamp::Hardware(time) => (Some(time), true),
         };
         Some(Seen { bytes: frame.bytes, tag: frame.vlan, is_outgoing: frame.is_outgoing, at, is_hardware })

@@ -63,7 +63,7 @@ impl<E: Engine> Model<E> {
     }
 
     /// Lets the events due by `at` happen one after the other. Returns `at` in the network's time,
-    /// or a later time if the network is already past it: nothing happens before what has happened.
+    /// or a later time if the network is already past it: no event happens before an earlier one.
     fn advance(&mut self, at: Instant) -> Instant {
         let until = Instant::ZERO + (at - self.origin);
         while let Some(due) = self.network.poll_timeout().filter(|due| *due <= until) {

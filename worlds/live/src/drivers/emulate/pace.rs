@@ -45,7 +45,7 @@ impl Pace {
         Self { rehearsal, alarm, soon, warm_at: now, every, tick, stopping: false }
     }
 
-    /// Begins to wake whoever sleeps on these sources.
+    /// Begins to wake the thread that sleeps on these sources.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -76,7 +76,7 @@ impl Pace {
         self.warm_at = now;
     }
 
-    /// Keeps the path warm while this thread only waits for what is `due` soon.
+    /// Keeps the path warm while this thread only waits for an event that is `due` soon.
     pub(super) fn rehearse(&mut self, due: Option<Instant>, context: &Context<'_>, pool: &mut Pool) {
         let now = context.clock.now();
         let Some(wait) = due.map(|due| due - now) else { return };
@@ -110,8 +110,8 @@ impl Pace {
         }
     }
 
-    /// The next time to be awake besides: for what is due too soon to be worth a sleep, and for
-    /// ticks.
+    /// The next time to be awake besides: for events that are due too soon to be worth a sleep, and
+    /// for ticks.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.soon.into_iter().chain(self.tick).min()
     }

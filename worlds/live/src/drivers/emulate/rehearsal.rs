@@ -89,7 +89,7 @@ fn pair(listener: &Listener) -> io::Result<(TcpStream, Connection)> {
     ours.set_nodelay(true)?;
     ours.set_nonblocking(true)?;
     let accepted = listener.accept()?.filter(|other| ours.local_addr().is_ok_and(|own| own == other.peer()));
-    // Somebody else connected first, who has no business here.
+    // A foreign process connected first.
     Ok((ours, accepted.ok_or(io::ErrorKind::ConnectionRefused)?))
 }
 

@@ -23,11 +23,11 @@ const SHRINK_AFTER: u32 = 64;
 /// Up to this many bytes are copied out of the block in which they arrived, so that the block is
 /// used again.
 const COPY_MAX: usize = 2 << 10;
-/// Behind a place of this length, no more than [`COPY_MAX`] bytes are received: what follows long
-/// data is the header of more, whose place is known once the header is.
+/// Behind a place of this length, no more than [`COPY_MAX`] bytes are received: long data are
+/// followed by a header, and the place of further data is known only from this header.
 const LONG: usize = 16 << 10;
 
-/// What a socket has received.
+/// The result of receiving from a socket.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Bytes have come: first into the place that was given, then into `bytes`.
@@ -53,7 +53,7 @@ pub struct Socket {
     block: Option<BufferMut>,
     block_length: BlockLength<SHRINK_AFTER>,
     secure: Secure,
-    /// What the other end has proved, until somebody takes it.
+    /// The identity that the other end has proved, until it is taken.
     proved: Option<Identity>,
 }
 
@@ -113,7 +113,7 @@ impl Socket {
         }
     }
 
-    /// What the other end has proved by TLS since the last call.
+    /// The identity that the other end has proved by TLS since the last call.
     pub(super) const fn take_proved(&mut self) -> Option<Identity> {
         self.proved.take()
     }
@@ -150,7 +150,7 @@ impl Socket {
         Ok(Self::around(moving.stream, peer, moving.secure))
     }
 
-    /// Takes what has arrived, without waiting: first into `place`, then into a block.
+    /// Takes arrived bytes, without waiting: first into `place`, then into a block.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -199,7 +199,7 @@ impl Socket {
         Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
     }
 
-    /// Goes on with the handshake, and opens what has come.
+    /// Advances the handshake, and opens received records.
     fn receive_sealed(&mut self, pool: &mut Pool) -> io::Result<Received> {
         if let Secure::Undecided(acceptor) = &self.secure {
             let mut first = [0];
@@ -235,7 +235,7 @@ impl Socket {
         }
     }
 
-    /// Goes on with a TLS handshake. Returns whether both ends have proved who they are; without
+    /// Advances a TLS handshake. Returns whether both ends have proved their identities; without
     /// TLS, there is nothing to prove.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl Socket {
     #[inline]
     pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
         if let Secure::Tls(tls) = &mut self.secure {
-            // Nothing is said before both ends have proved who they are.
+            // Nothing is sent before both ends have proved their identities.
             return if tls.is_proved() { tls.send(outbox) } else { Ok(0) };
         }
         // Nearly always the outbox has one command or one answer.
@@ -295,7 +295,7 @@ impl Socket {
         }
     }
 
-    /// Tells the peer that nothing more will be sent.
+    /// Announces to the peer that nothing more will be sent.
     pub fn shut(&mut self) {
         if let Secure::Tls(tls) = &mut self.secure {
             tls.close();

@@ -29,7 +29,7 @@ thread_local! {
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the target's end needs to speak TLS with those who connect.
+/// The TLS settings of the target's end for its hosts.
 #[derive(Clone, Default)]
 pub(super) struct Acceptor(Arc<[Psk]>);
 
@@ -99,7 +99,8 @@ impl Tls {
 
     fn new(mut session: Connection, end: End, psks: &[Psk], socket: RawFd) -> Result<Self, Error> {
         session.set_config(config()?)?;
-        // The library would sleep otherwise. A wrong proof tells its sender nothing by its time.
+        // The library would sleep otherwise. The time of a wrong proof reveals nothing to its
+        // sender.
         session.set_blinding(Blinding::SelfService)?;
         session.prefer_throughput()?;
         session.set_receive_buffering(true)?;
@@ -126,7 +127,7 @@ impl Tls {
         self.is_proved
     }
 
-    /// Goes on with the handshake. Returns what was proved once it is over.
+    /// Advances the handshake. Returns the proved identity once it is over.
     ///
     /// # Errors
     /// When the handshake has failed; the message says what to do.
@@ -145,8 +146,8 @@ impl Tls {
         Ok(Some(identity))
     }
 
-    /// Opens what has come, into `place`. Returns the number of bytes, and 0 when the other end has
-    /// closed its side.
+    /// Opens received records, into `place`. Returns the number of bytes, and 0 when the other end
+    /// has closed its side.
     ///
     /// # Errors
     /// When nothing has come (`WouldBlock`), or the connection has failed.
@@ -158,7 +159,7 @@ impl Tls {
                 Poll::Ready(Ok(0)) | Poll::Pending if filled > 0 => break,
                 Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
                 Poll::Ready(Ok(count)) => filled += count,
-                // What was opened before counts first; the error comes again.
+                // The bytes opened before count first; the error comes again.
                 Poll::Ready(Err(_)) if filled > 0 => break,
                 Poll::Ready(Err(error)) => return Err(self.explain(&error)),
             }
@@ -205,7 +206,7 @@ impl Tls {
         self.close();
     }
 
-    /// Tells the other end that nothing more comes.
+    /// Announces to the other end that nothing more comes.
     pub(super) fn close(&mut self) {
         // A connection that is gone already needs no closing.
         let _ = self.session.poll_shutdown_send();
@@ -226,7 +227,7 @@ impl Tls {
         io::Error::new(ErrorKind::PermissionDenied, format!("TLS: {text}"))
     }
 
-    /// Why a host was not let in, by what it has offered.
+    /// Why a host was not let in, by its offer.
     fn target_words(&self, acceptor: &Acceptor, error: &Error) -> String {
         let hello = self.session.client_hello().ok().and_then(|hello| hello.raw_message().ok());
         let hello = hello.unwrap_or_default();
@@ -265,8 +266,8 @@ fn config() -> Result<Config, Error> {
     Ok(CONFIG.get_or_init(|| config).clone())
 }
 
-/// What a host is told when the target has ended the handshake. Most targets say nothing, so that
-/// nobody learns whom they know.
+/// The error of a host when the target has ended the handshake. Most targets give no reason, so
+/// that strangers do not learn which hosts are known.
 fn host_words(alert: Option<u8>, error: &Error) -> String {
     let told = match alert {
         Some(alert) => format!("the target has ended the handshake (alert {alert})"),

@@ -1,4 +1,4 @@
-//! What is behind a far end, in the world: media, or the process that has a device.
+//! The backing of a far end: media, or the process that has a device.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ pub trait Backing {
         Ok(())
     }
 
-    /// Does what the device asks for. Answers that are there at once are added to `inputs`.
+    /// Carries out a request of the device. Answers that are there at once are added to `inputs`.
     fn on_output(
         &mut self,
         output: <Self::Device as Device>::Output,
@@ -37,8 +37,8 @@ pub trait Backing {
         report: &mut impl FnMut(Event),
     );
 
-    /// Takes what has completed or arrived, and gives the system its next work. Returns whether
-    /// there was anything.
+    /// Takes completions and arrivals, and gives the system its next work. Returns whether there
+    /// were any.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
@@ -61,7 +61,7 @@ pub trait Backing {
     /// Whether work is in flight that an orderly end waits for.
     fn is_busy(&self) -> bool;
 
-    /// Tells the backing that the driver is ending in an orderly way.
+    /// Notifies the backing that the driver is ending in an orderly way.
     fn on_stop(&mut self, _: &Self::Device) {}
 
     /// When [`Backing::reap`] must be called even if nothing has happened.
@@ -70,7 +70,7 @@ pub trait Backing {
     }
 }
 
-/// What [`Backing::reap`] may use in a turn.
+/// The context of [`Backing::reap`] in a turn.
 pub struct Reaping<'a, D: Device, F> {
     /// The time of the turn.
     pub now: Instant,
@@ -78,7 +78,7 @@ pub struct Reaping<'a, D: Device, F> {
     pub sources: &'a Sources,
     /// Inputs for the device, in order.
     pub inputs: &'a mut VecDeque<D::Input>,
-    /// Tells the application of events.
+    /// Reports events to the application.
     pub report: &'a mut F,
 }
 

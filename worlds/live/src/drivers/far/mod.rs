@@ -1,5 +1,4 @@
-//! The far box, live: a listener, its connections, the engines and what is behind them, in
-//! one loop.
+//! The far box, live: a listener, its connections, the engines and their backing, in one loop.
 
 mod admission;
 mod backing;
@@ -49,7 +48,7 @@ const PIECES_PER_TURN: usize = 16;
 /// another look.
 const SHORT: usize = 16 << 10;
 
-/// What the application is told about a far box.
+/// An event of a far box for the application.
 #[derive(Debug)]
 pub enum Event {
     /// An event of the link, or of a connection whose peer has this address.
@@ -73,9 +72,9 @@ pub enum Event {
 struct Peer {
     id: ConnectionId,
     stream: Stream,
-    /// The engine was told the key of the peer, or that it has none.
+    /// The engine has the key of the peer, or knows that it has none.
     identified: bool,
-    /// The first bytes, until they tell what the connection is; `None` afterwards.
+    /// The first bytes, until they determine the kind of the connection; `None` afterwards.
     opening: Option<Vec<u8>>,
     /// The connection has carried the session: its host has proved all that it must.
     is_host: bool,
@@ -97,7 +96,7 @@ impl Peer {
     }
 }
 
-/// What is around the engines of a far box.
+/// The surroundings of the engines of a far box.
 struct FarShell<F, B: Backing> {
     peers: Vec<Peer>,
     backing: B,
@@ -222,17 +221,17 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.far.engine()
     }
 
-    /// Whoever watches the packets of the far box's device.
+    /// The watchers of the packets of the far box's device.
     pub fn watch(&mut self) -> &mut Watch<Port> {
         self.far.engine_mut().watch()
     }
 
-    /// What the kernel knows of each TCP connection of the hosts.
+    /// The kernel's information on each TCP connection of the hosts.
     pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
         self.shell.peers.iter().flat_map(|peer| peer.stream.tcp_info())
     }
 
-    /// What has become of the datagrams of each connection of the hosts that these carry.
+    /// Counts of the datagrams of each connection of the hosts that these carry.
     pub fn datagrams(&self) -> impl Iterator<Item = datagrams::Info> {
         self.shell.peers.iter().filter_map(|peer| peer.stream.datagrams())
     }
@@ -242,7 +241,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.listener.address()
     }
 
-    /// Handles what the session's connections have brought; returns whether there was anything.
+    /// Handles bytes from the session's connections; returns whether there were any.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         for index in 0..self.shell.peers.len() {
@@ -253,15 +252,15 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         busy
     }
 
-    /// Handles what the peer at `index` has sent, if there is such a peer.
+    /// Handles bytes from the peer at `index`, if there is such a peer.
     fn receive_from(&mut self, index: usize, context: &Context<'_>) -> bool {
-        // The turn's own time is good enough, unless somebody records when things happen.
+        // The turn's own time is good enough, unless a watcher records when things happen.
         let mut now = context.now.max(self.told);
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
             let Some(peer) = self.shell.peers.get_mut(index) else { return busy };
             let id = peer.id;
-            // Until the device has room, what a host has for it stays in the socket.
+            // Until the device has room, a host's bytes for it stay in the socket.
             if !self.shell.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
                 self.told = now;
                 peer.stream.keep_up(&mut self.pool);
@@ -409,7 +408,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         for listener in &mut self.datagrams {
             listener.turn(context.now, sources);
         }
-        // Whoever records when things happen was given later times than the turn's own.
+        // A watcher that records when things happen has got later times than the turn's own.
         let now = context.now.max(self.told);
         busy |= self.doorkeeper.turn(now, self.far.engine_mut(), &mut self.shell.report);
         for peer in &mut self.shell.peers {
@@ -438,7 +437,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
-        // Whoever records when things happen reads the clock, which a glance does not.
+        // A watcher that records when things happen needs the clock, which a glance does not read.
         if self.shell.backing.is_busy() || !self.shell.is_polled() || self.far().is_timed() {
             return Glance::Blind;
         }

@@ -1,4 +1,4 @@
-//! What an accepted connection is: a session of its own, or one of several paths of a stream.
+//! The kind of an accepted connection: a session of its own, or one of several paths of a stream.
 
 use assemblies::far::Input;
 use engine::{Buffer, Engine, Instant};
@@ -10,7 +10,7 @@ use crate::carrier::JoinedPaths;
 use crate::carrier::Stream;
 
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
-    /// Looks at the first `bytes` of the peer at `index`, and returns what the engine gets of them.
+    /// Looks at the first `bytes` of the peer at `index`, and returns the engine's part of them.
     /// Until the connection's kind is known, the engine counts and times it as a connection whose
     /// Hello is awaited.
     pub(super) fn open(&mut self, now: Instant, index: usize, bytes: Buffer) -> Option<Buffer> {

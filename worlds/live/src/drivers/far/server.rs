@@ -37,7 +37,7 @@ pub struct Server {
     redial: Nanos,
     /// Whether it has been reported that no process serves the socket.
     told: bool,
-    /// Tells which vectors were signalled.
+    /// Reports which vectors were signalled.
     epoll: OwnedFd,
     vectors: Vec<OwnedFd>,
     /// Vectors that were signalled while bytes that the server had sent before were unread.
@@ -98,8 +98,8 @@ impl Server {
         self.redial = (self.redial * 2).min(REDIAL_MAX);
     }
 
-    /// Takes what the server has sent. Signals are passed on only after everything that the server
-    /// had sent before them. Bytes that come after them delay no signal.
+    /// Takes the server's messages. Signals are passed on only after everything that the server had
+    /// sent before them. Bytes that come after them delay no signal.
     fn receive(&mut self, throttled: bool, inputs: &mut VecDeque<Input<OwnedFd>>) -> io::Result<Socket> {
         if throttled {
             return Ok(Socket::Quiet);
@@ -195,7 +195,7 @@ impl Server {
     }
 }
 
-/// What a look at the socket has found.
+/// The result of a look at the socket.
 enum Socket {
     Quiet,
     Busy,

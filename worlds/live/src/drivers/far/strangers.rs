@@ -19,7 +19,7 @@ use crate::reactor::Context;
 pub(super) const LINGER: Nanos = Nanos::from_secs(2);
 /// The most refused connections that wait for that at once. Further ones replace the oldest.
 const LINGERING_MAX: usize = 32;
-/// While hosts are served, strangers get one part in so many of the loop's time.
+/// While hosts are served, strangers get one part in this many of the loop's time.
 const SHARE: u64 = 20;
 /// The most of that time at once.
 const BURST: Nanos = Nanos::from_millis(2);
@@ -29,7 +29,7 @@ const DEBT_MAX: Nanos = Nanos::from_millis(20);
 /// How often strangers without a descriptor of their own are looked at while hosts are served.
 const SWEEP_EVERY: Nanos = Nanos::from_millis(1);
 
-/// What strangers want, and what time they have had.
+/// Waiting strangers, and the time spent on them.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     /// Connections of which there is news. They are looked at until nothing comes.
@@ -42,7 +42,7 @@ pub(super) struct Strangers {
     swept_at: Instant,
     /// When strangers may cost time again.
     free_at: Instant,
-    /// When what was put off goes on.
+    /// The time at which postponed work goes on.
     again_at: Option<Instant>,
 }
 
@@ -113,7 +113,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             busy |= has_said;
         }
         if self.strangers.is_called && self.is_time(context) {
-            // What a listener still has when it fails is news again once it has more.
+            // The connections left at a listener that fails are news again once it has more.
             self.strangers.is_called = self.charged(context, |driver| driver.accept(context));
             busy |= self.strangers.is_called;
         }

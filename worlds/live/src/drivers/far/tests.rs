@@ -18,7 +18,7 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 /// find the far end asleep, as on a machine with other work.
 const READS: u32 = 1000;
 
-/// Counts the glances of a driver by what they find.
+/// Counts the glances of a driver by their results.
 struct Counted<D> {
     driver: D,
     nothing: u32,
@@ -41,7 +41,7 @@ impl<F: FnMut(Event)> Driver for Counted<FarDriver<F>> {
     }
     fn glance(&mut self, context: &Context<'_>) -> Glance {
         let glance = self.driver.glance(context);
-        assert!(glance == Glance::Blind || !self.driver.shell.peers.is_empty(), "nobody is there");
+        assert!(glance == Glance::Blind || !self.driver.shell.peers.is_empty(), "no peer is there");
         self.nothing += u32::from(glance == Glance::Nothing);
         self.done += u32::from(glance == Glance::Done);
         self.is_seen.store(self.done > 0 && self.nothing > 0, Ordering::Relaxed);

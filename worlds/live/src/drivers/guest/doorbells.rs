@@ -1,4 +1,4 @@
-//! Doorbells in memory shared with the client. The client rings by a store, and nobody is told.
+//! Doorbells in memory shared with the client. The client rings by a store, without a notification.
 //!
 //! A value that was taken is replaced by a value that no doorbell has, so that a second store of an
 //! equal value is noticed.
@@ -15,7 +15,7 @@ use rustix::mm::ProtFlags;
 
 use crate::sys::pages::Pages;
 
-/// Marks a doorbell that was not rung: no queue has so many entries.
+/// Marks a doorbell that was not rung: no queue has this many entries.
 const NOTHING: u32 = u32::MAX;
 /// Length of a doorbell in bytes.
 const BYTES: usize = 4;

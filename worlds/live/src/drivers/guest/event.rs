@@ -1,4 +1,4 @@
-//! What a guest's device slot reports.
+//! Events of a guest's device slot.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use assemblies::guest;
 use crate::media::state;
 use crate::sys::shared::MapError;
 
-/// What the application is told about a guest's device slot.
+/// An event of a guest's device slot for the application.
 #[derive(Debug)]
 pub enum Event {
     /// An event of the slot's engines.

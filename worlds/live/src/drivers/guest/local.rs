@@ -69,7 +69,7 @@ impl Local {
             moved = true;
             function.handle_input(now, function::Input::Media(completion));
         }
-        // Whoever watches sees packets.
+        // Watchers see packets.
         let is_watched = guest.is_watched();
         while let Some(output) = function.poll_output_within(|dma| match is_watched {
             true => Reach::Beyond(dma),
@@ -88,7 +88,7 @@ impl Local {
         moved
     }
 
-    /// Tells the media that the process is ending in an orderly way.
+    /// Notifies the media that the process is ending in an orderly way.
     pub(super) fn on_stop(&mut self) {
         self.media.on_stop(&self.function.controller().counters());
     }

@@ -20,7 +20,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 }
 
-/// The error number that a client is told for a mapping that failed.
+/// The error number for a client whose mapping failed.
 pub(in crate::drivers) fn errno_of(error: &MapError) -> Errno {
     match error {
         MapError::Overlap => Errno::EEXIST,

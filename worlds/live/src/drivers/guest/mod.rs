@@ -126,7 +126,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         self.guest.engine()
     }
 
-    /// Whoever watches the packets between the guest and the function.
+    /// The watchers of the packets between the guest and the function.
     pub fn watch(&mut self) -> &mut Watch<Port> {
         self.guest.engine_mut().watch()
     }
@@ -139,12 +139,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
     }
 
-    /// What the kernel knows of each TCP connection to the far end.
+    /// The kernel's information on each TCP connection to the far end.
     pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
         self.links().iter().flat_map(Link::tcp_info)
     }
 
-    /// What has become of the datagrams of each connection to the far end that these carry.
+    /// Counts of the datagrams of each connection to the far end that these carry.
     pub fn datagrams(&self) -> impl Iterator<Item = datagrams::Info> {
         self.links().iter().filter_map(Link::datagrams)
     }

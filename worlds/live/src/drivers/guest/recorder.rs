@@ -11,13 +11,13 @@ use record::registers::{Command, Values};
 /// How often a change that no driver asks for is looked for, so that it interrupts.
 const LOOK_EVERY: Nanos = Nanos::from_millis(5);
 
-/// What is behind the registers of a recorder.
+/// The recorder behind its registers.
 pub trait Panel {
-    /// What the registers show now.
+    /// The present values of the registers.
     fn values(&mut self) -> Values;
 
-    /// Does what a driver asks for. What can't be done now is not done; the registers then show
-    /// no change.
+    /// Carries out a command of a driver. A command that is impossible now has no effect; the
+    /// registers then show no change.
     fn obey(&mut self, command: Command);
 }
 
@@ -39,13 +39,13 @@ impl Recorder {
         self.function.handle_input(now, record_function::Input::Show(values));
     }
 
-    /// Hands the function a packet of the driver, who sees values of this moment.
+    /// Hands the function a packet of the driver, which sees the present values.
     pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
         self.look(now);
         self.function.handle_input(now, record_function::Input::Packet(packet));
     }
 
-    /// Passes on what the function has to say, and returns whether that was anything.
+    /// Passes on the function's packets, and returns whether there were any.
     pub(super) fn exchange<D: 'static>(&mut self, now: Instant, guest: &mut Guest<D>) -> bool {
         let mut moved = false;
         while let Some(output) = self.function.poll_output() {

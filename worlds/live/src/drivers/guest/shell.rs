@@ -1,4 +1,4 @@
-//! What is around the engines of a guest's device slot: its client, the client's memory and
+//! The surroundings of the engines of a guest's device slot: its client, the client's memory and
 //! interrupts, and the side on which the function is.
 
 use std::io;
@@ -38,7 +38,7 @@ pub(super) struct Client {
     pub(super) closing: Option<Instant>,
     /// The client rings by stores and seldom sends bytes: its socket is looked at on news only.
     pub(super) at_rest: bool,
-    /// Bytes may have stayed in the socket. The kernel does not tell of them again.
+    /// Bytes may have stayed in the socket. The kernel does not report them again.
     pub(super) unread: bool,
 }
 
@@ -86,7 +86,7 @@ impl<F: FnMut(Event)> GuestShell<F> {
         }
         self.memory.clear();
         self.vectors.clear();
-        // The next client gets a file of its own: whoever has this one may go on writing to it.
+        // The next client gets a file of its own: the former one may go on writing to its file.
         (self.doorbells, self.shared) = (None, false);
     }
 
@@ -270,7 +270,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         match &self.side {
             Side::Local(local) => next_wake(&local.function, now),
-            // Nobody is interrupted while there is no driver.
+            // Without a driver, there is no interrupt.
             Side::Recorder(recorder) => self.client.as_ref().and_then(|_| recorder.next_wake(now)),
             Side::Far(_) => None,
         }

@@ -1,4 +1,4 @@
-//! Descriptors by which a client is told of interrupts.
+//! Descriptors that signal interrupts to a client.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ impl Signaller {
     /// When the descriptor cannot be written.
     pub(in crate::drivers) fn signal(&self) -> io::Result<()> {
         if !self.never_waits && !self.has_room()? {
-            // The client has been told so often that it will look.
+            // The client has so many signals waiting that it will look.
             return Ok(());
         }
         match rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes()) {

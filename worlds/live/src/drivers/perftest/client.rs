@@ -1,4 +1,4 @@
-//! Who measures.
+//! The measuring end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,7 @@ enum Carried {
 /// Where the server is, and how it is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// What carries the connection.
+    /// The carrier of the connection.
     pub provider: Provider,
     /// The address of the server.
     pub server: SocketAddr,
@@ -52,7 +52,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Connects to the server, who is a `peer`, and asks for `test`. The loop polls for `spin`
+    /// Connects to the server, which is a `peer`, and asks for `test`. The loop polls for `spin`
     /// before it sleeps.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Measurement {
         Ok(())
     }
 
-    /// Takes what the client tells of what has come until `now`. Returns whether it told anything.
+    /// Takes the client's events until `now`. Returns whether there were any.
     fn take_news(&mut self, context: &Context<'_>, now: Instant) -> io::Result<bool> {
         let mut told = false;
         loop {
@@ -169,7 +169,7 @@ impl Driver for Measurement {
                 world.receive(now, context.news)
             }
         };
-        // What was received has its time from when it was.
+        // Received messages have the time of their receipt.
         let heard = if busy { context.clock.now() } else { now };
         busy |= self.take_news(context, heard)?;
         match &mut self.carried {
@@ -193,7 +193,7 @@ impl Driver for Measurement {
                 if let Some(verbs::Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }
-                // A device does not tell of what a peer writes.
+                // A device does not report a peer's writes.
                 busy |= client.is_watching();
             }
         }

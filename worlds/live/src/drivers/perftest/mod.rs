@@ -1,5 +1,5 @@
 //! Measurements of RDMA connections ([`rdma::measure`]), over iWARP, RoCE and devices of this
-//! machine: who measures ([`Measurement`]) and who lets others measure ([`Measured`]).
+//! machine: the measuring end ([`Measurement`]) and the measured end ([`Measured`]).
 
 mod client;
 mod server;
@@ -35,7 +35,7 @@ const REGIONS_MAX: usize = 2 * CONNECTIONS_MAX;
 /// Send and receive requests of a queue pair: those of a test, and a few more.
 const REQUESTS: u16 = DEPTH_MAX + 8;
 
-/// What carries a measured connection.
+/// The carrier of a measured connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// iWARP, over a TCP connection.
@@ -95,7 +95,7 @@ impl Memory {
     }
 }
 
-/// What a server takes, when it has `connections`.
+/// The limits of a server that has `connections`.
 const fn limits(connections: usize) -> Limits {
     Limits { size: SIZE_MAX, depth: DEPTH_MAX, busy: connections > CONNECTIONS_MAX }
 }

@@ -1,4 +1,4 @@
-//! Who lets others measure.
+//! The measured end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ pub struct Measured {
     is_over: bool,
 }
 
-/// What ends of connections are made with.
+/// The resources for new ends of connections.
 #[derive(Debug)]
 struct Makes {
     memory: Memory,
@@ -61,7 +61,7 @@ impl Makes {
     }
 }
 
-/// Lets a server do what is due. Returns whether its connection goes on.
+/// Lets a server do its due work. Returns whether its connection goes on.
 fn settle<E: Endpoint>(server: &mut Server<E>, now: Instant) -> bool {
     let goes_on = server.settle(now);
     if let Some(fault) = server.take_fault() {
@@ -116,7 +116,7 @@ impl Measured {
     }
 }
 
-/// Takes the connections that wait. What cannot be taken is closed.
+/// Takes the connections that wait. Connections that cannot be taken are closed.
 fn accept(listener: &Listener, connections: &mut Vec<Connection>, makes: &Makes, context: &Context<'_>) {
     // Too few descriptors are no reason to end: the connection was turned away.
     while let Ok(Some(connection)) = listener.accept() {
@@ -199,7 +199,7 @@ impl Driver for Measured {
                 if let Some(verbs::Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }
-                // A device does not tell of what a peer writes.
+                // A device does not report a peer's writes.
                 busy |= servers.iter().any(Server::is_watching);
             }
         }

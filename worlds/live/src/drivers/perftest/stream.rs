@@ -5,16 +5,16 @@ use rdma::SharedPool;
 
 use crate::drivers::fabrics::{Received, Socket};
 
-/// How often the socket is read before what came is looked at.
+/// How often the socket is read before the received bytes are looked at.
 const RECEIVES_MAX: usize = 16;
 
 /// A socket, and whether nothing passes any more.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) socket: Socket,
-    /// The end was told that the stream is over.
+    /// The end knows that the stream is over.
     is_closed: bool,
-    /// The end has nothing more to say than what the outbox holds.
+    /// The end has nothing more to send than the contents of the outbox.
     is_ending: bool,
 }
 
@@ -23,7 +23,7 @@ impl Stream {
         Self { socket, is_closed: false, is_ending: false }
     }
 
-    /// Gives `end` what has come. Returns whether anything has.
+    /// Gives `end` received bytes. Returns whether there were any.
     pub(super) fn receive(&mut self, end: &mut iwarp::Connection, pool: &SharedPool, now: Instant) -> bool {
         let mut busy = false;
         for _ in 0..RECEIVES_MAX {

@@ -1,9 +1,9 @@
 //! RDMA over UDP datagrams (RoCEv2): a device and its socket.
 //!
 //! The socket takes no right. Its datagrams have the identification 0 in their IPv4 headers, which
-//! the CRC of RoCEv2 covers: so Linux does when a socket is not connected and never fragments. What
-//! peers have there, the socket does not tell; the device then checks half of the CRC's strength
-//! (`pure/roce/README.md`).
+//! the CRC of RoCEv2 covers: so Linux does when a socket is not connected and never fragments. The
+//! socket does not return a peer's identification; the device then checks half of the CRC's
+//! strength (`pure/roce/README.md`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,14 +26,14 @@ pub(crate) use route::Route;
 
 pub use roce::{Config, Counters, Device, PORT, PathMtu, RoceEndpoint, SharedDevice};
 
-/// Calls that receive before the answers to what has come are sent.
+/// Receiving calls before the answers are sent.
 const RECEIVES_MAX: usize = 4;
 /// Bytes of a packet beside its payload, at most.
 const OVERHEAD: usize = 64;
 /// How long to wait before a socket that has failed is opened again.
 const OPEN_AGAIN: Nanos = Nanos::from_secs(1);
 
-/// What has become of a device's socket.
+/// A change of a device's socket.
 #[derive(Debug)]
 pub enum Change {
     /// It has failed: every connection of the device is over.
@@ -65,7 +65,7 @@ pub struct Roce {
     pool: SharedPool,
     /// The longest datagram that is taken.
     length_max: usize,
-    /// Room for the next datagrams, and what the last call has received.
+    /// Room for the next datagrams, and the datagrams that the last call received.
     places: Vec<BufferMut>,
     arrived: Vec<Marked>,
     /// How many datagrams the next call asks for: after a call that found none, one. Asking for
@@ -74,7 +74,7 @@ pub struct Roce {
     /// Datagrams that the kernel has not taken yet.
     waiting: VecDeque<roce::Datagram>,
     wake: Option<Instant>,
-    /// Something has come, or was due, since somebody asked.
+    /// A datagram has come, or a deadline was due, since the last query.
     has_news: bool,
     change: Option<Change>,
     is_over: bool,
@@ -87,7 +87,7 @@ impl Roce {
     ///
     /// # Errors
     /// When the address is unspecified: the CRC covers it, so a device has one. When the system
-    /// refuses the address or the port: nobody else may have UDP port [`PORT`] there,
+    /// refuses the address or the port: no other program may have UDP port [`PORT`] there,
     /// `rdma_rxe` included.
     pub fn open(
         config: Config,
@@ -126,7 +126,7 @@ impl Roce {
         })
     }
 
-    /// The device, for whoever makes connections.
+    /// The device, for users that make connections.
     pub const fn device(&self) -> &SharedDevice {
         &self.device
     }
@@ -159,7 +159,7 @@ impl Roce {
         core::mem::replace(&mut self.has_news, false)
     }
 
-    /// What has become of the socket, told once.
+    /// The last change of the socket, returned once.
     pub const fn take_change(&mut self) -> Option<Change> {
         self.change.take()
     }
@@ -172,14 +172,14 @@ impl Roce {
         }
     }
 
-    /// Receives, fires what is due, and sends. Returns whether there was anything to do.
+    /// Receives, fires due deadlines, and sends. Returns whether there was anything to do.
     pub fn work(&mut self, now: Instant) -> bool {
         let received = self.receive(now);
         self.flush(now) || received
     }
 
-    /// Fires what is due, and sends. Returns whether there was anything to do. Whoever has let
-    /// users of connections work calls this after them.
+    /// Fires due deadlines, and sends. Returns whether there was anything to do. A caller that has
+    /// let users of connections work calls this after them.
     pub fn flush(&mut self, now: Instant) -> bool {
         let mut device = self.device.borrow_mut();
         let fired = fire(&mut *device, now);
@@ -187,7 +187,7 @@ impl Roce {
         self.has_news |= fired;
         self.open_again(now);
         let (sent, is_blocked) = self.send(now);
-        // While the kernel takes nothing, deadlines wait with what is to be sent.
+        // While the kernel takes nothing, deadlines wait with the unsent datagrams.
         let due = if is_blocked { None } else { next_wake(&*self.device.borrow(), now) };
         self.wake = match &self.line {
             Line::Open { .. } => due,
@@ -274,7 +274,7 @@ impl Roce {
         };
     }
 
-    /// Drops what is to be sent while there is no socket. Returns whether there was anything.
+    /// Drops unsent datagrams while there is no socket. Returns whether there were any.
     fn lose(&mut self) -> bool {
         let mut device = self.device.borrow_mut();
         core::iter::from_fn(|| device.poll_output()).count() > 0

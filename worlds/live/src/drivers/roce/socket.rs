@@ -17,13 +17,13 @@ use crate::sys::precedence::{Precedence, set_priority};
 /// How many bytes of datagrams may wait in the kernel. The system limits this
 /// (`net.core.rmem_max`).
 const KERNEL_BYTES: usize = 8 << 20;
-/// So many datagrams leave one by one: the first is under way before the next is looked at.
+/// Up to this many datagrams leave one by one: the first is under way before the next is looked at.
 const FEW: usize = 2;
 /// The pieces of a datagram of this length are put together: the kernel takes one piece sooner.
 const SHORT: usize = 256;
 /// `setsockopt` of UDP: take datagrams over IPv6 that have no checksum, as `rdma_rxe` sends them.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;
-/// What the kernel says when a datagram did not leave: then it is lost, as any may be.
+/// The kernel's errors when a datagram did not leave. It is lost then, as any datagram may be.
 const LOST: [i32; 8] = [
     libc::ECONNREFUSED,
     libc::EHOSTUNREACH,
@@ -53,7 +53,7 @@ pub(super) fn open(address: SocketAddr, precedence: Precedence) -> io::Result<So
     }
     socket.bind(&address.into()).map_err(|error| taken(error, address))?;
     socket.set_nonblocking(true)?;
-    // Privileged processes get the full size, others what the system allows.
+    // Privileged processes get the full size, others as much as the system allows.
     if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
         let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
     }
@@ -61,7 +61,7 @@ pub(super) fn open(address: SocketAddr, precedence: Precedence) -> io::Result<So
     Ok(socket)
 }
 
-/// Says who may have the port, if somebody has it.
+/// Names the programs that may have the port, if it is taken.
 fn taken(error: io::Error, address: SocketAddr) -> io::Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -76,8 +76,8 @@ fn taken(error: io::Error, address: SocketAddr) -> io::Error {
     }
 }
 
-/// Sends what waits and what the device has to send. Returns whether there was anything, and
-/// whether some is left.
+/// Sends waiting datagrams and those of the device. Returns whether there were any, and whether
+/// some are left.
 pub(super) fn send(
     socket: &Socket,
     waiting: &mut VecDeque<roce::Datagram>,

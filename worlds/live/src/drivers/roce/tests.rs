@@ -179,7 +179,7 @@ fn marks_of_the_network_are_told_to_the_sender() {
     let [mut here, mut there] = connect(&mut reactor, &mut two);
     let counters = |two: &Two| two.devices().map(|device| device.borrow().counters());
     assert!(counters(&two).iter().all(|one| (one.marked, one.notified) == (0, 0)));
-    // Whatever the first device sends passes a congested network.
+    // All datagrams of the first device pass a congested network.
     let Line::Open { socket, .. } = &two.0[0].line else { panic!("{:?}", two.0[0]) };
     marked::enable(socket, false, 3).unwrap();
     there.post_receive(ReceiveRequest { id: 1, length_max: 20_000 }).unwrap();
@@ -208,7 +208,7 @@ fn a_socket_that_fails_ends_its_connections_and_is_opened_again() {
     assert!(here.poll_completion().is_some_and(|one| one.result == Err(rdma::WorkError::Flushed)));
     assert!(matches!(two.0[0].take_change(), Some(Change::Failed(_))));
     assert!(two.0[0].failure().is_some());
-    // What is asked for meanwhile is asked for again.
+    // A request made meanwhile is repeated.
     let [mut here, mut again] = connect(&mut reactor, &mut two);
     assert!(matches!(two.0[0].take_change(), Some(Change::Restored)));
     again.post_receive(ReceiveRequest { id: 1, length_max: 100 }).unwrap();

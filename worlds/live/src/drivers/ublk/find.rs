@@ -17,7 +17,7 @@ const DISCARD_BYTES: u32 = 1 << 30;
 /// How a block device is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What tells the device from others, for this and later servers.
+    /// The mark that distinguishes the device from others, for this and later servers.
     pub mark: u64,
     /// The number of queues. The kernel has at most one for each processor.
     pub queues: u16,
@@ -30,7 +30,7 @@ pub struct Settings {
 /// A block device to be served.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// What the device is.
+    /// The kernel's description of the device.
     pub info: Info,
     /// Whether it had another server before.
     pub is_taken_over: bool,

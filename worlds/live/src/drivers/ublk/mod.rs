@@ -30,14 +30,14 @@ const TAKEN_MAX: usize = 256;
 /// The most bytes of blocks that the pool keeps for reuse.
 const POOL_BYTES: usize = 32 << 20;
 
-/// What happens to a block device.
+/// An event of a block device.
 #[derive(Debug)]
 pub enum Event {
     /// The block device can be used.
     Live,
     /// The kernel has refused an answer: its request waits for another server.
     Refused(io::Error),
-    /// The block device stays, and waits for another server, because somebody uses it.
+    /// The block device stays, and waits for another server, because it is in use.
     Left(Vec<String>),
     /// The block device was removed.
     Removed,
@@ -77,7 +77,7 @@ pub struct UblkDriver<F> {
     pending: Vec<Option<Pending>>,
     under_way: usize,
     state: State,
-    /// Whether the device is to be removed, whoever uses it.
+    /// Whether the device is to be removed even while it is in use.
     is_unwanted: Cell<bool>,
     /// Whether requests fail at once, because the device is removed while the medium is away.
     is_refusing: bool,
@@ -86,7 +86,7 @@ pub struct UblkDriver<F> {
 }
 
 impl<F: FnMut(Event)> UblkDriver<F> {
-    /// Serves `found` from now on with the blocks of `medium`. `report` is told what happens.
+    /// Serves `found` from now on with the blocks of `medium`. `report` gets events.
     ///
     /// # Errors
     /// When the device can't be opened or started.
@@ -131,13 +131,13 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         &self.medium
     }
 
-    /// Whoever watches what passes between this process and the medium's device, as
-    /// [`RemoteMedium::passing`] has it.
+    /// The watchers of the packets between this process and the medium's device, as
+    /// [`RemoteMedium::passing`] has them.
     pub fn passing(&mut self) -> Option<&mut Watch<Port>> {
         self.medium.passing()
     }
 
-    /// What requests did.
+    /// Counts of the requests.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -147,7 +147,7 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         self.under_way
     }
 
-    /// Has the next stop remove the block device even while somebody uses it.
+    /// Has the next stop remove the block device even while it is in use.
     pub fn set_unwanted(&self) {
         self.is_unwanted.set(true);
     }
@@ -195,7 +195,7 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         taken
     }
 
-    /// What is asked of the medium; an error number if that can't be asked.
+    /// The operation for the medium; an error number if there is none.
     fn operation(&mut self, asked: &Asked) -> Result<Wanted, i32> {
         let Asked { name, operation, durable, offset, length } = *asked;
         let short = || u32::try_from(length).map_err(|_| libc::EINVAL);
@@ -220,7 +220,7 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         })
     }
 
-    /// Passes on what the medium has done. Returns how much.
+    /// Passes on the medium's completions. Returns their number.
     fn reap(&mut self) -> usize {
         let Self { clock, medium, device, pending, under_way, tally, .. } = self;
         medium.reap(&mut |completion| {
@@ -253,7 +253,7 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         }
     }
 
-    /// Begins to remove the device. What waits for a device that is away ends now.
+    /// Begins to remove the device. Requests that wait for an absent device end now.
     fn stop(&mut self) {
         self.state = State::Stopping;
         if let Err(error) = self.control.begin_stop(self.number) {
@@ -277,7 +277,7 @@ impl<F: FnMut(Event)> UblkDriver<F> {
             let deleted = self.control.delete(self.number);
             (self.report)(deleted.map_or_else(Event::NotRemoved, |()| Event::Removed));
         } else {
-            // Whoever has stopped it deletes it.
+            // The process that stopped it deletes it.
             (self.report)(Event::Removed);
         }
     }

@@ -1,11 +1,11 @@
-//! What the requests of a block device did, and how long they took.
+//! Counts of a block device's requests, and how long they took.
 
 use engine::Nanos;
 use nvme::subsystem::Latencies;
 
 use crate::sys::ublk::{Operation, Request};
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read.
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// What requests of one kind did.
+/// Counts of the requests of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KindTally {
     /// Requests that succeeded.
@@ -56,12 +56,12 @@ pub struct KindTally {
     pub latencies: Latencies,
 }
 
-/// What the requests of a block device did, by [`Kind`].
+/// Counts of a block device's requests, by [`Kind`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally([KindTally; Kind::ALL.len()]);
 
 impl Tally {
-    /// What requests of `kind` did.
+    /// Counts of the requests of `kind`.
     pub const fn of(&self, kind: Kind) -> &KindTally {
         &self.0[kind as usize]
     }

@@ -22,8 +22,8 @@ const PIECES_PER_TURN: usize = 16;
 /// After this long without activity, a doorbell's store is followed by a message: the server may
 /// sleep, and a store does not wake it.
 const QUIET: Nanos = Nanos::from_millis(1);
-/// How often completions are looked for where no signal tells of them. Shorter than any sleep of
-/// the loop.
+/// How often completions are looked for where no signal reports them. Shorter than any sleep of the
+/// loop.
 const LOOK: Nanos = Nanos::from_micros(500);
 
 /// Whether the server signals completions, so that this process may sleep.
@@ -42,7 +42,8 @@ enum Signals {
 /// The engine of a function that another process offers.
 type Engines = User<OwnedFd, SharedMemory>;
 
-/// What is around the engine: the server's socket, the doorbells, and how completions are noticed.
+/// The surroundings of the engine: the server's socket, the doorbells, and how completions are
+/// noticed.
 struct UserShell {
     connection: Option<Connection>,
     /// The engine has ended the connection, which is closed once everything is sent.
@@ -122,7 +123,7 @@ impl UserDriver {
         self.shell.under_way += 1;
     }
 
-    /// Handles what the server has sent; returns whether there was anything.
+    /// Handles the server's messages; returns whether there were any.
     fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
         for piece in 0..PIECES_PER_TURN {
             let Some(connection) = &mut self.shell.connection else { return piece > 0 };

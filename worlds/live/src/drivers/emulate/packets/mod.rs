@@ -100,7 +100,7 @@ impl<R: FnMut(Event)> Packets<R> {
         Counters { there, back, strange: self.strange, refused: self.refused }
     }
 
-    /// Takes what a namespace has sent; returns whether there was anything.
+    /// Takes the packets that a namespace has sent; returns whether there were any.
     fn receive(&mut self, side: Side, context: &Context<'_>) -> io::Result<bool> {
         let interface = &self.interfaces[side.index()];
         // The interface's MTU may be changed by others. A packet longer than the model's MTU is

@@ -173,14 +173,13 @@ fn the_kernels_tcp_copes_with_what_the_model_loses() {
     assert!(counters.there.lost > 0 && counters.there.bytes > 1 << 20, "{counters:?}");
 }
 
-/// Sends these bytes out of the interface `name`, whatever they are.
+/// Sends these bytes unchecked out of the interface `name`.
 fn raw(name: &str, bytes: &[u8]) -> io::Result<()> {
     let index = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     assert!(index.contains(name));
     let name = std::ffi::CString::new(name)?;
     let protocol = 0x0800_u16.to_be();
-    // SAFETY: the name ends with a zero; an address of zeroes is valid, and has the length that is
-    // told.
+    // SAFETY: the name ends with a zero; an address of zeroes is valid, and has the given length.
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
         if socket < 0 {

@@ -42,8 +42,8 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes an interface in `namespace` and brings it up. Any thread can read and write its
-    /// packets, whatever its own namespace.
+    /// Makes an interface in `namespace` and brings it up. A thread of any namespace can read and
+    /// write its packets.
     ///
     /// # Errors
     /// When this process may not do that, or the system has no such interfaces. The message names
@@ -74,8 +74,7 @@ impl Tun {
         let mtu = libc::c_int::try_from(settings.mtu).map_err(|_| io::ErrorKind::InvalidInput)?;
         set("the MTU", SET_MTU, &|request| request.0.ifr_ifru.ifru_mtu = mtu)?;
         set("the queue's length", SET_QUEUE, &|request| request.0.ifr_ifru.ifru_metric = QUEUE)?;
-        // IPv6 would send packets by itself that nobody asked for. A system without IPv6 has
-        // nothing to switch off.
+        // IPv6 would send packets by itself. A system without IPv6 has nothing to switch off.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let mask =
             Ipv4Addr::from_bits(u32::MAX.checked_shl(u32::from(32 - settings.prefix.min(32))).unwrap_or(0));

@@ -13,7 +13,7 @@ use crate::carrier::Received;
 use crate::carrier::tcp::Connection;
 use crate::drivers::emulate::pace::before;
 
-/// The most bytes in the socket's own outbox; what else has arrived waits before the outbox.
+/// The most bytes in the socket's own outbox; further received bytes wait before the outbox.
 const UNSENT_MAX: usize = 256 << 10;
 /// How much room in the model is worth a read of the socket, in bytes.
 const ROOM_WANTED: usize = 16 << 10;

@@ -153,7 +153,7 @@ impl<R: FnMut(Event)> Relay<R> {
         (self.report)(Event::Accepted(peer));
     }
 
-    /// Moves what the sockets have to give and to take; returns whether there was anything.
+    /// Moves bytes from and to the sockets; returns whether there were any.
     fn pump(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let mut busy = false;
         let mut over = Vec::new();
@@ -196,7 +196,7 @@ impl<R: FnMut(Event)> Relay<R> {
         Ok(busy)
     }
 
-    /// Lets the network do what is due, and hands its outputs to the pipes; returns whether there
+    /// Lets the network do its due work, and hands its outputs to the pipes; returns whether there
     /// were any.
     fn settle(&mut self, now: Instant) -> bool {
         let mut any = false;
@@ -235,7 +235,7 @@ impl<R: FnMut(Event)> Driver for Relay<R> {
         busy |= self.pump(context)?;
         if self.settle(context.clock.now()) {
             busy = true;
-            // What has arrived is written at once.
+            // Received bytes are written at once.
             self.pump(context)?;
         }
         if !busy {

@@ -24,7 +24,7 @@ pub(in crate::drivers::emulate) enum Pumped {
     Over(Gone),
 }
 
-/// What a look at a pipe works with.
+/// The context of a look at a pipe.
 #[derive(Debug)]
 pub(in crate::drivers::emulate) struct Flow<'a> {
     /// The connection of the pipe.
@@ -39,7 +39,7 @@ pub(in crate::drivers::emulate) struct Flow<'a> {
 /// The two sockets of a connection.
 #[derive(Debug)]
 pub(in crate::drivers::emulate) struct Pipe {
-    /// The address of whoever connected.
+    /// The address of the client.
     pub(in crate::drivers::emulate) peer: SocketAddr,
     pub(super) ends: [End; 2],
     /// The connection to the other end while it is being made, and how many addresses are left to

@@ -84,7 +84,7 @@ fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `bytes` and closes; returns what comes back.
+/// Sends `bytes` and closes; returns the received bytes.
 fn there_and_back(address: SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut writer = stream.try_clone().unwrap();

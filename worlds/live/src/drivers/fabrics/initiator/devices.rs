@@ -1,6 +1,6 @@
 //! The devices by which an initiator reaches its paths. Of RoCE there is one for each address of
-//! this machine that a path is reached from, for all queue pairs there. What libibverbs drives is
-//! one world for all.
+//! this machine that a path is reached from, for all queue pairs there. All devices of libibverbs
+//! share one [`Verbs`].
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +23,7 @@ use crate::sys::precedence::Precedence;
 /// How many addresses of loopback are tried until one is free.
 const LOOPBACK_TRIES: u32 = 64;
 
-/// What carries an initiator's queue pairs.
+/// The carrier of an initiator's queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// RoCE, over sockets.
@@ -35,7 +35,7 @@ pub enum Carrier {
 /// How an initiator reaches its paths by queue pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
-    /// What carries them.
+    /// Their carrier.
     pub carrier: Carrier,
     /// The address of this machine to use, instead of that which leads to the peer.
     pub local: Option<Host>,
@@ -58,7 +58,7 @@ pub(super) struct Devices {
     reach: Reach,
     pool: SharedPool,
     devices: Vec<Device>,
-    /// What libibverbs drives, once it was wanted.
+    /// The devices of libibverbs, once a path needed them.
     verbs: Option<Verbs>,
     pairs: Vec<ConnectionId>,
 }
@@ -165,7 +165,7 @@ impl Devices {
         self.pairs.retain(|one| *one != id);
     }
 
-    /// Takes what has come; the kernel has `news`, or not. Returns whether there may be news of
+    /// Takes received messages; the kernel has `news`, or not. Returns whether there may be news of
     /// any connection.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Devices {
         Ok(has_news)
     }
 
-    /// Fires what is due, and sends. Returns whether there was anything to do.
+    /// Fires due deadlines, and sends. Returns whether there was anything to do.
     pub(super) fn flush(&mut self, now: Instant) -> bool {
         let mut busy = self.verbs.as_mut().is_some_and(|verbs| verbs.flush(now));
         for device in &mut self.devices {

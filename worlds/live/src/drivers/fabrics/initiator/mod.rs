@@ -67,7 +67,7 @@ struct Established {
 }
 
 impl Established {
-    /// Lets the kernel tell of a connection at rest; any other is looked at in each turn.
+    /// Lets the kernel report news of a connection at rest; any other is looked at in each turn.
     fn attend(&mut self, now: Instant, sources: &Sources, pool: &mut Pool, is_awaited: bool) {
         let heard = *self.heard.get_or_insert(now);
         let wanted = match is_awaited || now - heard < SILENT {
@@ -97,18 +97,18 @@ impl Connection {
     }
 }
 
-/// What is around the engine: connections, and how they are dialled.
+/// The surroundings of the engine: connections, and how they are dialled.
 #[derive(Debug)]
 pub(crate) struct InitiatorShell {
     /// The addresses of each path. A path with several addresses tries them in turn.
     addresses: Vec<Vec<SocketAddr>>,
     attempts: Vec<usize>,
     connections: Vec<Connection>,
-    /// What the application has yet to hear.
+    /// Events that the application has not taken yet.
     pub(crate) events: VecDeque<Output>,
     /// The last failure to reach each path, if any.
     failures: Vec<Option<io::Error>>,
-    /// What the host may prove by TLS; it speaks without TLS where there is nothing.
+    /// The keys that the host may prove by TLS; without any, it speaks without TLS.
     psks: Vec<Psk>,
     /// The devices that reach the paths by queue pairs, if any are reached so.
     devices: Option<Devices>,
@@ -122,7 +122,7 @@ pub struct InitiatorDriver {
     initiator: Pump<Initiator>,
     pub(crate) shell: InitiatorShell,
     pool: SharedPool,
-    /// The latest time that the engine was told in a turn.
+    /// The latest time that the engine got in a turn.
     now: Instant,
     attended_at: Instant,
     stopping: bool,
@@ -179,8 +179,8 @@ impl InitiatorDriver {
         self.initiator.engine_mut()
     }
 
-    /// Whoever watches the bytes of the connections; `None` where a path is reached by queue pairs,
-    /// whose messages are no bytes.
+    /// The watchers of the connections' bytes; `None` where a path is reached by queue pairs, whose
+    /// messages are no bytes.
     pub fn watch(&mut self) -> Option<&mut Watch<Port>> {
         self.shell.devices.is_none().then(|| self.initiator.engine_mut().watch())
     }
@@ -275,8 +275,7 @@ impl InitiatorDriver {
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
-    /// Takes what has come for queue pairs, and lets them hear of it; returns whether there
-    /// was anything.
+    /// Takes received messages for queue pairs, and passes them on; returns whether there were any.
     fn receive_pairs(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Some(devices) = &mut self.shell.devices else { return Ok(false) };
         let now = context.clock.now();
@@ -296,7 +295,7 @@ impl InitiatorDriver {
         self.shell.devices.as_mut().is_some_and(|devices| devices.flush(now))
     }
 
-    /// Takes what has come; returns whether there was anything.
+    /// Takes received bytes; returns whether there were any.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         let mut index = self.shell.connections.len();
@@ -468,8 +467,8 @@ fn connected(connections: &mut [Connection], wanted: ConnectionId) -> Option<&mu
     })
 }
 
-/// Sends what a connection has to send, as far as the system takes it at once. The next receive
-/// sees a failure.
+/// Sends the bytes of a connection, as far as the system takes them at once. The next receive sees
+/// a failure.
 fn send(initiator: &mut Initiator, line: &mut Established) -> bool {
     let mut busy = false;
     while let Some(outbox) = initiator.outbox(line.id).filter(|outbox| !outbox.is_empty()) {
@@ -517,8 +516,8 @@ impl Driver for InitiatorDriver {
             self.attend(now, context.sources());
         }
         busy |= self.send_streams();
-        // What the application hears of lets it submit more: that leaves at once when it waits
-        // again, and acknowledgements go behind it.
+        // An event lets the application submit more commands. They leave at once when it waits
+        // again, and acknowledgements go behind them.
         if self.shell.events.is_empty() || self.stopping {
             busy |= self.flush_pairs(now);
         }

@@ -1,4 +1,4 @@
-//! Connections that arrive, and the descriptors that end a sleep. What the system refuses for one
+//! Connections that arrive, and the descriptors that end a sleep. A refusal of the system for one
 //! of them must not harm the others.
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::reactor::{Attention, Sources};
 const ACCEPTS_AT_ONCE: usize = 8;
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Makes ports and media end a sleep. What the system refuses is tried again.
+    /// Makes ports and media end a sleep. A refused registration is tried again.
     pub(super) fn register(&mut self, sources: &Sources) {
         let mut refused = None;
         for port in self.ports.iter_mut().filter(|port| !port.is_registered) {

@@ -12,17 +12,17 @@ pub(super) struct Link {
     pub(super) socket: Option<Socket>,
     /// The port through which the connection came.
     pub(super) port: PortId,
-    /// What the connection carries.
+    /// The fabric of the connection.
     pub(super) fabric: Fabric,
-    /// What the host has proved by TLS.
+    /// The identity that the host has proved by TLS.
     pub(super) proved: Option<Identity>,
     /// When the connection last brought something.
     pub(super) heard: Instant,
-    /// Whether the host has proved who it is, or need not.
+    /// Whether the host has proved its identity, or need not.
     pub(super) is_admitted: bool,
     /// Whether the connection is looked at in each turn.
     pub(super) is_lively: bool,
-    /// The engine has ended the connection: what still comes is dropped.
+    /// The engine has ended the connection: bytes that still come are dropped.
     pub(super) is_ended: bool,
 }
 

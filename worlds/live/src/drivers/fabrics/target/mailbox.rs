@@ -24,11 +24,11 @@ pub struct Moved {
     pub socket: Moving,
     /// The port through which the connection came.
     pub port: PortId,
-    /// What the connection carries.
+    /// The fabric of the connection.
     pub fabric: Fabric,
-    /// What the host has proved by TLS.
+    /// The identity that the host has proved by TLS.
     pub proved: Option<Identity>,
-    /// What the connection has exchanged so far.
+    /// The exchanged bytes of the connection so far.
     pub handover: Handover,
 }
 

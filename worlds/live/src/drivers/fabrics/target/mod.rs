@@ -45,7 +45,7 @@ use worker::Worker;
 /// The most pieces taken from one connection in a turn, so that none starves the others or
 /// the media.
 const PIECES_PER_TURN: usize = 16;
-/// The most connections that are looked at in each turn. Of further ones, the kernel tells.
+/// The most connections that are looked at in each turn. The kernel reports news of further ones.
 const LIVELY_MAX: usize = 256;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
@@ -54,12 +54,12 @@ const WORK_SHARE: u32 = 50;
 /// How long to wait before asking the system again to let a port or medium end a sleep.
 const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 
-/// An event that the application is told.
+/// An event for the application.
 #[derive(Debug)]
 pub enum Event {
     /// Something happened to a connection or an association.
     Target(assemblies::target::Event),
-    /// A host that speaks TLS has not proved who it is.
+    /// A host that speaks TLS has not proved its identity.
     NotEncrypted {
         /// Address of the host.
         peer: SocketAddr,
@@ -79,12 +79,12 @@ pub enum Event {
     PortRestored(SocketAddr),
 }
 
-/// What connections whose hosts have not proved who they are may take.
+/// Limits of connections whose hosts have not proved their identities.
 #[derive(Clone, Copy, Debug)]
 pub struct StrangerLimits {
     /// How many there may be.
     pub places: usize,
-    /// How long a host may take to prove who it is.
+    /// How long a host may take to prove its identity.
     pub proof_max: Nanos,
     /// Number of reactors that share this and a processor's time.
     pub one_of: usize,
@@ -114,20 +114,20 @@ pub struct TargetDriver<F> {
     /// The descriptors of media that end a sleep, with their subsystems.
     registered: Vec<(SubsystemKey, RawFd)>,
     pool: SharedPool,
-    /// What hosts that speak TLS may prove.
+    /// The identities that hosts with TLS may prove.
     acceptor: Acceptor,
     /// The exchange of accepted connections with other reactors.
     mailbox: Option<Mailbox>,
-    /// The application was told that connections are turned away.
+    /// The application knows that connections are turned away.
     is_refusing: bool,
-    /// The latest time that the engines were told.
+    /// The latest time that the engines got.
     now: Instant,
     stopping: bool,
 }
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Creates a target that offers what `directory` says; subsystems and ports are added later.
-    /// Events are told to `report`.
+    /// Creates a target that offers the contents of `directory`; subsystems and ports are added
+    /// later. `report` gets events.
     pub fn new(now: Instant, directory: Directory, report: F) -> Self {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
@@ -184,7 +184,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.engine_mut().set_memory_max(bytes);
     }
 
-    /// Sets what connections whose hosts have not proved who they are may take.
+    /// Sets the limits of connections whose hosts have not proved their identities.
     pub fn limit_strangers(&mut self, limits: StrangerLimits) {
         let StrangerLimits { places, proof_max, one_of } = limits;
         let engine = self.target.engine_mut();
@@ -193,7 +193,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         engine.work_outside((WORK_SHARE / u32::try_from(one_of).unwrap_or(WORK_SHARE)).max(1));
     }
 
-    /// Whoever watches the bytes of the target's connections.
+    /// The watchers of the bytes of the target's connections.
     pub fn watch(&mut self) -> &mut Watch<WatchedPort> {
         self.target.engine_mut().watch()
     }
@@ -204,7 +204,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     /// Stops listening at a port. Connections that came through the port stay, except those of
-    /// queue pairs: what carries them goes with the port.
+    /// queue pairs: their carrier goes with the port.
     pub fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
         for index in 0..self.shell.links.len() {
@@ -214,13 +214,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 self.on_gone(self.now, ConnectionId(connection));
             }
         }
-        // Hosts are told.
+        // This informs the hosts.
         self.pairs.flush(self.now);
         self.pairs.remove_port(id);
     }
 
-    /// Replaces what is offered, as [`Target::set_directory`] does. Media of subsystems that are
-    /// gone are closed.
+    /// Replaces the offer, as [`Target::set_directory`] does. Media of subsystems that are gone are
+    /// closed.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.acceptor = Acceptor::new(&directory);
         self.target.engine_mut().set_directory(now, directory);
@@ -234,13 +234,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// What the kernel knows of a host's TCP connection.
+    /// The kernel's information on a host's TCP connection.
     pub fn tcp_info(&self, connection: ConnectionId) -> Option<TcpInfo> {
         let link = self.shell.links.get(connection.0 as usize)?.as_ref()?;
         TcpInfo::of(link.socket.as_ref()?).ok()
     }
 
-    /// What each port carries, and its address.
+    /// The fabric of each port, and its address.
     pub fn addresses(&self) -> impl Iterator<Item = (Fabric, SocketAddr)> {
         let streams = self.ports.iter().map(|port| (port.fabric, port.listener.address()));
         streams.chain(self.pairs.addresses())
@@ -286,12 +286,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         if let Some(link) = self.shell.links[id.0 as usize].as_mut()
             && let Some(socket) = &link.socket
         {
-            // What TLS has decrypted already, the kernel tells nothing of.
+            // The kernel does not report bytes that TLS has decrypted already.
             is_full &= !socket.is_encrypted();
             let attention = if is_full { Attention::Named(id.0) } else { Attention::EachTurn };
             let changed = sources.change(socket.as_raw_fd(), attention);
-            // What could not be changed would be told of no more. If there is more to receive, the
-            // change has the kernel tell of it again.
+            // The kernel would not report a connection whose change failed. If there is more to
+            // receive, the change has the kernel report it again.
             if !is_full || changed.is_err() {
                 link.is_lively = true;
                 self.lively.push(id);
@@ -537,13 +537,12 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
                 break;
             }
         }
-        // Strangers come after those who have proved who they are.
+        // Strangers come after hosts that have proved their identities.
         busy |= self.serve_strangers(context);
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
         self.see_off();
-        // The engines have been told later times since the turn began, and their time never
-        // goes back.
+        // The engines have got later times since the turn began, and their time never goes back.
         let now = self.now;
         busy |= self.reap(now)?;
         if self.target.wants_settling(now, busy) {
@@ -553,7 +552,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         self.settle_strangers(sources);
         busy |= self.pairs.flush(now);
         if self.is_media_busy() {
-            // Only this passes on to the kernel what was submitted last.
+            // Only this passes on the last submissions to the kernel.
             busy |= self.reap(now)?;
         }
         self.drop_lingering(now, sources);

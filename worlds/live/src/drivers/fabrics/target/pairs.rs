@@ -25,7 +25,7 @@ use crate::sys::address::zone_of;
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
 
-/// What carries the queue pairs of a port.
+/// The carrier of the queue pairs of a port.
 #[derive(Debug)]
 enum Carrier {
     Roce(Box<Roce>),
@@ -50,8 +50,8 @@ impl Carrier {
         }
     }
 
-    /// Takes what has come; the kernel has `news`, or not. Returns whether there may be news of any
-    /// queue pair.
+    /// Takes received messages; the kernel has `news`, or not. Returns whether there may be news of
+    /// any queue pair.
     fn receive(&mut self, now: Instant, news: bool) -> bool {
         match self {
             Self::Roce(roce) => {
@@ -80,7 +80,7 @@ impl Carrier {
         }
     }
 
-    /// Why it has failed, or that it works again; told once.
+    /// Why it has failed, or that it works again; returned once.
     fn take_change(&mut self) -> Option<Result<(), io::Error>> {
         Some(match self {
             Self::Roce(roce) => match roce.take_change()? {
@@ -120,7 +120,7 @@ impl Pairs {
         self.ports.retain(|port| port.id != id);
     }
 
-    /// Lets what comes end a sleep.
+    /// Lets received messages end a sleep.
     pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
         self.ports.iter_mut().try_for_each(|port| each!(&mut port.carrier, world => world.register(sources)))
     }
@@ -138,7 +138,7 @@ impl Pairs {
         self.connections.retain(|one| *one != id);
     }
 
-    /// Fires what is due, and sends. Returns whether there was anything to do.
+    /// Fires due deadlines, and sends. Returns whether there was anything to do.
     pub(super) fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
@@ -147,7 +147,7 @@ impl Pairs {
         busy
     }
 
-    /// What has become of a port, told once.
+    /// The last change of a port, returned once.
     fn take_change(&mut self) -> Option<(SocketAddr, Result<(), io::Error>)> {
         self.ports.iter_mut().find_map(|port| Some((port.address, port.carrier.take_change()?)))
     }
@@ -206,8 +206,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         Ok(address)
     }
 
-    /// Takes what has come for queue pairs, lets them hear of it, and answers; the kernel has
-    /// `news`, or not. Returns whether there was anything.
+    /// Takes received messages for queue pairs, passes them on, and answers; the kernel has `news`,
+    /// or not. Returns whether there were any.
     pub(super) fn receive_pairs(&mut self, now: Instant, news: bool) -> bool {
         let mut has_news = false;
         for port in &mut self.pairs.ports {

@@ -1,4 +1,4 @@
-//! What is around the engines of a target: connections, media, and whoever hears of events.
+//! The surroundings of the engines of a target: connections, media, and the receiver of events.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Connections whose hosts have not proved who they are. A turn of the loop looks only at those of
-//! which the kernel has news, and at few of them. While hosts that are admitted have work,
+//! Connections whose hosts have not proved their identities. A turn of the loop looks only at those
+//! of which the kernel has news, and at few of them. While hosts that are admitted have work,
 //! strangers have a small share of the loop's time.
 //!
 //! They are in an epoll instance of their own: thousands of them are one source of the loop, and
@@ -30,10 +30,10 @@ const TURN_MAX: Nanos = Nanos::from_micros(200);
 const SHARE: u64 = 20;
 /// The most time that this share saves up while strangers need none.
 const SAVED_MAX: Nanos = Nanos::from_millis(100);
-/// The most debt of strangers, who may use all time while no host has work.
+/// The most debt of strangers, which may use all time while no host has work.
 const DEBT_MAX: Nanos = Nanos::from_millis(20);
 
-/// What strangers are waited for by.
+/// The state by which the target waits for strangers.
 #[derive(Debug)]
 pub(super) struct Strangers {
     poll: Option<Poll>,
@@ -132,7 +132,7 @@ impl Strangers {
     /// Takes news of strangers from the kernel.
     fn ask(&mut self) {
         let Self { poll: Some(poll), events, waiting, .. } = self else { return };
-        // What the system refuses is asked for again with the next news.
+        // A call that the system refuses is repeated with the next news.
         if poll.poll(events, Some(Duration::ZERO)).is_err() {
             return;
         }
@@ -177,7 +177,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             self.strangers.ask();
         }
         let mut now = context.clock.now();
-        // Whoever is looked at again waits for the next turn.
+        // A connection that needs another look waits for the next turn.
         for _ in 0..self.strangers.waiting.len() {
             if now - began >= TURN_MAX {
                 break;
@@ -207,7 +207,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             return;
         }
         if is_closed {
-            // Whoever has closed its side proves nothing more.
+            // A host that has closed its side proves nothing more.
             return self.forget(self.now, id, context.sources());
         }
         match (is_busy, &mut link.socket) {
