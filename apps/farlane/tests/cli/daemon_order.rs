@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::figures::Figures;
-use crate::support::running::{Said, signal, wait_until};
+use crate::support::running::{Said, signal, wait_for_listener, wait_until};
 use crate::support::{Export, FARLANE, json, succeed};
 
 /// A daemon of the table.
@@ -65,14 +65,17 @@ fn check(row: &Row, folder: &Path, options: &[&str]) {
         .args(["--metrics", "127.0.0.1:0", "--control"])
         .arg(&socket)
         .args(options);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.arg("--json").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let mut said = Said::by(process.stderr.take().unwrap());
+    let announced = Said::by(process.stdout.take().unwrap());
     let name = format!("{} {options:?}", row.arguments.join(" "));
     let figures = Figures::of(|| said.so_far());
-    wait_until(&format!("{name} listens"), || socket.exists());
+    wait_for_listener(&socket);
     let status = json(&["status", socket.to_str().unwrap(), "--json"]);
     assert_eq!(status["kind"], row.kind, "{name}");
+    // A replay announces nothing.
+    wait_until(&format!("{name} is announced"), || row.kind == "replay" || announced.so_far().contains('\n'));
     wait_until(&format!("{name} has given up what it does not need"), || {
         let expected = if options.contains(&"--no-sandbox") { "0" } else { "2" };
         of_process(process.id(), "Seccomp") == expected
