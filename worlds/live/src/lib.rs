@@ -1,10 +1,10 @@
-//! The live world: what the engines are connected to on a real machine.
+//! The live world: the surroundings of the engines on a real machine.
 //!
 //! - [`sys`]: the operating system's own things, each behind a safe interface: clocks, memory,
 //!   sockets with a name, descriptors, randomness. Nearly all of the project's unsafe code is here.
 //! - [`reactor`]: a loop for one thread that spins while there is work and sleeps when there is
 //!   none.
-//! - [`carrier`]: what carries a tunnel's bytes from one end to the other: TCP, QUIC, and several
+//! - [`carrier`]: carriers of a tunnel's bytes from one end to the other: TCP, QUIC, and several
 //!   TCP connections at once.
 //! - [`media`]: where the bytes of namespaces are kept, and what devices remember.
 //! - [`drivers`]: an engine together with its sockets, memory and media, run by a reactor.

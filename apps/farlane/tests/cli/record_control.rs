@@ -31,7 +31,7 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
     assert!(text.starts_with("running: ") && text.contains("writes from 0 up to"), "{text}");
 
     let told = fail(&["record", "--from", "generate:1MB", "--to", &at("b.rec"), "--control", &control]);
-    assert!(told.contains("somebody listens there already"), "{told}");
+    assert!(told.contains("another process listens there already"), "{told}");
     assert_eq!(ask("stop")["stopping"], true);
     let output = recorder.output(Duration::from_secs(30));
     let end = String::from_utf8(output.stdout).unwrap();

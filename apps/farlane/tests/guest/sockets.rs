@@ -94,7 +94,7 @@ fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
     std::fs::write(&file, "no socket").unwrap();
     let long = path(&"x".repeat(120));
     for (socket, words) in [
-        (&taken, "somebody listens there already"),
+        (&taken, "another process listens there already"),
         (&file, "that is no socket"),
         (&path("missing/ssd"), "there is no directory"),
         (&long, "a socket's at most 107"),

@@ -26,8 +26,8 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address with the route to a far end instead of its name, so that nobody who uses the
-    /// address waits for the system's resolver later. Waits for it now.
+    /// The address with the route to a far end instead of its name, so that no user of the address
+    /// waits for the system's resolver later. Waits for it now.
     ///
     /// # Errors
     /// When the name of a far end has no address, or a key can't be read or made.

@@ -8,8 +8,8 @@ use engine::{Instant, Nanos};
 
 use crate::reactor::{Driver, GLANCES, Glance, Outcome, Reactor, Stop, Turn};
 
-/// How many waits in a row may end without a turn of the driver. What only a turn can find then
-/// waits for some microseconds.
+/// How many waits in a row may end without a turn of the driver. Events that only a turn can find
+/// then wait for some microseconds.
 const GLIMPSES_MAX: u32 = 16;
 
 /// Why a wait has ended without an event.
@@ -174,7 +174,7 @@ mod tests {
     use crate::reactor::{Context, Sources};
     use crate::sys::clock::Clock;
 
-    /// A driver to which an event comes whenever somebody looks.
+    /// A driver to which an event comes at each look.
     #[derive(Default)]
     struct Eager {
         turns: u32,

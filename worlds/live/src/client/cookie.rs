@@ -1,7 +1,7 @@
 //! Cookies of commands that are remembered in a table of this process.
 
-/// The cookie of a command that is remembered in a table. Bit 63 tells it from the cookies of
-/// callers, which are less than 2^60. The other bits are the command's place in the table.
+/// The cookie of a command that is remembered in a table. Bit 63 distinguishes it from the cookies
+/// of callers, which are less than 2^60. The other bits are the command's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableCookie(u64);
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a controller.
+//! Errors of a controller.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ use crate::drivers::secret_file::SecretFileError;
 pub enum AttachError {
     /// The name of a far end has no address.
     Resolve(String, io::Error),
-    /// Which far end is meant, or who this host is, can't be told.
+    /// The identity of the far end, or of this host, can't be determined.
     Trust(io::Error),
     /// The name of a path to a subsystem has no address; the error names the path.
     ResolvePath(io::Error),

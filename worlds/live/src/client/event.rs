@@ -1,4 +1,4 @@
-//! What happens to a controller, as its user hears of it.
+//! Events of a controller for its user.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use tunnel::Event as Link;
 
 use super::error::{AttachError, Failure};
 
-/// What happened to a controller.
+/// An event of a controller.
 #[derive(Debug)]
 pub enum Event {
     /// A command has ended.
@@ -43,7 +43,7 @@ pub struct Completed {
     pub dw0: u32,
     /// Command-specific result, Dword 1 (DW1): of a fabric's Property Get. On PCI Express, 0.
     pub dw1: u32,
-    /// What the command has read, unless its data have a place in the controller's memory.
+    /// The data that the command has read, unless they have a place in the controller's memory.
     pub data: Buffer,
     /// Whether the controller did not answer: this host has ended the command.
     pub is_unheard: bool,

@@ -1,4 +1,4 @@
-//! A controller of a subsystem of NVMe over Fabrics, whatever the fabric.
+//! A controller of a subsystem of NVMe over Fabrics, over any fabric.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -37,7 +37,7 @@ const COMMANDS_MAX: u32 = 1024;
 /// The cookie of a round trip.
 const PROBE: u64 = 1 << 62;
 
-/// What happened to the driver of a fabric.
+/// An event of the driver of a fabric.
 #[derive(Debug)]
 pub enum FabricEvent {
     /// An I/O command has ended.
@@ -61,7 +61,7 @@ pub enum FabricEvent {
     PathGivenUp(PathIndex, Fault),
     /// One end of a connection has broken the protocol.
     ProtocolError(String),
-    /// Something that concerns nobody here.
+    /// An event without a meaning here.
     Other,
 }
 
@@ -106,11 +106,11 @@ pub(super) struct Fabrics<D: FabricDriver> {
     pending: Vec<Option<Pending>>,
     free: Vec<usize>,
     pool: Pool,
-    /// Paths whose loss the owner was told.
+    /// Paths whose loss was reported to the owner.
     lost: BTreeSet<PathIndex>,
-    /// Digests that the owner was told a path is without.
+    /// Missing digests that were reported to the owner, for each path.
     missing: BTreeMap<PathIndex, &'static str>,
-    /// News that the driver does not tell.
+    /// News that the driver does not report.
     news: VecDeque<News>,
     /// The name under which this host comes.
     host: Nqn,
@@ -162,7 +162,7 @@ fn files<'a>(subsystem: &'a Subsystem, options: &'a Options) -> &'a SecretFiles 
     if *of_url == SecretFiles::default() { &options.secrets } else { of_url }
 }
 
-/// What the host may prove by TLS to the subsystem of `association`; nothing without a key.
+/// The keys that the host may prove by TLS to the subsystem of `association`; empty without a key.
 ///
 /// # Errors
 /// When a file holds no key, or others may read it.

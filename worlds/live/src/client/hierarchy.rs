@@ -95,7 +95,7 @@ impl Blocking<NearDriver> {
         self.driver.near_mut()
     }
 
-    /// Whoever watches the packets that pass the host's port.
+    /// The watchers of the packets that pass the host's port.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         self.near_mut().watch()
     }
@@ -129,7 +129,7 @@ impl Blocking<NearDriver> {
     ) -> Result<T, AttachError> {
         use tunnel::Event as Link;
         let deadline = self.now() + timeout;
-        // A person who waits in silence wonders whether anything happens.
+        // A long wait is reported, because a silent one looks like a hang.
         let mut tell_at = Some(self.now() + TELL_AFTER);
         let mut refusal = None;
         let mut news = Vec::new();
@@ -151,7 +151,7 @@ impl Blocking<NearDriver> {
                 Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) => {
                     refusal = Some(error).filter(|error| *error != HandshakeError::Disconnected);
                 }
-                // These events are for whoever looks at events from now on.
+                // These events are for callers that take events from now on.
                 Ok(Some(event @ Event::Link { event: Link::PathAway(_) | Link::PathBack(_), .. })) => {
                     news.push(event);
                 }
@@ -181,7 +181,7 @@ impl Blocking<NearDriver> {
     }
 }
 
-/// How long a far end is waited for before a person is told about the wait.
+/// How long a far end is waited for before the wait is reported.
 const TELL_AFTER: Nanos = Nanos::from_secs(1);
 
 /// Whether the next attempt, which the engines make by themselves, is worth waiting for.

@@ -1,4 +1,4 @@
-//! A subsystem behind NVMe/TCP or NVMe/RDMA: the initiator, and what its connections ask for.
+//! A subsystem behind NVMe/TCP or NVMe/RDMA: the initiator, and the options of its connections.
 
 use std::rc::Rc;
 

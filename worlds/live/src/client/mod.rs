@@ -94,7 +94,7 @@ impl Controller {
     /// Begins to attach to the controller at `address`. [`Controller::wait_ready`] waits for it.
     ///
     /// # Errors
-    /// When nobody is there, or the process has no memory or descriptors left.
+    /// When no controller answers, or the process has no memory or descriptors left.
     pub fn open(address: &Address, options: &Options) -> Result<Self, AttachError> {
         Ok(Self::of(match address {
             Address::Far(name) => Reached::Pcie(Box::new(Pcie::over_tunnel(name, options)?)),
@@ -143,7 +143,7 @@ impl Controller {
     pub fn name(&self) -> String {
         each!(&self.reached, transport => transport.name())
     }
-    /// What the controller reported about itself; `None` before the controller was first up.
+    /// The controller's report about itself; `None` before the controller was first up.
     pub fn identity(&self) -> Option<Identity<'_>> {
         each!(&self.reached, transport => transport.identity())
     }
@@ -165,7 +165,7 @@ impl Controller {
         }
     }
 
-    /// Whoever watches what passes: the packets of a host on PCI Express, or the bytes of a
+    /// The watchers of passing traffic: the packets of a host on PCI Express, or the bytes of a
     /// fabric's connections ([`Controller::is_fabric`]). `None` where neither passes here: by
     /// vfio-user, and where queue pairs carry a fabric.
     pub fn watch(&mut self) -> Option<&mut Watch<Port>> {

@@ -16,7 +16,7 @@ const QUEUE_BYTES: u64 = 8 << 20;
 /// The longest time between two attempts to reach a far end: a person may be waiting.
 const REDIAL: Nanos = Nanos::from_millis(250);
 
-/// What becomes of commands while the controller is away.
+/// The treatment of commands while the controller is away.
 #[derive(Clone, Copy, Debug)]
 pub enum Absence {
     /// The controller is given up, with all its commands, after this time.
@@ -75,7 +75,7 @@ pub struct Options {
     pub queues: u16,
     /// The root port of a host on PCI Express.
     pub root: RootPort,
-    /// What becomes of commands while the controller is away.
+    /// The treatment of commands while the controller is away.
     pub absence: Absence,
     /// How long to spin for the next event before sleeping.
     pub spin: Nanos,

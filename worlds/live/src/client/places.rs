@@ -16,7 +16,7 @@ const HELD_MIN: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Places {
     memory: Vec<u8>,
-    /// What is newer than the memory, by its first place. No two overlap.
+    /// Data that are newer than the memory, by their first place. No two overlap.
     held: BTreeMap<usize, Buffer>,
 }
 
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// Data will come that belong at `range`: what is held for a part of it alone is given up.
+    /// Data will come that belong at `range`: data held for a part of it alone are given up.
     pub(super) fn expect(&mut self, range: Range<usize>) {
         if let Some(data) = self.held.get(&range.start)
             && data.len() <= range.len()
@@ -67,11 +67,11 @@ impl Places {
         }
     }
 
-    /// Moves what is held for any byte of `range` into the memory.
+    /// Moves the data held for any byte of `range` into the memory.
     fn settle(&mut self, range: &Range<usize>) {
         while let Some((start, data)) = self.held.range(..range.end).next_back() {
             let (start, end) = (*start, *start + data.len());
-            // What begins further in front ends in front of this one.
+            // Data that begin further in front end in front of these.
             if end <= range.start {
                 return;
             }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(places.bytes(0..1), [0]);
     }
 
-    /// Whatever is put, changed and looked at in whatever order, each byte is the latest one.
+    /// In any order of puts, changes and looks, each byte is the latest one.
     #[test]
     fn memory_and_buffers_are_one() {
         const PLACES: usize = 16;

@@ -1,4 +1,4 @@
-//! What every transport to a controller does.
+//! The functions of every transport to a controller.
 
 use engine::Instant;
 use nvme::host::{Command, Namespace};
@@ -9,7 +9,7 @@ use super::error::{AttachError, SubmitError};
 use super::event::Event;
 use crate::client::blocking::{Application, Blocking, WaitError};
 
-/// What a controller reported about itself.
+/// A controller's report about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     /// The Identify Controller data structure.
@@ -33,7 +33,7 @@ impl<'a> From<&'a host::Identity> for Identity<'a> {
     }
 }
 
-/// A transport to a controller: a driver in its loop, and what a host makes of it.
+/// A transport to a controller: a driver in its loop, and a host's view of it.
 pub(super) trait Transport {
     /// The driver in the loop.
     type Driver: Application;
@@ -82,7 +82,7 @@ pub(super) trait Transport {
     fn poll_own(&mut self) -> Option<Event> {
         None
     }
-    /// What an event of the driver means to the controller's user, if it means anything.
+    /// The event for the controller's user that an event of the driver means, if any.
     fn on_event(&mut self, event: <Self::Driver as Application>::Event) -> Option<Event>;
 
     fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {

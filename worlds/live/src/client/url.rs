@@ -69,7 +69,7 @@ impl FarUrl {
         self.0.to_string()
     }
 
-    /// What carries the bytes to the far end.
+    /// The carrier of the bytes to the far end.
     pub const fn way(&self) -> Way {
         self.0.way
     }

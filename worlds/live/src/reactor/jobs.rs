@@ -43,7 +43,7 @@ impl<D> Hirer<D> {
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut D) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
         let job = move |driver: &mut D| {
-            // Nobody waits for the answer only when the process ends.
+            // The answer has no receiver only when the process ends.
             let _ = answer.send(job(driver));
         };
         self.jobs.send(Box::new(job)).ok()?;
@@ -77,7 +77,7 @@ pub struct Working<D> {
 }
 
 impl<D> Working<D> {
-    /// Wraps `driver`, which does what comes by `jobs`.
+    /// Wraps `driver`, which does the jobs that come by `jobs`.
     pub const fn new(driver: D, jobs: Jobs<D>) -> Self {
         Self { driver, jobs }
     }

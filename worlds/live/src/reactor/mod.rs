@@ -42,8 +42,8 @@ const NEWS_EVERY_BUSY: Nanos = Nanos::from_millis(1);
 /// How often a spinning loop offers the processor to other threads: where processors are scarce,
 /// the peer that the loop spins for needs one. Longer than a round trip between two processors.
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);
-/// How many glances a spinning loop makes between two turns. What only a turn can find then waits
-/// for no longer than a few microseconds.
+/// How many glances a spinning loop makes between two turns. Events that only a turn can find then
+/// wait for no longer than a few microseconds.
 pub(crate) const GLANCES: u32 = 64;
 /// Number of news taken from the kernel in one call; more come with the next call.
 pub const NEWS_MAX: usize = 64;
@@ -95,17 +95,17 @@ pub trait Driver {
     /// Does all that can be done now. Sources of [`Attention::EachTurn`] must be looked at in each
     /// turn, sources of [`Attention::OnNews`] when `context.news` is set, and those of
     /// [`Attention::Named`] that `context.named` names. [`Turn::Idle`] promises that each source
-    /// looked at was emptied, because the kernel tells of news only once. A named source is named
-    /// once, so it must be emptied, or looked at in further turns, whatever the turn returns.
+    /// looked at was emptied, because the kernel reports news only once. A named source is named
+    /// once, so it must be emptied, or looked at in further turns, for each result of the turn.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn>;
 
-    /// Looks at what other processes store in memory shared with this one, and does all of the work
-    /// that they ask for, and nothing else. A spinning loop glances many times between two turns,
-    /// so a glance that finds nothing should cost next to nothing. The time in `context` is that of
-    /// the last turn, because reading the clock would take longer than the glance.
+    /// Looks at memory that other processes share with this one, and does all of the work that they
+    /// request, and nothing else. A spinning loop glances many times between two turns, so a glance
+    /// that finds nothing should cost next to nothing. The time in `context` is that of the last
+    /// turn, because reading the clock would take longer than the glance.
     fn glance(&mut self, context: &Context<'_>) -> Glance {
         let _ = context;
         Glance::Blind
@@ -140,7 +140,7 @@ impl Attention {
     }
 }
 
-/// What the loop gives a driver in a turn.
+/// The context of a driver's turn.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The time at the start of the turn.
@@ -203,9 +203,9 @@ pub enum Outcome {
     Met,
     /// The deadline came before the condition was met.
     TimedOut,
-    /// The driver has ended, by itself or because it was told to stop.
+    /// The driver has ended, by itself or after a stop request.
     Done,
-    /// The driver was told to stop and did not end within [`CLOSE_MAX`].
+    /// The driver was asked to stop and did not end within [`CLOSE_MAX`].
     Abandoned,
 }
 
@@ -220,7 +220,7 @@ pub struct Reactor {
     stop: Stop,
     /// Whether the driver was started.
     is_started: bool,
-    /// When the driver was told to stop.
+    /// When the driver was asked to stop.
     stopping: Option<Instant>,
     /// When something was last done; `asked_at` is when the kernel was last asked for news.
     busy_at: Instant,
@@ -229,13 +229,14 @@ pub struct Reactor {
     yielded_at: Instant,
     /// Whether there may be news since the driver last looked at all of its sources.
     news: bool,
-    /// Sources of which there is news that the driver has not been told.
+    /// Sources with news that the driver does not know yet.
     named: Vec<u32>,
-    /// Whether the kernel may have more news than it could tell in one call.
+    /// Whether the kernel may have more news than it could report in one call.
     has_more: bool,
-    /// Whether this loop is what the process is there for, as the service manager knows it.
+    /// Whether this loop does the main work of the process, and reports to the service manager.
     is_service: bool,
-    /// How long the driver may take to end once it was told to stop, if not as long as it takes.
+    /// How long the driver may take to end after a stop request; without a limit, as long as it
+    /// takes.
     close_max: Option<Nanos>,
     /// When the service manager next wants to hear that this loop is alive.
     beat_at: Option<Instant>,
@@ -298,7 +299,7 @@ impl Reactor {
         self.close_max = None;
     }
 
-    /// Tells the service manager of this loop's end, and as long as it turns that it is alive: the
+    /// Reports this loop's end to the service manager, and while it turns, that it is alive: the
     /// manager ends and restarts a process whose loop hangs.
     pub fn serve(&mut self) {
         self.is_service = true;
@@ -366,7 +367,7 @@ impl Reactor {
     /// Turns `driver` once, without waiting. A loop around this one sleeps on [`Reactor::poll_fd`].
     ///
     /// # Errors
-    /// When the driver fails, or the system cannot tell of news.
+    /// When the driver fails, or the system cannot report news.
     pub fn step<D: Driver>(&mut self, driver: &mut D) -> io::Result<Turn> {
         self.start(driver)?;
         let now = self.clock.now();

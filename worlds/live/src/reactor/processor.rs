@@ -48,7 +48,7 @@ impl std::error::Error for PinError {}
 /// Number of processors that this thread may use; [`pin`] numbers them from 0.
 ///
 /// # Errors
-/// When the system does not tell.
+/// When the system does not report it.
 pub fn processors() -> io::Result<usize> {
     allowed().map(|allowed| allowed.len())
 }

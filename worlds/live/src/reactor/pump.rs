@@ -5,9 +5,9 @@ use engine::{Engine, Instant, Nanos, fire, next_wake};
 /// How often deadlines are looked at while there is always something else to do.
 const SETTLE_EVERY: Nanos = Nanos::from_millis(1);
 
-/// The world around an engine: what a driver does with outputs.
+/// The world around an engine: a driver's handling of outputs.
 pub(crate) trait Shell<E: Engine> {
-    /// Passes one output to the world. What the world answers at once may go into `engine`.
+    /// Passes one output to the world. The world's immediate answers may go into `engine`.
     fn pass(&mut self, now: Instant, output: E::Output, engine: &mut E);
 
     /// Gives `engine` the answers that have come while outputs were passed on. Returns whether
@@ -16,7 +16,7 @@ pub(crate) trait Shell<E: Engine> {
         false
     }
 
-    /// Fires what is due in the shell's own engines. Returns whether anything was due.
+    /// Fires due deadlines in the shell's own engines. Returns whether anything was due.
     fn fire(&mut self, _now: Instant) -> bool {
         false
     }
@@ -29,8 +29,8 @@ pub(crate) trait Shell<E: Engine> {
 
 /// An engine and when it wants to be called next.
 ///
-/// A driver gives the engine what has come, and calls [`Pump::exchange`] at once: an answer leaves
-/// before anything else is looked at. Deadlines may have changed then. They are looked at
+/// A driver gives received inputs to the engine, and calls [`Pump::exchange`] at once: an answer
+/// leaves before anything else is looked at. Deadlines may have changed then. They are looked at
 /// ([`Pump::settle`]) when there is time, which [`Pump::wants_settling`] decides for all drivers
 /// alike.
 #[derive(Debug)]
@@ -91,8 +91,8 @@ impl<E: Engine> Pump<E> {
         is_due || (self.unsettled && (!busy || now - self.settled_at >= SETTLE_EVERY))
     }
 
-    /// Fires what is due, and determines when something is due next. Returns whether there was
-    /// anything to pass on.
+    /// Fires due deadlines, and determines the next deadline. Returns whether there was anything to
+    /// pass on.
     pub(crate) fn settle(&mut self, now: Instant, shell: &mut impl Shell<E>) -> bool {
         let mut busy = false;
         while self.unsettled || self.wake.is_some_and(|at| at <= now) {

@@ -27,7 +27,7 @@ impl Stop {
         self.wake();
     }
 
-    /// Ends the loop's sleep, when its driver has something to do that no descriptor tells of.
+    /// Ends the loop's sleep, when its driver has work that no descriptor reports.
     pub fn wake(&self) {
         // Waking fails only when the loop is gone, and then nothing needs waking.
         let _ = self.waker.wake();
@@ -49,7 +49,7 @@ impl Stop {
     }
 
     /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. SIGHUP only wakes
-    /// the loop, and the [`HangUp`] tells of it, also if this process was started with SIGHUP
+    /// the loop, and the [`HangUp`] reports it, also if this process was started with SIGHUP
     /// ignored: it ends nothing.
     ///
     /// # Errors
@@ -115,16 +115,16 @@ impl Stop {
     }
 }
 
-/// What a second SIGINT or SIGTERM does.
+/// The effect of a second SIGINT or SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondSignal {
-    /// Nothing: what came is written, however long that takes.
+    /// Nothing: received data are written, however long that takes.
     Nothing,
     /// It ends the process at once, with the status that a shell expects.
     Exit,
 }
 
-/// Tells whether SIGHUP has come.
+/// Reports whether SIGHUP has come.
 #[derive(Clone, Debug, Default)]
 pub struct HangUp(Arc<AtomicBool>);
 

@@ -18,7 +18,7 @@ struct Echo {
     pool: Pool,
     turns: u64,
     wake: Option<Instant>,
-    /// Whether the driver ends when it is told to stop.
+    /// Whether the driver ends when it is asked to stop.
     obedient: bool,
     stopped: bool,
 }

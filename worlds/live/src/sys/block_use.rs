@@ -1,11 +1,12 @@
-//! Who uses a block device of this machine, as the kernel tells without opening the device: the
-//! last one to close a device writes to it, which the process that serves it must not wait for.
+//! The users of a block device of this machine, as the kernel reports them without opening the
+//! device: the last one to close a device writes to it, which the process that serves it must not
+//! wait for.
 
 use std::fs;
 use std::path::Path;
 
-/// What uses the block device called `name` (`ublkb0`) or a partition of it, in words; empty if
-/// nothing does that the kernel tells of: file systems, swap, and devices made of it.
+/// The users of the block device called `name` (`ublkb0`) or of a partition of it, in words: file
+/// systems, swap, and devices made of it. Empty if the kernel reports none.
 pub fn users(name: &str) -> Vec<String> {
     let folder = Path::new("/sys/class/block").join(name);
     let mut found = of_one(name, &folder);

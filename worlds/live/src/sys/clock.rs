@@ -32,14 +32,14 @@ fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time of the network in nanoseconds (CLOCK_TAI), by which gates open and close. Whoever
-/// synchronises this machine's clock (`phc2sys`) sets it.
+/// The time of the network in nanoseconds (CLOCK_TAI), by which gates open and close. The program
+/// that synchronises this machine's clock (`phc2sys`) sets it.
 pub(crate) fn network() -> Nanos {
     Nanos::new(read(libc::CLOCK_TAI))
 }
 
 /// How far the time of the network is ahead of that of the calendar (CLOCK_REALTIME), in
-/// nanoseconds: whole seconds, or nothing where nobody has told the kernel.
+/// nanoseconds: whole seconds, or nothing where no program has set it.
 pub fn network_ahead() -> Nanos {
     const SECOND: u64 = 1_000_000_000;
     let (calendar, network) = (read(libc::CLOCK_REALTIME), read(libc::CLOCK_TAI));

@@ -8,14 +8,14 @@ use engine::Nanos;
 
 /// The most datagrams of one call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Room for what a datagram has beyond its own place. No datagram is longer.
+/// Room for the bytes of a datagram beyond its own place. No datagram is longer.
 const REST: usize = 65_536;
 /// Words of 8 bytes for an address of IPv4 or IPv6.
 const NAME_WORDS: usize = 4;
 /// Words of 8 bytes for time stamps and the count of dropped packets.
 const CONTROL_WORDS: usize = 16;
-/// The option that tells about a socket's memory (`asm-generic/socket.h`), and the number of the
-/// word with the packets that were dropped (`SK_MEMINFO_DROPS`).
+/// The option that returns the state of a socket's memory (`asm-generic/socket.h`), and the number
+/// of the word with the packets that were dropped (`SK_MEMINFO_DROPS`).
 const SO_MEMINFO: libc::c_int = 55;
 const MEMORY_WORDS: usize = 9;
 const MEMORY_DROPS: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) enum Stamp {
 pub(crate) struct Arrived {
     /// Its length in bytes.
     pub(crate) length: usize,
-    /// A number that tells senders apart.
+    /// A number that distinguishes senders.
     pub(crate) sender: u64,
     /// When it came.
     pub(crate) stamp: Stamp,
@@ -116,7 +116,7 @@ impl Batch {
         Ok(count)
     }
 
-    /// The datagrams of the last call, each with what is longer than its place of `inside` bytes.
+    /// The datagrams of the last call, each with its bytes beyond its place of `inside` bytes.
     pub(crate) fn arrived(&self, inside: usize) -> impl Iterator<Item = (&Arrived, &[u8])> {
         let rests = self.rest.chunks_exact(REST);
         self.arrived
@@ -127,7 +127,7 @@ impl Batch {
 }
 
 fn socket_length<T>() -> libc::socklen_t {
-    libc::socklen_t::try_from(size_of::<T>()).expect("what the kernel is told of is short")
+    libc::socklen_t::try_from(size_of::<T>()).expect("a value for the kernel is short")
 }
 
 fn slice(bytes: &mut [u8]) -> libc::iovec {
@@ -138,11 +138,11 @@ fn slice(bytes: &mut [u8]) -> libc::iovec {
 /// which the last 8 are zero.
 fn fold(name: &[u64], length: libc::socklen_t) -> u64 {
     let words = if length == 16 { &name[..1] } else { name };
-    // A multiplicative hash by the golden ratio; it need not resist anybody.
+    // A multiplicative hash by the golden ratio; it need not resist attackers.
     words.iter().fold(0, |sum: u64, word| (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What the kernel told with a message: its time, and the count of dropped packets.
+/// The kernel's data with a message: its time, and the count of dropped packets.
 fn told(message: &libc::msghdr) -> (Stamp, Option<u32>) {
     let (mut stamp, mut dropped) = (Stamp::None, None);
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
@@ -183,8 +183,8 @@ fn nanoseconds(time: libc::timespec) -> Option<Nanos> {
     (time > 0).then(|| Nanos::new(time))
 }
 
-/// Has the kernel tell what [`Batch::receive`] reports: stamps (the adapter's, where somebody has
-/// switched these on), and packets that were dropped.
+/// Has the kernel pass the data that [`Batch::receive`] reports: stamps (the adapter's, where these
+/// are switched on), and the number of dropped packets.
 ///
 /// # Errors
 /// When the system has no such options.
@@ -212,7 +212,7 @@ pub(crate) fn dropped(socket: &impl AsRawFd) -> io::Result<u32> {
     if result == 0 { Ok(words[MEMORY_DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Joins a group, for what one source sends to it, at the interface with number `index`; 0 lets the
+/// Joins a group for the datagrams of one source, at the interface with number `index`; 0 lets the
 /// system choose.
 ///
 /// # Errors

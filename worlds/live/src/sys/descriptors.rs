@@ -1,7 +1,7 @@
-//! Descriptors: how many a process may have, and who goes without when they run out.
+//! Descriptors: how many a process may have, and which connections are refused when they run out.
 //!
 //! The kernel gives each new descriptor the lowest free number. The number of a connection
-//! therefore tells how many are in use, and nobody has to count.
+//! therefore shows how many are in use, without a count.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,10 +24,10 @@ pub const CONNECTIONS_MIN: u64 = 8;
 /// wait only briefly.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
-/// Connections whose peers have proved nothing may take one in so many of the descriptors.
+/// Connections whose peers have proved nothing may take one in this many of the descriptors.
 const STRANGERS_PART: u64 = 8;
 
-/// The process may have fewer descriptors than it needs to serve anybody.
+/// The process may have fewer descriptors than it needs to serve one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFew {
     /// The most descriptors that the process may have.
@@ -179,7 +179,7 @@ mod tests {
         for caller in &mut callers[5..] {
             assert_eq!(caller.read(&mut [0]).unwrap_or(0), 0);
         }
-        assert!(door.admit(accept).unwrap().is_none(), "nobody waits any more");
+        assert!(door.admit(accept).unwrap().is_none(), "no connection waits any more");
         // Without a single descriptor, a caller is turned away by means of the reserve.
         few(1024);
         let caller = TcpStream::connect(address).unwrap();

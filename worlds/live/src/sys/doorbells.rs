@@ -75,7 +75,7 @@ impl fmt::Debug for Doorbells {
     }
 }
 
-/// Makes a file in memory of `length` zero bytes, whose length nobody can change any more.
+/// Makes a file in memory of `length` zero bytes, whose length is fixed.
 ///
 /// # Errors
 /// When the system has no memory or no descriptors left.

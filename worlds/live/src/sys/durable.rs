@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Makes durable that there is a file of this name: what is durable in the file is of no use
-/// without it.
+/// Makes the name of this file durable: durable contents are of no use without it.
 ///
 /// # Errors
 /// The system's.

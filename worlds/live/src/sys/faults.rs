@@ -2,8 +2,8 @@
 //! file behind it, the next access raises SIGBUS, which ends a process that is not prepared.
 //!
 //! A [`Guard`] prepares for that. The first access beyond the end of the file replaces the whole
-//! mapping with zeroes of our own, the thread goes on, and the guard tells that what was read is
-//! void.
+//! mapping with zeroes of our own, the thread goes on, and the guard reports that the read bytes
+//! are void.
 
 use std::io;
 use std::ptr::NonNull;
@@ -53,7 +53,7 @@ impl Guard {
         Ok(Self(index))
     }
 
-    /// Whether an access has found nothing behind the mapping. If so, whatever was read since the
+    /// Whether an access has found nothing behind the mapping. If so, all bytes read since the
     /// guard was made may be zeroes.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
@@ -86,8 +86,8 @@ fn listen() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
     ours.sa_sigaction = handler as libc::sighandler_t;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: the handler does only what a handler may: atomic loads and stores, and two system
-    // calls.
+    // SAFETY: the handler makes only calls that a handler may: atomic loads and stores, and two
+    // system calls.
     match unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -21,10 +21,10 @@ pub fn prepare(blocks: usize, length: usize) {
     let advised = unsafe { madvise(room.as_mut_ptr().add(before).cast(), length, Advice::LinuxHugepage) };
     // Without the advice, the pages are ordinary ones.
     let _ = advised;
-    // The blocks to come are cut from what is given back here.
+    // The blocks to come are cut from the memory given back here.
 }
 
-/// What a block takes beside its bytes: alignment, and the allocator's own.
+/// The overhead of a block: alignment, and the allocator's own.
 const SLACK: usize = 8192;
 const PAGE: usize = 4096;
 
@@ -33,13 +33,12 @@ fn reserve(bytes: usize) -> Option<Vec<u8>> {
     room.try_reserve_exact(bytes).ok().map(|()| room)
 }
 
-/// Lets one heap hold all blocks of whatever length, and keep what is freed. It serves this thread
-/// and those that are started later. Returns whether the C library
-/// can do that.
+/// Lets one heap hold blocks of all lengths, and keep freed ones. It serves this thread and those
+/// that are started later. Returns whether the C library can do that.
 #[cfg(target_env = "gnu")]
 pub fn one_heap() -> bool {
     let options = [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_MAX, 0), (libc::M_TRIM_THRESHOLD, -1)];
-    // SAFETY: mallopt may be called at any time, and what it changes concerns later calls.
+    // SAFETY: mallopt may be called at any time, and its changes concern later calls.
     options.into_iter().all(|(option, value)| unsafe { libc::mallopt(option, value) } == 1)
 }
 

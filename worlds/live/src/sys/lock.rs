@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// a little for a holder that ends or has died.
 ///
 /// # Errors
-/// `WouldBlock` if somebody else uses the file; the file system's error if it has no locks.
+/// `WouldBlock` if another process uses the file; the file system's error if it has no locks.
 pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     let start = Instant::now();
     loop {
@@ -32,7 +32,8 @@ pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     }
 }
 
-/// Whether only processes that no longer exist hold the lock; `false` if the kernel does not tell.
+/// Whether only processes that no longer exist hold the lock; `false` if the kernel does not report
+/// it.
 fn is_of_the_dead(file: &File) -> bool {
     let (Ok(metadata), Ok(locks)) = (file.metadata(), std::fs::read_to_string("/proc/locks")) else {
         return false;

@@ -1,4 +1,4 @@
-//! What this machine and this process' limits allow, asked without changing anything.
+//! The limits of this machine and this process, read without changing anything.
 
 use std::io;
 

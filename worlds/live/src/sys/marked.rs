@@ -18,7 +18,7 @@ const CONTROL_WORDS: usize = 4;
 /// A datagram that was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marked {
-    /// Its length in bytes. What did not fit is cut off.
+    /// Its length in bytes. Bytes that did not fit are cut off.
     pub(crate) length: usize,
     /// The sender.
     pub(crate) from: SocketAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Marked {
     pub(crate) is_marked: bool,
 }
 
-/// Has a socket send datagrams with `mark`, and tell the marks of those that come.
+/// Has a socket send datagrams with `mark`, and report the marks of received ones.
 ///
 /// # Errors
 /// When the system has no such options.
@@ -48,7 +48,7 @@ pub(crate) fn receive(
     places: &mut [impl DerefMut<Target = [u8]>],
     arrived: &mut Vec<Marked>,
 ) -> io::Result<()> {
-    // Whoever polls asks for one, most often in vain: it does not prepare a table for many.
+    // A poll asks for one datagram, most often in vain: it does not prepare a table for many.
     match places.len() {
         0 | 1 => receive_up_to::<1>(socket, places, arrived),
         _ => receive_up_to::<BATCH_MAX>(socket, places, arrived),
@@ -129,7 +129,7 @@ fn sender(name: &[u64]) -> Option<SocketAddr> {
     }
 }
 
-/// The traffic class that the kernel tells with a message; 0 if it tells none.
+/// The traffic class that the kernel reports with a message; 0 if it reports none.
 fn class(message: &libc::msghdr) -> libc::c_int {
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };

@@ -2,14 +2,14 @@
 
 use std::sync::OnceLock;
 
-/// A serving process holds one of this many parts of the memory for others, unless told otherwise.
+/// A serving process holds one of this many parts of the memory for others, unless configured
+/// otherwise.
 const PARTS: u64 = 8;
 /// The least and the most bytes that are held.
 const BUDGET_MIN: u64 = 64 << 20;
 const BUDGET_MAX: u64 = 4 << 30;
 
-/// What the system reports of its memory, and about that of the control group (cgroup) of this
-/// process.
+/// The system's reports of its memory, and of that of the control group (cgroup) of this process.
 fn told() -> [String; 2] {
     ["/proc/meminfo", "/sys/fs/cgroup/memory.max"]
         .map(|path| std::fs::read_to_string(path).unwrap_or_default())
@@ -40,7 +40,7 @@ pub fn budget_default() -> u64 {
     budget_of(&machine, &group)
 }
 
-/// Computes [`budget_default`] from what the system tells about itself, and about the control group
+/// Computes [`budget_default`] from the system's reports of itself and of the control group
 /// (cgroup) of this process.
 fn budget_of(machine: &str, group: &str) -> u64 {
     total_of(machine, group).map_or(BUDGET_MIN, |bytes| (bytes / PARTS).clamp(BUDGET_MIN, BUDGET_MAX))

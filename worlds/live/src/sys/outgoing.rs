@@ -1,4 +1,4 @@
-//! A message that leaves by one system call, with what the kernel is told about it (`sendmsg(2)`).
+//! A message that leaves by one system call, with its options for the kernel (`sendmsg(2)`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const ORIGIN_LAUNCH: u8 = 6;
 /// Room for one report, in words of 8 bytes.
 const REPORT_WORDS: usize = 64;
 
-/// What the kernel is told about a message.
+/// The options of a message for the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct About {
     /// The address of the receiver. Sockets for frames have it in the frame.
@@ -128,7 +128,7 @@ fn push<T: Copy>(
     // SAFETY: these compute lengths only.
     let (length, space) = unsafe { (libc::CMSG_LEN(bytes), libc::CMSG_SPACE(bytes)) };
     let (length, space) = (length as usize, space as usize);
-    assert!(*used + space <= message.msg_controllen, "there is room for all that can be told");
+    assert!(*used + space <= message.msg_controllen, "there is room for all options");
     // SAFETY: the buffer has `space` bytes behind the `used` ones, as was just checked. It is made
     // of words, and the lengths so far are multiples of 8, so the header is aligned.
     unsafe {
@@ -161,8 +161,8 @@ pub(crate) fn enable_launch(socket: &impl AsRawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes up to `most` reports of what was not sent, and returns how many were about a missed time
-/// of launch.
+/// Takes up to `most` reports of unsent messages, and returns how many were about a missed time of
+/// launch.
 pub(crate) fn take_missed(socket: &impl AsRawFd, most: usize) -> u64 {
     let mut missed = 0;
     for _ in 0..most {
@@ -218,7 +218,7 @@ mod tests {
             launch: Some(Nanos::from_secs(1)),
             ..About::default()
         };
-        // The kernel refuses a time from whoever did not say which clock it is by.
+        // The kernel refuses a time from a socket whose clock was not chosen.
         assert!(send(&sender, &[b"early"], about).is_err());
         if let Err(error) = enable_launch(&sender) {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");

@@ -16,7 +16,7 @@ use super::pages::Pages;
 const BLOCK: usize = 1 << 20;
 /// How many blocks there are.
 const BLOCKS: usize = 16;
-/// What the kernel's checks want: a frame is as long as it is.
+/// The frame size that the kernel's checks require. Each frame in a block has its own length.
 const FRAME: usize = 2048;
 /// A block that is not full is handed over after this time, in milliseconds.
 pub(crate) const RETIRE_MILLIS: u32 = 10;
@@ -79,7 +79,7 @@ impl PacketRing {
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just opened, and nobody else has it.
+        // SAFETY: the descriptor was just opened, and no other code has it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let index = rustix::net::netdevice::name_to_index(&socket, interface)?;
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
@@ -110,8 +110,8 @@ impl PacketRing {
         }
         if self.open.is_none() {
             if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-                // An interface that goes down leaves an error. Until somebody reads it, the socket
-                // is called readable, and whoever waits for frames would not sleep any more.
+                // An interface that goes down leaves an error. Until it is read, the socket counts
+                // as readable, and a thread that waits for frames would not sleep any more.
                 let error = rustix::net::sockopt::socket_error(&self.socket);
                 self.is_down |= error == Ok(Err(rustix::io::Errno::NETDOWN));
                 return None;
@@ -195,7 +195,7 @@ impl PacketRing {
 }
 
 fn socket_length<T>(value: &T) -> libc::socklen_t {
-    libc::socklen_t::try_from(size_of_val(value)).expect("what the kernel is told of is short")
+    libc::socklen_t::try_from(size_of_val(value)).expect("a value for the kernel is short")
 }
 
 fn ask_for_ring(socket: &OwnedFd) -> io::Result<()> {
@@ -225,11 +225,11 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<u16> {
     address.sll_protocol = u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be();
     address.sll_ifindex = index.cast_signed();
     let mut length = socket_length(&address);
-    // SAFETY: the address outlives the call, and has the length that is told.
+    // SAFETY: the address outlives the call, and has the given length.
     if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the address outlives the call, and has room for the length that is told.
+    // SAFETY: the address outlives the call, and has room for the given length.
     if unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -17,7 +17,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Maps `length` bytes at `offset` of `file`, shared with everybody else who maps them.
+    /// Maps `length` bytes at `offset` of `file`, shared with all other processes that map them.
     ///
     /// # Errors
     /// When the system refuses, such as for a length of 0 or an offset within a page.
@@ -76,8 +76,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of a mapping that this value made and owns. Whoever has
-        // a place in it got the place from `self` and has not kept it.
+        // SAFETY: base and length are those of a mapping that this value made and owns. Code with a
+        // place in it got the place from `self` and has not kept it.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

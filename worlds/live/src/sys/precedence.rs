@@ -1,4 +1,4 @@
-//! How much sooner than other traffic networks shall carry what a socket sends.
+//! How much sooner than other traffic networks shall carry a socket's packets.
 //!
 //! A socket has a priority, by which the queueing disciplines of this machine choose a queue
 //! (`SO_PRIORITY`, socket(7)). An interface of a VLAN also makes the priority of its tags (PCP)
@@ -112,7 +112,7 @@ impl fmt::Display for Dscp {
     }
 }
 
-/// What is asked of networks. The default asks for nothing.
+/// The precedence that networks shall give. The default asks for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Precedence {
     /// The priority within this machine.
@@ -137,7 +137,7 @@ impl Precedence {
         })
     }
 
-    /// What this says, and what `other` says of the rest.
+    /// The settings of this, and for the rest those of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { priority: self.priority.or(other.priority), dscp: self.dscp.or(other.dscp) }
@@ -247,7 +247,7 @@ mod tests {
             precedence.apply(&socket).unwrap();
             assert_eq!(has(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS), 46 << 2);
         }
-        // What class a listener has, its connections have.
+        // Connections have the class of their listener.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         precedence.apply(&listener).unwrap();
         let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

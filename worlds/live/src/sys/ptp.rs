@@ -22,8 +22,8 @@ const USUAL_PATIENCE: Duration = Duration::from_millis(50);
 const OTHERS_MAX: usize = 16;
 /// The longest message that is read, in bytes.
 const MESSAGE_MAX: usize = 1_500;
-/// What `phc2sys` leaves between the card's clock and the system's, at most. `phc2sys` writes its
-/// offset to its log only.
+/// The largest error that `phc2sys` leaves between the card's clock and the system's. `phc2sys`
+/// writes its offset to its log only.
 pub const SYSTEM_ERROR: Nanos = Nanos::from_micros(2);
 
 /// A PTP daemon of this machine, and the domain that it serves. `ptp4l` drops questions in another
@@ -129,8 +129,8 @@ pub fn network_time(clock: &Clock, daemon: Option<&Daemon>) -> io::Result<Found>
     Err(failure)
 }
 
-/// The time of the network by `clock`, which runs as fast as CLOCK_TAI: whatever synchronises the
-/// system's clock turns both.
+/// The time of the network by `clock`, which runs as fast as CLOCK_TAI: a program that synchronises
+/// the system's clock turns both.
 fn aligned(clock: &Clock, status: &Status) -> NetworkTime {
     let before = clock.now();
     let network = clock::network().get();
@@ -184,7 +184,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Nobody else uses the name.
+        // No other process uses the name.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -264,7 +264,7 @@ mod tests {
         assert!(time.error >= SYSTEM_ERROR + Nanos::new(108), "{time:?}");
         let shown = clock.now().as_nanos().cast_signed() + time.ahead_ns;
         let network = clock::network().get().cast_signed();
-        // Which of the two is read first decides who is ahead by a little.
+        // The order of the two reads decides which clock is ahead by a little.
         assert!(network.abs_diff(shown) < 1_000_000_000, "{shown} {network}");
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let _server = UnixDatagram::bind(&silent).unwrap();
         let error = network_time(&clock, Some(&Daemon::at(&silent))).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        // Nor does one who takes no questions any more hold anybody up for ever.
+        // Nor does a daemon that takes no questions any more block its clients for ever.
         let asking = UnixDatagram::unbound().unwrap();
         asking.set_nonblocking(true).unwrap();
         while asking.send_to(&[0], &silent).is_ok() {}

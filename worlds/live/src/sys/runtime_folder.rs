@@ -39,7 +39,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// What the choice of a folder depends on.
+/// The inputs to the choice of a folder.
 struct User {
     /// The value of the variable.
     named: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub fn make(path: &Path) -> Result<(), Unusable> {
 ///
 /// # Errors
 /// When it is no folder, a symbolic link, another user's, or others may write it; when the folder
-/// that it is to be in is missing, or others may rename what is there.
+/// that it is to be in is missing, or others may rename files there.
 pub fn check(path: &Path) -> Result<(), Unusable> {
     let uid = geteuid().as_raw();
     let fault_of_place = |found: &Metadata| match found.mode() & (WRITABLE | STICKY) {
@@ -103,7 +103,7 @@ pub fn check(path: &Path) -> Result<(), Unusable> {
     why.map_or(Ok(()), |why| Err(Unusable { path: path.to_owned(), why }))
 }
 
-/// What keeps a folder from being the own one of the user `uid`.
+/// Why a folder is not the own one of the user `uid`.
 fn fault(found: &Metadata, uid: u32) -> Option<String> {
     let mode = found.mode() & 0o7777;
     if found.is_symlink() {

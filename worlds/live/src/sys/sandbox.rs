@@ -1,5 +1,5 @@
-//! Giving up what a process that serves strangers does not need: files (Landlock), capabilities,
-//! system calls (seccomp), and the rights of the user who started it.
+//! Giving up the rights that a process that serves strangers does not need: files (Landlock),
+//! capabilities, system calls (seccomp), and the rights of its user.
 //!
 //! [`confine`] comes before the process has threads, because Landlock and capabilities bind the
 //! calling thread and the threads that it starts later. [`renounce`] comes when everything is open.
@@ -20,10 +20,10 @@ use seccompiler::{
 
 use super::user::become_user;
 
-/// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
+/// The newest Landlock whose rights are used. An older kernel enforces those that it knows.
 const NEWEST: ABI = ABI::V5;
-/// What every process may read: names of hosts and users, libraries, and what the system says
-/// of itself.
+/// Files that every process may read: names of hosts and users, libraries, and the system's
+/// descriptions of itself.
 const READABLE: [&str; 10] = [
     "/etc",
     "/proc",
@@ -39,7 +39,7 @@ const READABLE: [&str; 10] = [
 /// The devices that every process may use.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/fd"];
 
-/// What a process goes on using.
+/// The rights that a process keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Files and folders that are read.
@@ -59,7 +59,7 @@ pub struct Needs {
     pub sends_frames: bool,
     /// Whether such frames go around the kernel's network stack (AF_XDP).
     pub avoids_stack: bool,
-    /// Whether the process sets what the network has for all, such as the limit of a buffer.
+    /// Whether the process changes settings of the whole network, such as the limit of a buffer.
     pub administers_network: bool,
     /// Whether the process makes and removes devices of the kernel.
     pub administers_devices: bool,
@@ -88,19 +88,19 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// How far the system enforces what was asked.
+/// How far the system enforces the requested confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforced {
     /// All of it.
     Whole,
-    /// What this kernel knows of it.
+    /// The part that this kernel knows.
     Part,
     /// Nothing: the kernel has no Landlock, or it is turned off.
     Nothing,
 }
 
 /// Lets this thread, and the threads that it starts from now on, reach no files but those of
-/// `needs`, and connect to nobody unless `needs` says so. Of root's capabilities, those stay that
+/// `needs`, and make no connections unless `needs` says so. Of root's capabilities, those stay that
 /// servers use.
 ///
 /// # Errors
@@ -159,7 +159,7 @@ fn apply(needs: &Needs) -> Result<Enforced, landlock::RulesetError> {
     let beside: Vec<PathBuf> = needs.files.iter().map(|path| reach_of(path)).collect();
     rules.extend(beside.iter().map(|path| (path.as_path(), write)));
     for (path, access) in rules {
-        // What does not exist needs no rule.
+        // A path that does not exist needs no rule.
         let Ok(place) = PathFd::new(path) else { continue };
         let is_folder = path.is_dir();
         let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
@@ -172,7 +172,7 @@ fn apply(needs: &Needs) -> Result<Enforced, landlock::RulesetError> {
     })
 }
 
-/// What a rule for the file `path` is about: the file itself, or its folder while it is still to
+/// The subject of a rule for the file `path`: the file itself, or its folder while it is still to
 /// be made.
 fn reach_of(path: &Path) -> PathBuf {
     if path.exists() { path.to_owned() } else { folder_of(path) }
@@ -267,7 +267,7 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// What is added to a call's number, for each way into the kernel.
+/// The offset of a call's number, for each way into the kernel.
 #[cfg(target_arch = "x86_64")]
 const WAYS: [libc::c_long; 2] = [0, X32_BIT];
 #[cfg(not(target_arch = "x86_64"))]
@@ -281,7 +281,7 @@ fn refused() -> impl Iterator<Item = libc::c_long> {
     calls()
 }
 
-/// The filters of system calls, of which each has one answer to what it refuses.
+/// The filters of system calls, of which each has one answer to refused calls.
 fn filters() -> Result<[BpfProgram; 2], BackendError> {
     let mut rules: Rules = refused().map(|call| (call, Vec::new())).collect();
     let namespaces = NAMESPACES.into_iter().map(has_flag).collect::<Result<Vec<_>, _>>()?;

@@ -1,5 +1,5 @@
-//! The service manager that has started this process, by systemd's protocols: sd_notify(3) tells it
-//! what the process does, sd_listen_fds(3) takes the sockets that it holds.
+//! The service manager that has started this process, by systemd's protocols: sd_notify(3) reports
+//! the state of the process, sd_listen_fds(3) takes the sockets that the manager holds.
 //!
 //! The manager also keeps this process's listening sockets (its descriptor store). A restart, such
 //! as that of an upgrade, finds them again by their addresses. Hosts that connect meanwhile wait
@@ -32,7 +32,7 @@ struct Manager {
     socket: Option<UnixDatagram>,
     /// Half of the time after which the manager takes this process for hung.
     beat: Option<Nanos>,
-    /// Listening sockets that the manager has passed and that nobody uses yet.
+    /// Listening sockets that the manager has passed and that are not used yet.
     passed: Mutex<Vec<TcpListener>>,
 }
 
@@ -45,7 +45,7 @@ pub fn begin() {
         let number = |name| text(name)?.parse::<u64>().ok();
         let watched = number("WATCHDOG_USEC").filter(|_| is_ours("WATCHDOG_PID"));
         let beat = watched.filter(|micros| *micros > 0).map(|micros| Nanos::from_micros(micros / 2));
-        // LISTEN_PID has to be there: descriptors of somebody else would be taken otherwise.
+        // LISTEN_PID has to be there: descriptors of another process would be taken otherwise.
         let count = number("LISTEN_FDS").filter(|_| text("LISTEN_PID").is_some() && is_ours("LISTEN_PID"));
         let count = count.and_then(|count| RawFd::try_from(count).ok()).unwrap_or(0).min(TAKEN_MAX);
         let passed = (FIRST..FIRST.saturating_add(count)).filter_map(take).collect();
@@ -115,8 +115,8 @@ fn name(address: SocketAddr) -> String {
     address.to_string().replace(':', "_")
 }
 
-/// Tells the manager that the process serves, and in `status` whom or what, for people. Sockets
-/// that the manager has passed and that nobody uses are closed.
+/// Reports to the manager that the process serves, with `status` as a text for users. Sockets that
+/// the manager has passed and that are not used are closed.
 pub fn ready(status: &str) {
     let Some(manager) = MANAGER.get() else { return };
     let unused = std::mem::take(&mut *manager.passed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -126,14 +126,14 @@ pub fn ready(status: &str) {
     tell(&format!("READY=1\nSTATUS={status}"), SendFlags::empty());
 }
 
-/// Tells the manager that the process reads its configuration again; [`ready`] ends that.
+/// Reports to the manager that the process reads its configuration again; [`ready`] ends that.
 pub fn reloading() {
     let now = clock_gettime(ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), SendFlags::empty());
 }
 
-/// Tells the manager that the process ends in good order.
+/// Reports to the manager that the process ends in good order.
 pub(crate) fn stopping() {
     tell("STOPPING=1\nSTATUS=ending", SendFlags::DONTWAIT);
 }
@@ -143,7 +143,7 @@ pub(crate) fn beat_every() -> Option<Nanos> {
     MANAGER.get()?.beat
 }
 
-/// Tells the manager that the process is alive, without waiting.
+/// Reports to the manager that the process is alive, without waiting.
 pub(crate) fn beat() {
     tell("WATCHDOG=1", SendFlags::DONTWAIT);
 }

@@ -197,7 +197,7 @@ impl SharedMemory {
         #[cfg(target_arch = "x86_64")]
         if let Some((_, place)) = self.find(address, WORD) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: fetching a line has no effect that a program could see, whatever is there.
+            // SAFETY: fetching a line has no effect that a program could see, for any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(place.as_ptr().cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -221,7 +221,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// When the bytes do not all lie in one mapping that may be written, or its file was cut short.
-    /// Nothing that anybody sees is written then.
+    /// No visible byte is written then.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
         let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(shared.regions(), 1);
     }
 
-    /// A file in a file system: nobody can be kept from cutting it short.
+    /// A file in a file system: other processes can cut it short.
     #[test]
     fn memory_that_is_taken_away_is_lost_and_nothing_else() {
         let unsealed = || {
@@ -362,7 +362,7 @@ mod tests {
         shared.write(0x2000, &[7; 0x1000]).unwrap();
         shared.write(0x1_2000, &[8; 0x1000]).unwrap();
         ftruncate(&taken, 0x1000).unwrap();
-        assert_eq!(shared.lost(), None, "nobody has looked yet");
+        assert_eq!(shared.lost(), None, "no access was made yet");
         // Once in whole words, and once in one piece whose beginning still exists.
         let mut bytes = [0; 0x1800];
         for (address, length) in [(0x2000, 8), (0x800, 0x1800), (0, 1)] {

@@ -1,11 +1,11 @@
-//! What the kernel knows of a TCP connection (`tcp(7)`, TCP_INFO).
+//! The kernel's information on a TCP connection (`tcp(7)`, TCP_INFO).
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use engine::Nanos;
 
-/// What the kernel knows of a TCP connection.
+/// The kernel's information on a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// The smoothed round trip, delays of the peer's acknowledgements included.
@@ -15,7 +15,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// What the kernel knows of the connection of `socket`.
+    /// The kernel's information on the connection of `socket`.
     ///
     /// # Errors
     /// When `socket` is none of TCP.
@@ -40,8 +40,8 @@ impl TcpInfo {
         Ok(Self { round_trip, retransmissions: u64::from(info.tcpi_total_retrans) })
     }
 
-    /// What is known of several connections that serve one purpose: the longest round trip, and
-    /// all that was sent again. `None` of none.
+    /// The information on several connections that serve one purpose: the longest round trip, and
+    /// all retransmissions. `None` of none.
     pub fn together(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         all.into_iter().reduce(|one, other| Self {
             round_trip: one.round_trip.max(other.round_trip),

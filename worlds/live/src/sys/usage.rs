@@ -1,4 +1,4 @@
-//! What this process uses of the machine.
+//! The resources of the machine that this process uses.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -23,10 +23,10 @@ pub fn processor_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Where the system tells the memory of this process.
+/// The file in which the system reports the memory of this process.
 pub const MEMORY_FILE: &str = "/proc/self/statm";
 
-/// Bytes of memory that the process has in use; `None` if the system does not tell.
+/// Bytes of memory that the process has in use; `None` if the system does not report it.
 pub fn resident_bytes() -> Option<u64> {
     let pages: u64 = std::fs::read_to_string(MEMORY_FILE).ok()?.split(' ').nth(1)?.parse().ok()?;
     // SAFETY: the call has no preconditions.
@@ -34,7 +34,7 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page).ok()?)
 }
 
-/// What a thread has had of the processors so far.
+/// A thread's use of the processors so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// How long it ran.
@@ -45,7 +45,7 @@ pub struct Turns {
 
 impl Turns {
     /// Those of the thread or process whose directory of `/proc` this is; `None` if the system does
-    /// not tell.
+    /// not report them.
     fn of(directory: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(directory.join("schedstat")).ok()?;
         let mut numbers = text.split_whitespace().map(str::parse);
@@ -53,19 +53,20 @@ impl Turns {
         Some(Self { ran: next()?, waited: next()? })
     }
 
-    /// Those of the calling thread; `None` if the system does not tell.
+    /// Those of the calling thread; `None` if the system does not report them.
     pub fn of_this_thread() -> Option<Self> {
         Self::of(Path::new("/proc/thread-self"))
     }
 
-    /// What was added since `earlier`.
+    /// The increase since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         let since = |now: Nanos, then: Nanos| Nanos::new(now.get().saturating_sub(then.get()));
         Self { ran: since(self.ran, earlier.ran), waited: since(self.waited, earlier.waited) }
     }
 
-    /// Those of each thread of this process that has this name; none if the system does not tell.
+    /// Those of each thread of this process that has this name; none if the system does not report
+    /// them.
     pub fn of_threads(name: &str) -> Vec<Self> {
         let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let has_name = |path: &Path| {

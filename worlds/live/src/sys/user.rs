@@ -18,7 +18,7 @@ struct User {
 }
 
 impl User {
-    /// The user who has this `name` in the system's data bases; `None` if no user has it.
+    /// The user of this `name` in the system's data bases; `None` if no user has it.
     fn find(name: &CStr) -> io::Result<Option<Self>> {
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
         let mut text = vec![0; ENTRY];
@@ -67,14 +67,14 @@ pub(super) fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let keeps_secrets = secrets::are_kept();
-    // In this order: whoever is no longer root may not change groups.
-    // SAFETY: the name ends with a zero, and the function keeps it no longer than it runs.
+    // In this order: a process that is no longer root may not change groups. SAFETY: the name ends
+    // with a zero, and the function keeps it no longer than it runs.
     done(unsafe { libc::initgroups(text.as_ptr(), gid) })?;
     // SAFETY: the function takes numbers.
     done(unsafe { libc::setresgid(gid, gid, gid) })?;
     // SAFETY: the function takes numbers.
     done(unsafe { libc::setresuid(uid, uid, uid) })?;
-    // With the user, the kernel resets who may have dumps, as fs.suid_dumpable says.
+    // With the user, the kernel resets the permission for dumps, as fs.suid_dumpable says.
     if keeps_secrets {
         secrets::keep_from_dumps();
     }
@@ -92,7 +92,7 @@ mod tests {
     /// A user belongs to all threads of a process, so this test has a process of its own.
     const CHILD: &str = "FARLANE_LIVE_TEST_USER_CHILD";
 
-    /// What the kernel says of each thread: its users, its groups, and the other groups.
+    /// The kernel's data on each thread: its users, its groups, and the other groups.
     fn threads() -> Vec<[Vec<u32>; 3]> {
         let all = std::fs::read_dir("/proc/self/task").unwrap();
         let numbers = |status: &str, key: &str| {

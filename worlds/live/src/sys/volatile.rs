@@ -16,16 +16,16 @@ fn is_in_words(place: NonNull<u8>, length: usize) -> bool {
     length <= WORDS_MAX && length.is_multiple_of(WORD) && place.addr().get().is_multiple_of(WORD)
 }
 
-/// Copies the bytes at `place` into `bytes`. Whoever polls sees all of an aligned word or none of
-/// it, up to 256 bytes of whole words. A word is read before the words in front of it: a last word
-/// that says that everything is there is seen before what it speaks of.
+/// Copies the bytes at `place` into `bytes`. A polling reader sees all of an aligned word or none
+/// of it, up to 256 bytes of whole words. A word is read before the words in front of it: a last
+/// word that marks the others as complete is read before them.
 ///
 /// # Safety
 /// `place` must be valid for reads of as many bytes as `bytes` has, in memory that this process
 /// reaches only through this module and atomics.
 #[inline]
 pub(crate) unsafe fn read(place: NonNull<u8>, bytes: &mut [u8]) {
-    // The bytes were written before whatever told us to read them.
+    // The bytes were written before the signal to read them.
     fence(Ordering::Acquire);
     if is_in_words(place, bytes.len()) {
         for (index, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().enumerate().rev() {
@@ -39,8 +39,8 @@ pub(crate) unsafe fn read(place: NonNull<u8>, bytes: &mut [u8]) {
     unsafe { copy(place.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
 }
 
-/// Copies `bytes` to `place`, after everything that was written before. Whoever polls sees all of
-/// an aligned word or none of it, up to 256 bytes of whole words.
+/// Copies `bytes` to `place`, after everything that was written before. A polling reader sees all
+/// of an aligned word or none of it, up to 256 bytes of whole words.
 ///
 /// # Safety
 /// `place` must be valid for writes of as many bytes as `bytes` has, in memory that this process

@@ -1,9 +1,9 @@
-//! The system's random source, from which every value comes that admits somebody.
+//! The system's random source, from which every value comes that admits a peer.
 
 use engine::Entropy;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Randomness that nobody can guess, however much of it they have seen before.
+/// Randomness that an attacker can't guess from earlier values.
 pub const fn system() -> Entropy {
     Entropy::System(fill)
 }

@@ -10,7 +10,7 @@ use super::*;
 
 /// Number of bits of a generator's state.
 const STATE: usize = 256;
-/// Number of session names that determine the state; each name tells 64 bits of it.
+/// Number of session names that determine the state; each name reveals 64 bits of it.
 const SEEN: usize = 6;
 
 /// The names of the sessions that a far end gives one host, one after another.

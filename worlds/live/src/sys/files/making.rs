@@ -13,7 +13,7 @@ use super::{Kind, Place, trust};
 const TRIES_MAX: usize = 100;
 
 /// Opens the file at `path` for writing from its beginning: a new one, or the one that is there,
-/// emptied. What is no file, such as a pipe, is opened as it is.
+/// emptied. A pipe and the like are opened as they are.
 ///
 /// # Errors
 /// The system's; `PermissionDenied` also where another user would choose or read the file.
@@ -25,7 +25,7 @@ pub fn write(path: &Path, kind: Kind) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens the file at `path` like [`write()`], and leaves what is in it.
+/// Opens the file at `path` like [`write()`], and keeps its contents.
 ///
 /// # Errors
 /// As of [`write()`].
@@ -101,13 +101,13 @@ pub(crate) fn open_there(place: &Place, flags: OFlags) -> io::Result<File> {
     // Before, because opening a pipe of another user waits for that user.
     check(&place.look()?.ok_or(Errno::NOENT)?)?;
     let file = open(flags | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
-    // And of what is open: its name may have changed hands.
+    // The open file is checked too: its name may have changed hands.
     check(&fstat(&file)?)?;
     Ok(file.into())
 }
 
 /// Opens the file that processes of this user make for themselves at a place, such as a lock, and
-/// makes it if there is none. What another user has put there is removed.
+/// makes it if there is none. Another user's file there is removed.
 ///
 /// # Errors
 /// The system's, also when something there can't be removed.

@@ -1,5 +1,5 @@
 //! Files that this process makes or writes, so that no name in a folder of other users leads it to
-//! another file, and no other user reads what it keeps.
+//! another file, and no other user reads their contents.
 //!
 //! A path is walked name by name to a [`Place`]: a name in a folder that is held open. Whether a
 //! symbolic link on the way is followed depends on its owner (`trust`). From then on, a file is
@@ -22,7 +22,7 @@ pub use replacement::Replacement;
 pub(crate) use trust::make_private;
 pub use trust::{make_for, make_with};
 
-/// What a file is for, which says who may read it while nothing else is said.
+/// The purpose of a file, which determines its default readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data, state, a key or a capture: for this user alone, or as [`make_with`] says.

@@ -18,8 +18,8 @@ use super::trust;
 /// The most symbolic links of a path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// A name in a folder that is held open. Whatever becomes of the folder's own name, this one is
-/// looked up in it.
+/// A name in a folder that is held open. This name is looked up in that folder even if the folder
+/// is renamed.
 #[derive(Debug)]
 pub struct Place {
     folder: OwnedFd,
@@ -89,7 +89,7 @@ impl Place {
         Ok(Self { folder, name, path, is_kernels: false })
     }
 
-    /// What is there, links not followed; `None` if there is nothing.
+    /// The state of the file there, links not followed; `None` if there is none.
     ///
     /// # Errors
     /// The system's.
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    /// Whether `file` is what is there.
+    /// Whether `file` is the file there.
     pub(crate) fn has(&self, file: &File) -> bool {
         let (Ok(Some(there)), Ok(own)) = (self.look(), fstat(file)) else { return false };
         (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
@@ -118,7 +118,7 @@ impl Place {
         }
     }
 
-    /// Gives what is there the name `other` instead, in the place of what has it.
+    /// Gives the file there the name `other` instead, and replaces the file of that name.
     ///
     /// # Errors
     /// The system's.
@@ -126,7 +126,7 @@ impl Place {
         Ok(renameat(&self.folder, &self.name, &other.folder, &other.name)?)
     }
 
-    /// Gives what is there the name `other` as well.
+    /// Gives the file there the name `other` as well.
     ///
     /// # Errors
     /// The system's.
@@ -153,7 +153,7 @@ impl Place {
     }
 }
 
-/// Makes durable what was written, where the file system can.
+/// Makes written bytes durable, where the file system can.
 ///
 /// # Errors
 /// The system's.
@@ -188,7 +188,7 @@ impl Walk {
         Ok(Self { folder, shown, left: Vec::new(), links: 0, follows_last })
     }
 
-    /// Walks `path` before what is left.
+    /// Walks `path` before the rest.
     fn add(&mut self, path: &Path) {
         let names = path.components().map(|component| component.as_os_str().to_owned());
         let at = self.left.len();
@@ -222,7 +222,7 @@ impl Walk {
     fn step(&mut self, name: &OsStr) -> io::Result<Option<bool>> {
         let is_last = self.left.is_empty();
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Only what is opened as a folder is mounted at that moment, where the system does so.
+        // An automount happens only when a path is opened as a folder.
         if !is_last && let Ok(found) = openat(&self.folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
             self.folder = found;
             self.shown.push(name);
@@ -253,7 +253,7 @@ impl Walk {
         is_last: bool,
     ) -> io::Result<Option<bool>> {
         if fstatfs(&self.folder)?.f_type == PROC_SUPER_MAGIC {
-            // These are the kernel's own, and may lead to what has no path.
+            // These are the kernel's own, and may lead to objects without a path.
             if is_last {
                 return Ok(Some(true));
             }

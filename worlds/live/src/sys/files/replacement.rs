@@ -46,7 +46,7 @@ impl Replacement {
         Ok(made)
     }
 
-    /// Makes a file with the mode and owner of its `kind`, whatever is there.
+    /// Makes a file with the mode and owner of its `kind`, in any case.
     fn make(place: Place, kind: Kind) -> io::Result<Self> {
         for _ in 0..NAMES_MAX {
             let beside = place.beside(new_name())?;
@@ -63,8 +63,8 @@ impl Replacement {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Makes a private file that is to take `place`, under the name `name` if that can be had:
-    /// what has the name is removed, a folder excepted.
+    /// Makes a private file that is to take `place`, under the name `name` if possible: a file of
+    /// that name is removed, but no folder.
     ///
     /// # Errors
     /// The system's, also for a folder of that name.
@@ -89,8 +89,8 @@ impl Replacement {
         &self.file
     }
 
-    /// Puts the file in its place, and makes durable that it is there. What is in it must be
-    /// durable.
+    /// Puts the file in its place, and makes its name durable. Its contents must be durable
+    /// already.
     ///
     /// # Errors
     /// The system's.
@@ -106,12 +106,12 @@ impl Replacement {
         Ok(file)
     }
 
-    /// Makes durable what was written, and puts the file in its place.
+    /// Makes the written bytes durable, and puts the file in its place.
     ///
     /// # Errors
     /// The system's.
     pub fn keep(self) -> io::Result<()> {
-        // A name may last sooner than what it names.
+        // A name may become durable sooner than its file.
         sync(&self.file)?;
         self.put().map(drop)
     }

@@ -1,4 +1,4 @@
-//! Files in folders of other users: what is planted there is neither followed, written nor read.
+//! Files in folders of other users: planted files and links are neither followed, written nor read.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -206,7 +206,7 @@ fn a_replacement_leaves_nothing_unless_it_is_kept() {
     drop(new);
     assert_eq!(fs::read(&path).unwrap(), b"before");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    // A name that this program chooses is taken from whatever has it.
+    // A name that this program chooses is taken from the file that has it.
     let place = Place::find(&path).unwrap();
     let victim = folder.path().join("victim");
     fs::write(&victim, VICTIMS).unwrap();

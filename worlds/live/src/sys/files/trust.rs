@@ -19,7 +19,7 @@ const OWNERS: u32 = 0o600;
 /// The mode of reports, of which the umask takes some.
 const EVERYBODYS: u32 = 0o666;
 const ROOT: u32 = 0;
-/// The variable in which `sudo` names the user who has called it.
+/// The variable in which `sudo` names its caller.
 const SUDO_UID: &str = "SUDO_UID";
 
 /// The mode of private files.
@@ -29,7 +29,7 @@ static FUTURE: Mutex<Option<(u32, u32)>> = Mutex::new(None);
 /// Folders that a warning has named, by device and inode.
 static NAMED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// Gives private files that are made from now on the mode `mode`, whatever the umask is.
+/// Gives private files that are made from now on the mode `mode`, regardless of the umask.
 pub fn make_with(mode: u32) {
     MODE.store(mode, Ordering::Relaxed);
 }
@@ -95,8 +95,8 @@ fn is_trusted(uid: u32) -> bool {
         || (own.is_root() && caller() == Some(uid))
 }
 
-/// Whether this process is root on the machine. In a user namespace, it can't tell root's files
-/// from those of other users.
+/// Whether this process is root on the machine. In a user namespace, it can't distinguish root's
+/// files from those of other users.
 fn is_root() -> bool {
     static IS_INITIAL: OnceLock<bool> = OnceLock::new();
     let is_initial = || {
@@ -127,8 +127,8 @@ pub(super) fn check_link(link: &Stat, folder: &Stat) -> io::Result<()> {
     }
 }
 
-/// Refuses to write a file that is there and that another user may have put there: to have it
-/// written, or to read what is written.
+/// Refuses to write a file that is there and that another user may have put there, either to have
+/// it overwritten, or to read the written bytes.
 ///
 /// # Errors
 /// For such a file.

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::Line;
 
-/// How long similar lines are counted before their number is told.
+/// How long similar lines are counted before their number is logged.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Number of similar lines written in a window, unless they are equal.
 const WRITTEN_MAX: u32 = 10;
-/// Number of kinds of lines that are told apart; lines of further kinds are counted as one kind.
+/// Number of kinds of lines that are distinguished; lines of further kinds are counted as one kind.
 const KINDS_MAX: usize = 64;
 
 /// Decides which lines are written.
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// What lines have in common that differ only in numbers, addresses and the like.
+/// The common text of lines that differ only in numbers, addresses and the like.
 fn kind_of(line: &str) -> String {
     let word = |word| if str::contains(word, |one: char| one.is_ascii_digit()) { "#" } else { word };
     line.split_ascii_whitespace().map(word).collect::<Vec<_>>().join(" ")

@@ -5,18 +5,18 @@ use std::time::SystemTime;
 
 use tracing::Level;
 
-/// An event that is told.
+/// An event to log.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// When it happened.
     pub at: SystemTime,
     /// How grave it is.
     pub level: Level,
-    /// The module that tells it.
+    /// The module that logs it.
     pub module: &'static str,
-    /// What happened, as a sentence without its end.
+    /// The event, as a sentence without its end.
     pub text: String,
-    /// What the event is about: names and values.
+    /// The fields of the event: names and values.
     pub fields: Vec<(&'static str, String)>,
     /// Number of events like this one that were counted instead of written.
     pub repeated: u64,

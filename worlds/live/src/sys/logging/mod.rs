@@ -1,13 +1,13 @@
 //! Messages to people and programs, sent without ever waiting for a reader.
 //!
-//! Whoever moves data hands a line to a bounded queue and goes on; one thread owns the stream and
-//! writes. Lines that repeat themselves are counted (`fold`). When nobody reads the stream, lines
-//! that do not fit in the queue are dropped, and their number is told once there is room. [`flush`]
-//! waits until the queue is written, but not for ever.
+//! A thread that moves data hands a line to a bounded queue and goes on; one thread owns the stream
+//! and writes. Lines that repeat themselves are counted (`fold`). When the stream has no reader,
+//! lines that do not fit in the queue are dropped, and their number is logged once there is room.
+//! [`flush`] waits until the queue is written, but not for ever.
 //!
 //! `subscriber` makes lines of `tracing`'s events. The queues of logging crates
-//! (`tracing-appender`) neither count repetitions nor tell how much was lost. Most of this module
-//! does just this; the queue is the standard library's.
+//! (`tracing-appender`) neither count repetitions nor report how many were lost. Most of this
+//! module does just this; the queue is the standard library's.
 
 mod fold;
 mod journal;
@@ -39,8 +39,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 static ERRORS: OnceLock<Teller> = OnceLock::new();
 static OUTPUT: OnceLock<Teller> = OnceLock::new();
 static OUTLIVES_READER: AtomicBool = AtomicBool::new(false);
-/// Where [`begin`] has errors written, until the first is told. Only then does a thread start: one
-/// that ran before its process gave up rights would keep them.
+/// Where [`begin`] has errors written, until the first is logged. Only then does a thread start:
+/// one that ran before its process gave up rights would keep them.
 static CHOSEN: Mutex<Option<Streams>> = Mutex::new(None);
 
 /// Writes `text` to standard error unchanged, for example a display of progress.
@@ -48,8 +48,8 @@ pub fn show(text: String) {
     errors().send(Item::Text(text));
 }
 
-/// Has the process go on when the reader of its standard output has gone away: there is more to it
-/// than what it tells.
+/// Has the process go on when the reader of its standard output has gone away: its work matters
+/// more than its output.
 pub fn outlive_reader() {
     OUTLIVES_READER.store(true, Ordering::Relaxed);
 }
@@ -75,7 +75,7 @@ pub fn flush() {
 /// Writes a text that is worth waiting for, the last one of a process, to standard error, and then
 /// calls [`flush`].
 pub fn tell_last(text: String) {
-    // What was counted comes first: the end is the last that is read.
+    // Counted lines come first: the end is the last that is read.
     errors().flush(FLUSH_MAX);
     errors().send_within(Item::Text(text + "\n"), Instant::now() + FLUSH_MAX);
     flush();
@@ -98,7 +98,7 @@ fn output() -> &'static Teller {
     })
 }
 
-/// What the writer's queue holds.
+/// An item of the writer's queue.
 enum Item {
     /// A line that is counted if it repeats others.
     Line(Line),
@@ -176,7 +176,7 @@ struct Streams {
     /// Where lines go, if not to where texts go.
     lines: Option<Box<dyn Write + Send>>,
     form: Form,
-    /// The processors of the thread that writes, if not those of the thread that tells first.
+    /// The processors of the thread that writes, if not those of the thread that logs first.
     processors: Option<CpuSet>,
 }
 
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// The next item. The wait ends early when counted lines are due to be told.
+    /// The next item. The wait ends early when counted lines are due to be logged.
     fn next(&mut self) -> Result<Item, RecvTimeoutError> {
         if let Ok(item) = self.items.try_recv() {
             return Ok(item);
@@ -249,7 +249,7 @@ impl Writer {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             self.write_line(&Line::warning(format!(
-                "{dropped} messages were lost here: nobody read those before"
+                "{dropped} messages were lost here: the reader was too slow"
             )));
         }
     }

@@ -18,9 +18,9 @@ use super::{CHOSEN, Form, Item, Line, Streams, errors};
 /// The field of an event that says that its line is written even if others are like it.
 const EACH: &str = "each";
 
-/// Tells this process' events from now on: those that pass `filter`, written in this form.
+/// Logs this process' events from now on: those that pass `filter`, written in this form.
 ///
-/// This must come before anything is told, and before the process gives up its reach.
+/// This must come before the first event, and before the process gives up its reach.
 ///
 /// # Errors
 /// When the journal is asked for and is not there.
@@ -57,7 +57,7 @@ fn line(event: &Event<'_>) -> Line {
         each: false,
     };
     event.record(&mut Fields(&mut line));
-    // A line may quote what a peer has sent.
+    // A line may quote a peer's bytes.
     line.text = texts::clean(&line.text);
     line.fields.iter_mut().for_each(|(_, value)| *value = texts::clean(value));
     line

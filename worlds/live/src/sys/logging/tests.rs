@@ -1,13 +1,13 @@
-//! A stream that nobody reads, and what becomes of the messages meanwhile.
+//! A stream without a reader, and the fate of the messages meanwhile.
 
 use std::sync::{Condvar, Mutex};
 
 use super::*;
 
-/// Whether somebody reads, and the bytes that were written.
+/// Whether the stream has a reader, and the bytes that were written.
 type Bytes = (bool, Vec<u8>);
 
-/// A stream that takes nothing until somebody reads.
+/// A stream that takes nothing until it has a reader.
 #[derive(Clone, Default)]
 struct Pipe(Arc<(Mutex<Bytes>, Condvar)>);
 

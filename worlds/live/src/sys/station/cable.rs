@@ -61,7 +61,8 @@ impl Cable {
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
         let send = || outgoing::send(&self.socket, &[frame], About::default());
         match send() {
-            // The socket tells once more that the interface was down, although it may be up again.
+            // The socket reports once more that the interface was down, although it may be up
+            // again.
             Err(error) if error.kind() == io::ErrorKind::NetworkDown => send(),
             result => result,
         }

@@ -20,7 +20,7 @@ use ring::{Ring, Slot};
 
 /// The most frames received in one look.
 const FRAMES_MAX: usize = 64;
-/// How often an idle socket is asked what has become of its interface.
+/// How often an idle socket is asked for the state of its interface.
 const CHECK_EVERY: Nanos = Nanos::from_millis(1);
 /// Bytes of a frame's addresses, and of its EtherType behind them.
 const ADDRESSES: usize = 12;
@@ -59,7 +59,7 @@ pub(crate) struct Departing<'a> {
     pub(crate) from: Mac,
     pub(crate) to: Mac,
     pub(crate) tag: Option<Tag>,
-    /// What is between the tag and the bytes: at most `BEHIND_MAX` bytes, the last two of which
+    /// The bytes between the tag and the payload: at most `BEHIND_MAX` bytes, the last two of which
     /// are the EtherType of the bytes.
     pub(crate) behind: &'a [u8],
 }
@@ -100,15 +100,15 @@ impl Head {
 /// A frame that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// Who sent it.
+    /// The sender.
     pub(crate) from: Mac,
     /// The VLAN in which it came.
     pub(crate) vlan: Option<u16>,
-    /// What is behind its head.
+    /// The bytes behind its head.
     pub(crate) bytes: &'a [u8],
 }
 
-/// What one process of a network has at an interface, for as long as this lives.
+/// The claim of one process of a network at an interface, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Claim {
     _socket: UnixDatagram,
@@ -203,7 +203,7 @@ impl Station {
     }
 
     /// Whether the interface is down or gone, as far as [`Station::look`] has noticed. When it
-    /// comes up, or goes away while it is down, nothing wakes whoever waits for the socket.
+    /// comes up, or goes away while it is down, nothing wakes a thread that waits for the socket.
     pub(crate) const fn is_down(&self) -> bool {
         self.is_down || self.is_gone()
     }
@@ -256,7 +256,7 @@ impl Station {
     }
 
     /// Sends each piece behind its head, by few system calls. Returns how many pieces the system
-    /// took; what it loses counts as taken.
+    /// took; pieces that it loses count as taken.
     pub(crate) fn send_all<'a>(&self, pieces: impl Iterator<Item = (&'a Head, &'a [u8])>) -> usize {
         outgoing::send_all(&self.socket, pieces.map(|(head, piece)| [head.bytes(), piece]))
     }
@@ -297,7 +297,7 @@ impl Station {
         self.checked_at = now;
         match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
-            // The interface is down, and may come up again. The socket tells this once.
+            // The interface is down, and may come up again. The socket reports this once.
             Err(rustix::io::Errno::NETDOWN) => self.is_down = true,
             Err(error) => return Err(error.into()),
         }
@@ -330,7 +330,7 @@ fn socket() -> io::Result<OwnedFd> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just opened, and nobody else has it.
+    // SAFETY: the descriptor was just opened, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
@@ -358,7 +358,7 @@ fn join(socket: &OwnedFd, index: u32, kind: libc::c_ushort, mac: Mac) -> io::Res
 
 /// Lets only frames of a type come that others have sent (`linux/filter.h`).
 ///
-/// A socket that asks the kernel for this type alone is not told of the VLAN.
+/// A socket that asks the kernel for this type alone does not get the VLAN.
 fn filter(socket: &OwnedFd, ether_type: u16) -> io::Result<()> {
     /// Loads half a word or a word at a place; the places from this one on are facts of the frame.
     const LOAD: [u16; 2] = [0x28, 0x20];
@@ -394,11 +394,11 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<libc::sockaddr_ll> {
     address.sll_protocol = u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be();
     address.sll_ifindex = index.cast_signed();
     let mut length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
-    // SAFETY: the address outlives the call, and has the length that is told.
+    // SAFETY: the address outlives the call, and has the given length.
     if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the address outlives the call, and has room for the length that is told.
+    // SAFETY: the address outlives the call, and has room for the given length.
     if unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) } != 0 {
         return Err(io::Error::last_os_error());
     }

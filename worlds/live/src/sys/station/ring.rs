@@ -17,7 +17,8 @@ const RING_BYTES: usize = 8 << 20;
 const SLOTS_MIN: usize = 64;
 /// The shortest block. The kernel takes the ring from its memory in blocks, which hold whole slots.
 const BLOCK_MIN: usize = 64 << 10;
-/// What is before a frame's bytes in its slot, rounded up: headers, and what aligns the bytes.
+/// The room before a frame's bytes in its slot, rounded up: headers, and padding that aligns the
+/// bytes.
 const BEFORE: usize = 128;
 
 /// A frame in the ring.
@@ -41,7 +42,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Has the kernel put what comes to `socket` into a ring: frames of `longest` bytes are whole.
+    /// Has the kernel put the frames of `socket` into a ring: frames of `longest` bytes are whole.
     ///
     /// # Errors
     /// When the kernel has not enough memory.
@@ -91,7 +92,7 @@ impl Ring {
         let place = self.pages.place(base + start, length).filter(|_| is_inside);
         let bytes = match place {
             // SAFETY: the place is in a slot that the kernel has handed over. The kernel does not
-            // write there until the slot's status is changed, below, when nobody has the bytes.
+            // write there until the slot's status is changed, below, when no code has the bytes.
             Some(place) => unsafe { std::slice::from_raw_parts(place.as_ptr(), length) },
             // The kernel broke its word.
             None => &[],

@@ -1,4 +1,4 @@
-//! What is passed to and from the kernel's user-space block driver: commands, structures, flags.
+//! The interface of the kernel's user-space block driver: commands, structures, flags.
 //!
 //! Source: Linux, `include/uapi/linux/ublk_cmd.h` and `Documentation/block/ublk.rst`.
 
@@ -99,7 +99,7 @@ pub(super) fn of_queue(queue: u16, tag: u16, result: i32) -> [u8; 16] {
     bytes
 }
 
-/// A device outlives its server, and what the server had not answered is asked again
+/// A device outlives its server, and the kernel repeats requests that the server had not answered
 /// (`UBLK_F_USER_RECOVERY`, `UBLK_F_USER_RECOVERY_REISSUE`).
 pub(super) const RECOVERY: u64 = 1 << 3 | 1 << 4;
 /// Commands are encoded as above (`UBLK_F_CMD_IOCTL_ENCODE`).
@@ -112,7 +112,7 @@ const LIVE: u16 = 1;
 const QUIESCED: u16 = 2;
 const FAIL_IO: u16 = 3;
 
-/// What a device does.
+/// The state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It was added, and not started, or it was stopped.
@@ -123,7 +123,7 @@ pub enum State {
     Waiting,
 }
 
-/// What a device is (`struct ublksrv_ctrl_dev_info`).
+/// The description of a device (`struct ublksrv_ctrl_dev_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The device's number, which is in the name of its block device.
@@ -134,11 +134,11 @@ pub struct Info {
     pub depth: u16,
     /// The most bytes of a request.
     pub request_bytes: u32,
-    /// What the device does.
+    /// The state of the device.
     pub state: State,
     /// The process that serves it.
     pub server: i32,
-    /// What the kernel keeps for the server: by this the server knows the device again.
+    /// A number that the kernel keeps for the server, by which the server recognises the device.
     pub mark: u64,
     pub(super) flags: u64,
 }
@@ -186,7 +186,7 @@ const FORCE_UNIT_ACCESS: u32 = 1 << 3;
 const BASIC: u32 = 1 << 0;
 const DISCARD: u32 = 1 << 1;
 
-/// The limits of a device, and what it can do (`struct ublk_params`).
+/// The limits and abilities of a device (`struct ublk_params`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The size in bytes.
@@ -260,7 +260,7 @@ pub(super) const DESCRIPTION: usize = 24;
 const FUA: u32 = 1 << 13;
 const NO_UNMAP: u32 = 1 << 15;
 
-/// What the block layer asks for.
+/// An operation of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Bytes of the device are to be put into the request's data.
@@ -286,7 +286,7 @@ pub struct Request {
     /// The name of the request until it is answered. It is below the number of requests that the
     /// device can have under way.
     pub name: u32,
-    /// What is to be done.
+    /// The requested operation.
     pub operation: Operation,
     /// Force Unit Access: whether a write must be durable before its answer.
     pub durable: bool,

@@ -14,7 +14,7 @@ use super::abi::{ANY_DEVICE, Command, ENCODED, Info, Parameters, RECOVERY, State
 const PATH: &str = "/dev/ublk-control";
 /// Where the system lists the devices.
 const LIST: &str = "/sys/class/ublk-char";
-/// What the driver must be able to do.
+/// The features that the driver must have.
 const NEEDED: u64 = RECOVERY | ENCODED | USER_COPY;
 /// A command that is waited for, and one that is not.
 const WAITED: u64 = 0;
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The remedy.
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::NoDriver => {
@@ -96,7 +96,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the control file of a driver that can do what is needed.
+    /// Opens the control file of a driver that has the needed features.
     ///
     /// # Errors
     /// When there is no driver, or it is too old, or this process may not use it.
@@ -116,10 +116,10 @@ impl Control {
         self.ring.as_raw_fd()
     }
 
-    /// The devices of this machine, whoever serves them.
+    /// The devices of this machine, of all servers.
     ///
     /// # Errors
-    /// When the driver refuses to tell.
+    /// When the driver refuses to report them.
     pub fn devices(&mut self) -> Result<Vec<Info>, Error> {
         let entries = std::fs::read_dir(LIST).into_iter().flatten().flatten();
         let number = |name: &str| name.strip_prefix("ublkc")?.parse().ok();
@@ -130,7 +130,7 @@ impl Control {
         Ok(numbers.into_iter().filter_map(|device| self.info(device).ok()).collect())
     }
 
-    /// What the device of this number is.
+    /// The description of the device of this number.
     ///
     /// # Errors
     /// When there is no such device.
@@ -178,7 +178,7 @@ impl Control {
         let info = Info::parse(&bytes);
         let set = self.ask(Command::SetParameters, info.device, &mut parameters.emit());
         if let Err(error) = set {
-            // The device was of no use to anybody.
+            // The device was of no use.
             let _ = self.delete(info.device);
             return Err(error);
         }
@@ -211,7 +211,7 @@ impl Control {
     }
 
     /// Begins to start a device, or to go on with one that was taken over. That ends when the
-    /// device has a server for each queue, and has answered what the kernel reads first.
+    /// device has a server for each queue, and has answered the kernel's first reads.
     ///
     /// # Errors
     /// When the system refuses.
@@ -268,7 +268,7 @@ impl Control {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The driver may still write to the buffer, so nobody may go on.
+                // The driver may still write to the buffer, so the process must not go on.
                 Err(error) => panic!("io_uring has failed in the middle of a command: {error}"),
             }
             if let Some(entry) = self.ring.completion().next() {

@@ -30,7 +30,7 @@ pub struct Device {
     /// The descriptions of the requests of each queue.
     descriptions: Vec<Pages>,
     info: Info,
-    /// Commands that the kernel was not told of.
+    /// Commands that the kernel does not know yet.
     waiting: VecDeque<(u32, u32, i32)>,
     /// Commands pushed to the ring since the last submission.
     unsubmitted: usize,
@@ -47,8 +47,8 @@ impl Device {
     /// # Errors
     /// When the device can't be opened, or the process has no descriptors or memory left.
     pub fn serve(control: &mut Control, info: Info, is_taken_over: bool) -> Result<Self, Error> {
-        // The kernel may free memory by writing to this device: for what this thread does, it must
-        // not wait for that. A process without the right goes on without.
+        // The kernel may free memory by writing to this device: for this thread's work, it must not
+        // wait for that. A process without the right goes on without.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let file = File::from(open(&format!("/dev/ublkc{}", info.device))?);
         // Each queue has room for the longest one there can be.
@@ -68,7 +68,7 @@ impl Device {
         Ok(device)
     }
 
-    /// What the device is.
+    /// The description of the device.
     pub const fn info(&self) -> &Info {
         &self.info
     }
@@ -88,7 +88,7 @@ impl Device {
         self.outstanding == 0 && self.waiting.is_empty()
     }
 
-    /// Why the kernel has refused a command, if it has. It is told once.
+    /// Why the kernel has refused a command, if it has. It is returned once.
     pub fn refusal(&mut self) -> Option<io::Error> {
         self.refused.take()
     }

@@ -32,7 +32,7 @@ const COPY_MAX: usize = 4 << 10;
 /// Number of buffers in one system call.
 const SLICES_MAX: usize = 64;
 
-/// What [`Connection::receive`] found.
+/// The result of [`Connection::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// Some bytes of the stream, and the descriptors that came with the last message in them.
@@ -90,8 +90,8 @@ impl Connection {
     /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// When no process listens at `path`. `WouldBlock` if so many wait to be accepted that one more
-    /// would have to wait, too.
+    /// When no process listens at `path`. `WouldBlock` if the queue of connections to be accepted
+    /// is full.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -47,7 +47,7 @@ impl fmt::Display for BindError {
             Self::TooLong(length) => {
                 write!(f, "the path has {length} bytes, a socket's at most {PATH_MAX}")
             }
-            Self::InUse => f.write_str("somebody listens there already"),
+            Self::InUse => f.write_str("another process listens there already"),
             Self::NotASocket => f.write_str("there is something of this name that is no socket"),
             Self::NoDirectory(path) => write!(f, "there is no directory {}", path.display()),
             Self::Io(error) => error.fmt(f),
@@ -175,7 +175,7 @@ fn listen(path: &Path, mode: Option<Mode>) -> io::Result<UnixListener> {
 /// Holds the name of a socket for one process at a time, until that process listens there. Without
 /// it, a process that finds a stale name could remove the new name of another that found it, too.
 ///
-/// What holds it is a lock on a file beside the socket, so it ends with its process.
+/// A lock on a file beside the socket holds it, so it ends with its process.
 struct Claim {
     path: PathBuf,
     /// Closing it releases the lock.
@@ -194,7 +194,7 @@ impl Claim {
             Err(TryLockError::WouldBlock) => return Err(BindError::InUse),
             Err(TryLockError::Error(error)) => return Err(BindError::Io(error)),
         }
-        // Whoever held it meanwhile has removed this file, and others lock a new one.
+        // The process that held it meanwhile has removed this file, and others lock a new one.
         if name_of(&path) != Some(identity(&file.metadata()?)) {
             return Err(BindError::InUse);
         }
@@ -204,7 +204,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A file that stays is locked by whoever comes next.
+        // A file that stays is locked by the next process.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -214,7 +214,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Device and inode of what has the name `path`.
+/// Device and inode of the file with the name `path`.
 fn name_of(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|metadata| identity(&metadata))
 }

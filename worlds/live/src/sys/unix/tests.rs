@@ -113,7 +113,8 @@ fn the_outbox_has_an_end() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A process that is stopped accepts nobody. Whoever comes then must not wait for it.
+/// A process that is stopped accepts no connections. A process that connects then must not wait for
+/// it.
 #[test]
 fn a_listener_whose_queue_is_full_holds_nobody_up() {
     let directory = directory();
@@ -132,7 +133,7 @@ fn a_listener_whose_queue_is_full_holds_nobody_up() {
         let taken = Listener::bind(&path).map(drop);
         done.send((error, taken)).unwrap();
     });
-    let (error, taken) = came.recv_timeout(Duration::from_secs(10)).expect("nobody is held up");
+    let (error, taken) = came.recv_timeout(Duration::from_secs(10)).expect("no client is blocked");
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
     assert!(error.to_string().contains("queue of connections is full"), "{error}");
     assert!(matches!(taken, Err(BindError::InUse)), "its listener is alive");
@@ -166,7 +167,8 @@ fn a_name_that_is_taken_is_not_stolen_and_a_stale_one_is_replaced() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A stale name has to be removed before another can be made. Nobody may do so in between.
+/// A stale name has to be removed before another can be made. No other process may do so in
+/// between.
 #[test]
 fn a_stale_name_is_replaced_by_one_process_at_a_time() {
     let directory = directory();

@@ -1,6 +1,6 @@
-//! What librdmacm and libibverbs share with their users: structures and numbers of
-//! `rdma/rdma_cma.h` and `infiniband/verbs.h` (rdma-core). The binary interface IBVERBS_1.1 and
-//! RDMACM_1.0 keeps them as they are.
+//! The interface of librdmacm and libibverbs: structures and numbers of `rdma/rdma_cma.h` and
+//! `infiniband/verbs.h` (rdma-core). The binary interface IBVERBS_1.1 and RDMACM_1.0 keeps them
+//! unchanged.
 //!
 //! Of structures that the libraries allocate, only the members that are used have names.
 
@@ -86,7 +86,7 @@ pub(super) type PostSend =
 pub(super) type PostReceive =
     unsafe extern "C" fn(*mut QueuePair, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int;
 
-/// `struct ibv_context_ops`: what each device does in its own way.
+/// `struct ibv_context_ops`: functions that each device implements itself.
 #[repr(C)]
 pub(super) struct Operations {
     _before_poll: [*mut c_void; 11],
@@ -156,7 +156,7 @@ pub(super) struct MemoryRegion {
     pub(super) remote_key: u32,
 }
 
-/// `struct ibv_comp_channel`: tells of completions by a descriptor.
+/// `struct ibv_comp_channel`: reports completions by a descriptor.
 #[repr(C)]
 pub(super) struct CompletionChannel {
     pub(super) context: *mut Context,
@@ -309,7 +309,7 @@ mod tests {
     use std::mem::offset_of;
     use std::process::Command;
 
-    /// What a structure is in C, and the offsets of its members here.
+    /// The layout of a structure in C, and the offsets of its members here.
     struct Layout {
         name: &'static str,
         /// The size, where this process allocates the structure.

@@ -17,7 +17,7 @@ use super::{abi, checked};
 const RESOLVE_MS: c_int = 2000;
 /// How many connections may wait to be accepted.
 const BACKLOG: c_int = 128;
-/// How often a device repeats what is not acknowledged: seven times, the most there is.
+/// How often a device repeats an unacknowledged message: seven times, the maximum.
 const RETRIES: u8 = 7;
 /// How often a device repeats a message for which the peer had no receive request: without end.
 const RETRIES_NOT_READY: u8 = 7;
@@ -25,7 +25,7 @@ const RETRIES_NOT_READY: u8 = 7;
 /// The status of a rejection by the peer's user over InfiniBand and RoCE (reason 28).
 const REJECTED_BY_USER: c_int = 28;
 
-/// What has happened to a listener or a connection.
+/// An event of a listener or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
     /// The way to the peer's address is known, and so is the device.
@@ -87,9 +87,9 @@ pub(crate) struct Happening {
     /// Whose, as [`CmId::name`] has it; of a request, the listener's.
     pub(crate) name: usize,
     pub(crate) happened: Happened,
-    /// What the peer's user has said.
+    /// The private data of the peer's user.
     pub(crate) private_data: Vec<u8>,
-    /// What a peer that asks for a connection wants.
+    /// The reads that a peer requests with a connection.
     pub(crate) reads: Reads,
     /// The connection that a peer asks for.
     pub(crate) requested: Option<CmId>,
@@ -141,7 +141,7 @@ impl Channel {
         Ok(CmId { channel: Rc::clone(&self.0), id })
     }
 
-    /// What has happened next; `None` if nothing has.
+    /// The next event; `None` if there is none.
     ///
     /// # Errors
     /// When the channel does not work any more.
@@ -158,7 +158,7 @@ impl Channel {
         let event = NonNull::new(event).ok_or(io::ErrorKind::InvalidData)?;
         // SAFETY: the library has just made the event, and frees it when it is acknowledged below.
         let told = unsafe { self.told(event.as_ref()) };
-        // SAFETY: the event is acknowledged once, and what it holds was copied.
+        // SAFETY: the event is acknowledged once, and its contents were copied.
         checked(unsafe { (self.0.library.cm.rdma_ack_cm_event)(event.as_ptr()) })?;
         Ok(Some(told))
     }
@@ -342,8 +342,8 @@ impl CmId {
 
     /// The address of the peer, of a connection.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        // SAFETY: the identifier exists. An address of IPv4 or IPv6 fits into the storage, which
-        // the family tells.
+        // SAFETY: the identifier exists. An address of IPv4 or IPv6 fits into the storage, of the
+        // kind that the family names.
         unsafe {
             let storage = (&raw const (*self.as_ptr()).destination).read();
             let length = size_of::<libc::sockaddr_storage>();

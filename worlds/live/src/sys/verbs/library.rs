@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::abi;
 
-/// What to install where the libraries are not.
+/// The packages to install where the libraries are missing.
 const REMEDY: &str = "install libibverbs1, librdmacm1 and ibverbs-providers (Debian, Ubuntu) or \
     rdma-core and librdmacm (Fedora, RHEL), or use provider=roce or provider=iwarp, which need none";
 

@@ -1,10 +1,10 @@
 //! Memory that a device may reach, for one queue pair.
 //!
-//! What only this end names (messages, the data of writes) shares regions of [`REGION_BYTES`].
-//! Memory that is lent to the peer is a region for each loan, with a key of its own and only the
-//! right that the loan gives: so a peer that goes on using a key finds memory that was lent to it,
-//! and nothing else. Regions stay registered until the queue pair ends, because registering takes
-//! longer than copying.
+//! Memory that only this end names (messages, the data of writes) shares regions of
+//! [`REGION_BYTES`]. Memory that is lent to the peer is a region for each loan, with a key of its
+//! own and only the right that the loan gives: so a peer that goes on using a key finds memory that
+//! was lent to it, and nothing else. Regions stay registered until the queue pair ends, because
+//! registering takes longer than copying.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 256 << 20;
 /// Zeros, for places that a peer is to write.
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// What a block is for.
+/// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Messages, data that are sent, and data that are fetched: no peer names it.
@@ -48,7 +48,7 @@ impl Use {
         match self {
             Self::Own => abi::ACCESS_LOCAL_WRITE,
             Self::LentToRead => abi::ACCESS_REMOTE_READ,
-            // Whoever lets others write must be able to write itself.
+            // An end that lets others write must be able to write itself.
             Self::LentToWrite => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_WRITE,
         }
     }
@@ -122,7 +122,7 @@ pub(super) struct Memory {
     domain: NonNull<abi::ProtectionDomain>,
     regions: Vec<Region>,
     /// Free blocks by use and class, the longest free first: a late access of a peer then finds
-    /// memory that nobody uses yet.
+    /// memory that is not used yet.
     free: [[VecDeque<Block>; CLASSES]; Use::ALL],
     bytes: usize,
 }

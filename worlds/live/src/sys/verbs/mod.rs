@@ -2,11 +2,11 @@
 //!
 //! Both libraries are loaded when they are first wanted (`library`), so the program runs where
 //! there are none. A `Channel` has the listeners and the connections of one thread, each a `CmId`,
-//! and tells what happens to them. Once it is known which device a connection is on, a `Pair`
-//! joins it to a queue pair with memory of its own (`memory`).
+//! and reports their events. Once it is known which device a connection is on, a `Pair` joins it to
+//! a queue pair with memory of its own (`memory`).
 //!
 //! Devices write that memory whenever their peers like. So no reference to it is ever made, and
-//! what is copied out of it may be anything: whoever uses it checks it as what a peer has sent.
+//! bytes copied out of it may be anything: their user checks them like all bytes from a peer.
 
 mod abi;
 mod channel;

@@ -37,7 +37,7 @@ pub(crate) enum Ended {
     LocalLength,
     /// The queue pair had ended before.
     Flushed,
-    /// The peer has answered what nobody asked.
+    /// The peer has answered without a request.
     BadResponse,
     /// The peer found the request invalid.
     RemoteInvalidRequest,
@@ -98,7 +98,7 @@ impl From<abi::WorkCompletion> for Completion {
     }
 }
 
-/// What a send request does.
+/// The operation of a send request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     /// Sends the bytes as a message.
@@ -136,7 +136,7 @@ pub(crate) struct Pair {
     is_iwarp: bool,
 }
 
-/// What the device does in its own way.
+/// The functions that the device implements itself.
 #[derive(Clone, Copy, Debug)]
 struct Calls {
     poll: abi::PollCq,
@@ -145,7 +145,8 @@ struct Calls {
     receive: abi::PostReceive,
 }
 
-/// What is made for a queue pair before it, and undone in the opposite order if something fails.
+/// The objects that are made before a queue pair, and removed in the opposite order if something
+/// fails.
 struct Parts {
     library: &'static Library,
     domain: *mut abi::ProtectionDomain,
@@ -165,7 +166,7 @@ impl Parts {
             (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
         let mut parts = Self { library, domain, channel, completions };
         let verbs = &library.verbs;
-        // SAFETY: the caller vouches for the device. What was made so far exists.
+        // SAFETY: the caller vouches for the device. The objects made so far exist.
         unsafe {
             parts.domain = (verbs.ibv_alloc_pd)(context);
             made(parts.domain)?;
@@ -179,7 +180,7 @@ impl Parts {
     }
 }
 
-/// What a call of the library has made.
+/// The object that a call of the library has made.
 fn made<T>(pointer: *mut T) -> io::Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(io::Error::last_os_error)
 }
@@ -206,7 +207,7 @@ impl Pair {
     /// Gives the connection `id` a queue pair, on the device that its address has led to.
     ///
     /// # Errors
-    /// When the device has no room, or not for so many requests.
+    /// When the device has no room, or too little for these depths.
     pub(crate) fn new(id: CmId, depths: Depths) -> io::Result<Self> {
         let library = id.library();
         // SAFETY: the identifier exists; the library does not close devices that it has opened.
@@ -284,7 +285,7 @@ impl Pair {
         self.is_iwarp
     }
 
-    /// What data that are read must have for their place: iWARP tells the peer of it.
+    /// The use of the memory that read data go to: iWARP announces this memory to the peer.
     pub(crate) const fn place_of_reads(&self) -> Use {
         if self.is_iwarp { Use::LentToWrite } else { Use::Own }
     }
@@ -297,7 +298,7 @@ impl Pair {
         self.id.connect(private_data, self.reads)
     }
 
-    /// Accepts the connection of a peer that wants so many `reads`.
+    /// Accepts the connection of a peer that requests these `reads`.
     ///
     /// # Errors
     /// When the system refuses.
@@ -393,8 +394,8 @@ impl Pair {
         Ok(told.into_iter().take(count).map(Completion::from))
     }
 
-    /// Has the next completion end a sleep over [`AsRawFd`], after what was told before is
-    /// forgotten. Completions that have come meanwhile are not told: poll afterwards.
+    /// Has the next completion end a sleep over [`AsRawFd`], after former reports are dropped.
+    /// Completions that have come meanwhile are not reported: poll afterwards.
     ///
     /// # Errors
     /// When the device refuses.
@@ -458,7 +459,7 @@ impl AsRawFd for Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: the queue pair exists, and goes before what it uses.
+        // SAFETY: the queue pair exists, and goes before the objects that it uses.
         unsafe { (self.library.cm.rdma_destroy_qp)(self.id.as_ptr()) };
         self.memory = None;
         drop(Parts {

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 pub(super) const API_VERSION: libc::c_int = 0;
 /// The IOMMU model of all of today's hardware: `VFIO_TYPE1v2_IOMMU`.
 pub(super) const TYPE1_V2: libc::c_ulong = 3;
-/// `VFIO_GROUP_FLAGS_VIABLE`: all devices of the group are with VFIO, or with nobody.
+/// `VFIO_GROUP_FLAGS_VIABLE`: all devices of the group have the driver VFIO, or none.
 pub(super) const GROUP_VIABLE: u32 = 1 << 0;
 /// `VFIO_DEVICE_FLAGS_RESET`: the device can be reset.
 pub(super) const DEVICE_RESETS: u32 = 1 << 0;

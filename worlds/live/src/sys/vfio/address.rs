@@ -1,4 +1,4 @@
-//! A PCI function of this machine, and what the system tells about it before anything is opened.
+//! A PCI function of this machine, and the system's information on it before anything is opened.
 
 use pcie::config::ClassCode;
 use std::fmt;

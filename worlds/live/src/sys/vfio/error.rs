@@ -72,7 +72,7 @@ impl OpenError {
         move |error| Self::Io { what, error }
     }
 
-    /// What a user can do about the error.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::NoSuchDevice(_) | Self::NotNvme { .. } => {
@@ -90,7 +90,7 @@ impl OpenError {
             }
             Self::InUse(_) => "end the other process: a device has one driver".to_owned(),
             Self::NotViable { .. } => {
-                "bind those to vfio-pci too: the IOMMU can't tell the devices of a group apart".to_owned()
+                "bind those to vfio-pci too: the IOMMU can't distinguish the devices of a group".to_owned()
             }
             Self::UnsafeInterrupts { module, .. } => format!(
                 "switch interrupt remapping on in the firmware's setup; or, as root, where \

@@ -1,8 +1,8 @@
 //! PCI functions of this machine, driven from this process through Linux VFIO.
 //!
-//! The device is put into an address space that holds only what the process maps for it. The device
-//! can't reach anything else, whatever it is told. Kernels have two interfaces for that; see
-//! [`Way`].
+//! The device is put into an address space that holds only memory that the process maps for it. The
+//! device can't reach anything else, regardless of its commands. Kernels have two interfaces for
+//! that; see [`Way`].
 
 mod abi;
 mod address;

@@ -26,8 +26,8 @@ pub enum Way {
         /// The device's name.
         name: String,
     },
-    /// The device with all those that its IOMMU can't tell it from, as `/dev/vfio/NUMBER`, in a
-    /// container of `/dev/vfio/vfio`.
+    /// The device with all those that its IOMMU can't distinguish from it, as `/dev/vfio/NUMBER`,
+    /// in a container of `/dev/vfio/vfio`.
     Group {
         /// The number of the IOMMU group.
         number: u32,
@@ -114,7 +114,7 @@ impl Space {
         })?;
         let name = CString::new(address.to_string()).expect("an address has no zero bytes");
         let device = abi::device(&group, &name).map_err(OpenError::io("opening the device"))?;
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
+        // SAFETY: the kernel has just made this descriptor for us, and no other code has it.
         let device = unsafe { File::from_raw_fd(device) };
         Ok((device, Self { way: Way::Group { number }, kind: Kind::Group { _group: group, container } }))
     }

@@ -1,10 +1,10 @@
 //! A lane beside the kernel's network stack for frames of one kind: an AF_XDP socket at queue 0 of
 //! an interface.
 //!
-//! A short program at the interface picks the frames. They go into memory of this process without
-//! a call, straight from the adapter where its driver can do that. All else takes its usual way,
-//! and so do frames of ours that come by another queue. What is sent goes around the queueing
-//! disciplines, so a lane is nothing for frames that have a priority or a time of launch.
+//! A short program at the interface picks the frames. They go into memory of this process without a
+//! call, straight from the adapter where its driver can do that. All else takes its usual way, and
+//! so do frames of ours that come by another queue. Sent frames go around the queueing disciplines,
+//! so a lane does not suit frames that have a priority or a time of launch.
 
 mod program;
 mod ring;
@@ -25,7 +25,7 @@ use super::station::{Head, Mac};
 
 /// Bytes of a chunk, which holds one frame. The kernel takes pages at most.
 const CHUNK: usize = 4096;
-/// What the kernel keeps free before a frame (`XDP_PACKET_HEADROOM`).
+/// The bytes that the kernel keeps free before a frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 /// The longest frame that goes over a lane, in bytes from its addresses on.
 const FRAME_MAX: usize = CHUNK - HEADROOM;
@@ -37,7 +37,8 @@ pub(crate) const PAYLOAD_MAX: usize = FRAME_MAX - HEAD;
 const ENTRIES: u32 = 1024;
 /// The most frames received in one look.
 const FRAMES_MAX: usize = 64;
-/// The kernel sends so many frames in one call (`TX_BATCH_SIZE`), of which a few may be needed.
+/// The most calls for one batch: the kernel sends a limited number of frames in each
+/// (`TX_BATCH_SIZE`).
 const CALLS_MAX: usize = 8;
 /// Bytes of frames that may be on their way through the kernel.
 const KERNEL_BYTES: usize = 8 << 20;
@@ -58,9 +59,9 @@ pub(crate) struct Wanted {
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
-    /// Who has this name.
+    /// The receiver of this name.
     Named([u8; 8]),
-    /// Who has any name that begins so.
+    /// All receivers whose names begin so.
     Begins([u8; 2]),
 }
 
@@ -72,13 +73,13 @@ pub(crate) struct Lane {
     socket: OwnedFd,
     memory: Pages,
     received: Ring<libc::xdp_desc>,
-    /// Chunks for what comes.
+    /// Chunks for received frames.
     empty: Ring<u64>,
-    /// Chunks that go back to that ring once it has room: the kernel shows what has come before it
-    /// gives up the place of its chunk.
+    /// Chunks that go back to that ring once it has room: the kernel shows a received frame before
+    /// it gives up the place of its chunk.
     emptied: Vec<u64>,
     sending: Ring<libc::xdp_desc>,
-    /// Chunks of what was sent.
+    /// Chunks of sent frames.
     sent: Ring<u64>,
     /// Chunks that nothing is in.
     free: Vec<u64>,
@@ -89,7 +90,7 @@ impl Lane {
     /// Opens a lane at the interface with number `index`.
     ///
     /// # Errors
-    /// When somebody else has the queue or a program at the interface (`EBUSY`), this process has
+    /// When another process has the queue or a program at the interface (`EBUSY`), this process has
     /// not the rights, or kernel or driver have no AF_XDP.
     pub(crate) fn open(index: u32, wanted: &Wanted) -> io::Result<Self> {
         // SAFETY: the call has no pointers.
@@ -97,7 +98,7 @@ impl Lane {
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just opened, and nobody else has it.
+        // SAFETY: the descriptor was just opened, and no other code has it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         if sockopt::set_socket_send_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
             sockopt::set_socket_send_buffer_size(&socket, KERNEL_BYTES)?;
@@ -138,8 +139,8 @@ impl Lane {
         })
     }
 
-    /// Hands who sent a frame, and what is behind its EtherType, to `each`, for frames that have
-    /// come, or some of them; returns whether there were any.
+    /// Hands the sender of a frame, and the bytes behind its EtherType, to `each`, for frames that
+    /// have come, or some of them; returns whether there were any.
     pub(crate) fn look(&mut self, mut each: impl FnMut(Mac, &[u8])) -> bool {
         let mut seen = 0;
         while seen < FRAMES_MAX
@@ -170,15 +171,15 @@ impl Lane {
         if self.empty.wants_call() {
             let _ = self.call(false);
         }
-        // What an earlier call has left.
+        // Frames that an earlier call has left.
         if self.sending.unconsumed() > 0 {
             let _ = self.call(true);
         }
         seen > 0
     }
 
-    /// Sends each piece behind its head. Returns how many pieces there was room for; what the
-    /// network loses counts as sent.
+    /// Sends each piece behind its head. Returns how many pieces there was room for; pieces that
+    /// the network loses count as sent.
     pub(crate) fn send_all<'a>(&mut self, pieces: impl Iterator<Item = (&'a Head, &'a [u8])>) -> usize {
         self.free.extend(std::iter::from_fn(|| self.sent.consume()));
         self.sent.release();
@@ -194,8 +195,8 @@ impl Lane {
                 let Some(chunk) = self.free.pop() else { break };
                 let at = usize::try_from(chunk).unwrap_or(usize::MAX);
                 let Some(place) = self.memory.place(at, CHUNK) else { break };
-                // SAFETY: the chunk is mapped and has room for both parts, and nobody else uses it:
-                // it is in neither of the rings.
+                // SAFETY: the chunk is mapped and has room for both parts, and no other code uses
+                // it: it is in neither of the rings.
                 unsafe {
                     place.as_ptr().copy_from_nonoverlapping(head.as_ptr(), head.len());
                     let behind = place.as_ptr().add(head.len());
@@ -268,15 +269,15 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
-    // SAFETY: the address outlives the call, and has the length that is told.
+    // SAFETY: the address outlives the call, and has the given length.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0);
-    // SAFETY: the option's value outlives the call, and has the length that is told. Memory that it
-    // names stays mapped as long as the lane.
+    // SAFETY: the option's value outlives the call, and has the given length. Memory that it names
+    // stays mapped as long as the lane.
     let result = unsafe {
         let value = (&raw const *value).cast();
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value, length)
@@ -296,7 +297,7 @@ fn get<T>(socket: &OwnedFd, option: libc::c_int) -> io::Result<T> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Linux before 5.4 tells less, and can do less.
+    // Linux before 5.4 returns less, and can do less.
     let is_whole = usize::try_from(length).is_ok_and(|length| length == size_of::<T>());
     if is_whole { Ok(value) } else { Err(io::ErrorKind::Unsupported.into()) }
 }

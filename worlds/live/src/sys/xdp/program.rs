@@ -17,7 +17,7 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_AT_INTERFACE: u32 = 6;
 const PLACE_AT_INTERFACE: u32 = 37;
-/// What a program answers to have the kernel treat a frame as always (`XDP_PASS`).
+/// The answer of a program for the usual treatment of a frame by the kernel (`XDP_PASS`).
 const PASS: i32 = 2;
 /// The function that hands a frame to the socket in a map.
 const REDIRECT: i32 = 51;
@@ -30,7 +30,7 @@ const QUEUE: i16 = 16;
 const TYPE: i16 = 12;
 const KIND: i16 = 15;
 const RECEIVER: i16 = 18;
-/// What a frame has at least: all of these.
+/// The least length of a frame: all of these.
 const LEAST: i32 = 26;
 
 /// Codes of instructions: load 8, 16, 32 and 64 bits; move; add; call; leave.
@@ -220,7 +220,7 @@ fn load(steps: &[Step]) -> io::Result<OwnedFd> {
 /// # Safety
 /// `request` must be what `command` wants, and the addresses in it must be valid for the call.
 unsafe fn call<T>(command: libc::c_int, request: &mut T) -> io::Result<libc::c_long> {
-    // SAFETY: the caller promises that the request is what the command wants, of this length.
+    // SAFETY: the caller promises that the request is of the command's type and of this length.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -233,7 +233,7 @@ unsafe fn descriptor<T>(command: libc::c_int, request: &mut T) -> io::Result<Own
     // SAFETY: as the caller promises.
     let descriptor = unsafe { call(command, request) }?;
     let descriptor = i32::try_from(descriptor).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the command has just opened the descriptor, and nobody else has it.
+    // SAFETY: the command has just opened the descriptor, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -242,10 +242,10 @@ mod tests {
     use super::*;
 
     const RUN: libc::c_int = 10;
-    /// What the program of these tests answers for a frame that is wanted: XDP_DROP.
+    /// The answer of the program of these tests for a wanted frame: XDP_DROP.
     const WANTED: i32 = 1;
 
-    /// What the kernel says that the program answers for `frame` (`BPF_PROG_TEST_RUN`).
+    /// The program's answer for `frame`, as the kernel returns it (`BPF_PROG_TEST_RUN`).
     fn answer(program: &OwnedFd, frame: &[u8]) -> i32 {
         #[repr(C)]
         #[derive(Default)]

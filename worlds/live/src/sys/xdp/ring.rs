@@ -61,7 +61,7 @@ impl<T: Copy> Ring<T> {
     }
 
     const fn entry(&self, number: u32) -> NonNull<T> {
-        // SAFETY: the index is below `count`, and so many entries are mapped.
+        // SAFETY: the index is below `count`, and `count` entries are mapped.
         unsafe { self.entries.add((number & (self.count - 1)) as usize) }
     }
 
@@ -85,13 +85,13 @@ impl<T: Copy> Ring<T> {
     /// # Panics
     /// When there is no room.
     pub(super) fn produce(&mut self, entry: T) {
-        debug_assert!(self.room() > 0, "who produces has asked for room");
+        debug_assert!(self.room() > 0, "the producer has asked for room");
         // SAFETY: the entry is mapped, and the other side does not read it before it is published.
         unsafe { self.entry(self.own).write(entry) };
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Shows the other side what was produced.
+    /// Shows produced entries to the other side.
     pub(super) fn publish(&self) {
         self.word(self.producer).store(self.own, Ordering::Release);
     }
@@ -108,7 +108,7 @@ impl<T: Copy> Ring<T> {
         Some(entry)
     }
 
-    /// Gives the other side the room of what was consumed.
+    /// Gives the room of consumed entries to the other side.
     pub(super) fn release(&self) {
         self.word(self.consumer).store(self.own, Ordering::Release);
     }

@@ -60,7 +60,7 @@ fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
     let [from, to] = &mut lanes;
     assert!(from.to_string().starts_with("AF_XDP"));
     let head = head(&near, &far);
-    // Many times what the rings hold, of all lengths.
+    // Many times as many frames as the rings hold, of all lengths.
     for round in 0..100_u8 {
         let sent: Vec<_> =
             (0..64).map(|index| datagram(3 + index % 3, own, 40 + usize::from(round) * 14, index)).collect();
