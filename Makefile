@@ -107,7 +107,7 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trace
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench watched
 
-ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at the widths of a desk and a phone; pictures in target/ui-test
+ui-test: ## the page of farlane observe ui in Chromium, each view in light and dark, at the widths of a desk and a phone; pictures in target/ui-test
 	@scripts/setup --ui
 	$(CARGO) test --package farlane --test cli -- ui:: ui_browser::
 

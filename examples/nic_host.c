@@ -2,8 +2,8 @@
  * sends a packet by storing one line and receives by polling another. pure/niq/README.md has the registers;
  * the messages that set this up are vfio-user's.
  *
- *   farlane nic receive shm:/tmp/wire --echo &
- *   farlane nic --vfio-user /tmp/card --wire shm:/tmp/wire &
+ *   farlane measure nic receive shm:/tmp/wire --echo &
+ *   farlane measure nic --vfio-user /tmp/card --wire shm:/tmp/wire &
  *   cc -O2 -o nic_host examples/nic_host.c && ./nic_host /tmp/card
  */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 //! A simulated link: what a campus 5G network does to 1,000 round trips of 64 B over TCP, in
 //! virtual time.
 //!
-//! The same model runs live: `farlane emulate` puts it between two real sockets.
+//! The same model runs live: `farlane model emulate` puts it between two real sockets.
 //!
 //! ```text
 //! cargo run --example simulated_link

@@ -5,7 +5,7 @@
 //! ```text
 //! cargo run --example vfio_user_device -- /tmp/counter.sock
 //! farlane export --vfio-user /tmp/counter.sock --listen 127.0.0.1:4421
-//! farlane lspci -v tcp://127.0.0.1:4421
+//! farlane observe lspci -v tcp://127.0.0.1:4421
 //! ```
 
 use std::error::Error;

@@ -149,8 +149,11 @@ fn beside(far: &str, way: &Way) -> [f64; 3] {
     };
     let bench = |depth| report(&["bench", "--iodepth", depth, "--runtime", "500ms"]);
     let p50 = |report: &Value| report["latency_ns"]["p50"].as_f64().unwrap();
-    let figures =
-        [p50(&report(&["ping", "--count", "5000"])), p50(&bench("1")), bench("32")["iops"].as_f64().unwrap()];
+    let figures = [
+        p50(&report(&["measure", "ping", "--count", "5000"])),
+        p50(&bench("1")),
+        bench("32")["iops"].as_f64().unwrap(),
+    ];
     let _ = export.kill();
     let _ = export.wait();
     figures

@@ -52,7 +52,7 @@ fn main() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let key = |name| {
-        let made = farlane().args(["key", "new", &path(name), "--json"]).output().unwrap();
+        let made = farlane().args(["setup", "key", "new", &path(name), "--json"]).output().unwrap();
         let made: Value = serde_json::from_slice(&made.stdout).unwrap();
         made["key"].as_str().unwrap().to_owned()
     };

@@ -81,7 +81,7 @@ fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
 
 fn device(socket: &Path) -> Child {
     let mut device = farlane()
-        .args(["device", "--json", "--poll-doorbells", "--spin", "10s", "--cpu", "0"])
+        .args(["offer", "device", "--json", "--poll-doorbells", "--spin", "10s", "--cpu", "0"])
         .args(["--ram", &DEVICE.to_string(), "--vfio-user"])
         .arg(socket)
         .stdout(Stdio::piped())

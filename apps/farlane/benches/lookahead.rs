@@ -1,5 +1,5 @@
 //! What lookahead is worth: round trips, latencies, rates and bytes sent in vain, with and without
-//! it; simulated, through `farlane emulate`, and over loopback.
+//! it; simulated, through `farlane model emulate`, and over loopback.
 //!
 //! `cargo bench -p farlane --bench lookahead -- [--json] [--seconds N] [--commands N] [--runs N]
 //! [--mebibytes N] [--first N] [--networks N] [PART…]`
@@ -339,7 +339,7 @@ fn files(settings: &Settings) -> Table {
     table
 }
 
-/// The load of `farlane read` and `farlane write`: 32 commands of 128 KiB at a time.
+/// The load of `farlane use read` and `farlane use write`: 32 commands of 128 KiB at a time.
 fn in_order(write: bool, bytes: u64) -> Load {
     let each = 128 << 10;
     Load { write, bytes: each, depth: 32, count: bytes / u64::from(each), gap: Nanos::ZERO, in_order: true }

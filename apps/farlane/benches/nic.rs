@@ -51,7 +51,7 @@ fn of_another_process() -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("card");
     let mut server: Child = farlane()
-        .args(["nic", "serve", "--wire", "loop:", "--cpu", "0", "--spin", "1s", "--vfio-user"])
+        .args(["measure", "nic", "serve", "--wire", "loop:", "--cpu", "0", "--spin", "1s", "--vfio-user"])
         .arg(&socket)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -72,7 +72,7 @@ fn over_shared_memory(at_receiver: &[&str], at_sender: &[&str]) -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     let wire = format!("shm:{}", directory.path().join("wire").display());
     let mut receiver: Child = farlane()
-        .args(["nic", "receive", &wire, "--echo", "--cpu", "0", "--json"])
+        .args(["measure", "nic", "receive", &wire, "--echo", "--cpu", "0", "--json"])
         .args(at_receiver)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -86,7 +86,7 @@ fn over_shared_memory(at_receiver: &[&str], at_sender: &[&str]) -> Vec<Value> {
 
 fn ping(wire: &str, options: &[&str]) -> Value {
     let output = farlane()
-        .args(["nic", "ping", wire, "--json", "--cpu", "1"])
+        .args(["measure", "nic", "ping", wire, "--json", "--cpu", "1"])
         .args(options)
         .stderr(Stdio::inherit())
         .output()

@@ -211,11 +211,11 @@ fn roce() {
     // One program at a time has RoCE at an address, so each measurement starts its own.
     let verb = |verb: &str, bytes: usize| {
         let mut command = far.farlane();
-        command.args(["rdma", "serve", "--json", "--provider", "roce", "--listen", &measured]);
+        command.args(["measure", "rdma", "serve", "--json", "--provider", "roce", "--listen", &measured]);
         command.args(["--cpu", "0", "--spin", "10s"]);
         let (_server, _) = start(command, 1);
         let mut command = near.farlane();
-        command.args(["rdma", "ping", &measured, "--provider", "roce", "--verb", verb, "--json"]);
+        command.args(["measure", "rdma", "ping", &measured, "--provider", "roce", "--verb", verb, "--json"]);
         command.args(["--size", &bytes.to_string(), "--iters", &TRIPS.to_string()]);
         median_us(&told(command_on(command))["rows"][0])
     };

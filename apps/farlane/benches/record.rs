@@ -76,7 +76,7 @@ fn rates(floor: &Path, path: &Path) {
             let _ = std::fs::remove_file(path);
             rows[row].push([floor_rate, timed(&[&record[..], &[digest]].concat()).1]);
         }
-        let replayed = timed(&["replay", file, "--to", "/dev/null", "--speed", "max"]).1;
+        let replayed = timed(&["recording", "replay", file, "--to", "/dev/null", "--speed", "max"]).1;
         rows[3].push([throughput(floor, "read"), replayed]);
     }
     let names = ["written, with SHA-256", "written, with BLAKE3", "written, without", "replayed to nowhere"];
@@ -218,7 +218,7 @@ fn pace(path: &Path) {
         Recorder::start(&["--from", "generate:50MB", "--to", to, "--for", "3s"]).end()["event"],
         "end"
     );
-    let (report, _) = timed(&["replay", to, "--to", "/dev/null"]);
+    let (report, _) = timed(&["recording", "replay", to, "--to", "/dev/null"]);
     let error = &report["pacing_error_ns"];
     println!(
         "pacing error of a replay: p50 {} ns, p99 {} ns; aim: p99 under 50000",
@@ -229,7 +229,7 @@ fn pace(path: &Path) {
 /// The highest rate at which 8 streams of datagrams are recorded without loss, and what limits it.
 fn datagrams(path: &Path, disk: f64) {
     let output = farlane()
-        .args(["preflight", "--udp", "8", "--digest", "none", "--buffer", "128MiB", "--json"])
+        .args(["recording", "preflight", "--udp", "8", "--digest", "none", "--buffer", "128MiB", "--json"])
         .arg(path)
         .stderr(Stdio::null())
         .output()

@@ -38,14 +38,14 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let [one, many] = ["one.pcapng", "many.pcapng"].map(|name| folder.path().join(name));
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/direct.toml");
-    json(&["sim", scenario.to_str().unwrap(), "--trace", one.to_str().unwrap()]);
+    json(&["model", "sim", scenario.to_str().unwrap(), "--capture", one.to_str().unwrap()]);
     std::fs::write(&many, std::fs::read(&one).unwrap().repeat(TIMES)).unwrap();
     let mut rows = Vec::new();
     let mut packets = 0.0;
     for _ in 0..RUNS {
         let floor = read(&many);
         let start = Instant::now();
-        let stats = json(&["trace", "stats", many.to_str().unwrap()]);
+        let stats = json(&["observe", "trace", "stats", many.to_str().unwrap()]);
         packets = stats["tlps"].as_f64().unwrap();
         rows.push((start.elapsed().as_secs_f64(), floor));
     }

@@ -93,7 +93,7 @@ fn nvme_tcp(directory: &str) {
 fn target(directory: &str) -> (Child, String, String) {
     let (nqn, host) = ("nqn.2026-01.io.farlane:disk", "nqn.2014-08.org.example");
     let (key, config) = (format!("{directory}/host.tls"), format!("{directory}/target.toml"));
-    assert!(farlane().args(["key", "tls", &key]).stdout(Stdio::null()).status().unwrap().success());
+    assert!(farlane().args(["setup", "key", "tls", &key]).stdout(Stdio::null()).status().unwrap().success());
     let text = format!(
         "[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{nqn}\"\nhosts = [\"{host}:plain\"]\n\
          [[subsystem.host]]\nnqn = \"{host}:sealed\"\ntls-key-file = \"{key}\"\n\

@@ -13,17 +13,24 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::args::names;
 use crate::error::Error;
 use crate::whole_file;
 
-/// The commands that take options from a file. `farlane target` has a form of its own.
-pub(crate) const COMMANDS: [&str; 6] = ["export", "attach", "device", "connect", "emulate", "record"];
+/// The commands that take options from a file, by the names of their tables there, and their words
+/// on the command line. `farlane target` has a form of its own.
+pub(crate) const COMMANDS: [(&str, &str); 6] = [
+    ("export", "export"),
+    ("attach", "attach"),
+    ("device", "offer device"),
+    ("connect", "connect"),
+    ("emulate", "model emulate"),
+    ("record", "record"),
+];
 /// The option that names the file.
 const OPTION: &str = "--config";
 /// The longest value of an option, in bytes. Paths and URLs are far shorter.
 const VALUE_MAX: usize = 64 << 10;
-/// The only option before a command that has a value.
-const WITH_VALUE: &str = "--log";
 /// Options that the unit of a command gives, so that a file for it goes without: the command, the
 /// option, and a value of the unit's.
 const BY_UNITS: [(&str, &str, &str); 1] = [("attach", "vfio-user", "/run/farlane-attach-NAME/ssd.sock")];
@@ -37,7 +44,22 @@ pub(crate) fn add_to(command: Command) -> Command {
             .value_parser(clap::value_parser!(PathBuf))
             .help("Take options from the table of this command in FILE; those given here come first")
     };
-    COMMANDS.iter().fold(command, |command, name| command.mut_subcommand(name, |one| one.arg(option())))
+    COMMANDS.iter().fold(command, |command, (_, words)| match words.split_once(' ') {
+        None => command.mut_subcommand(words, |one| one.arg(option())),
+        Some((group, name)) => {
+            command.mut_subcommand(group, |group| group.mut_subcommand(name, |one| one.arg(option())))
+        }
+    })
+}
+
+/// The words on the command line of the command whose table in a file is `name`.
+pub(crate) fn words_of(name: &str) -> &str {
+    COMMANDS.iter().find(|(table, _)| *table == name).map_or(name, |(_, words)| *words)
+}
+
+/// The command whose table in a file is `name`.
+fn of_table<'a>(root: &'a Command, name: &str) -> Option<&'a Command> {
+    names::find(root, words_of(name))
 }
 
 /// An option that a file has.
@@ -81,7 +103,7 @@ impl Line {
 pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error> {
     let Some((at, path)) = named(&given) else { return Ok(Line { words: given, options: None }) };
     let name = given[at].to_string_lossy().into_owned();
-    let Some(command) = root.find_subcommand(&name) else { return Ok(Line { words: given, options: None }) };
+    let Some(command) = of_table(root, &name) else { return Ok(Line { words: given, options: None }) };
     let mut options = Options::read(&path)?;
     options.take(command, &name)?;
     let (before, after) = given.split_at(at + 1);
@@ -108,7 +130,7 @@ pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error
 /// When the file can't be read, or has what is wrong.
 pub(crate) fn read_again() -> Result<ArgMatches, Error> {
     let root = crate::command_line();
-    let line = expand(&root, std::env::args_os().collect())?;
+    let line = expand(&root, names::given())?;
     root.try_get_matches_from(&line.words).map_err(|error| {
         let why = first_line(&error);
         let unplaced = || Error::Options { path: line.path(), line: 1, column: 1, why };
@@ -126,11 +148,9 @@ pub(crate) fn is_given_beside(options: &[&str]) -> bool {
 
 /// Where the command stands in a command line, and the file that it names.
 fn named(given: &[OsString]) -> Option<(usize, PathBuf)> {
-    let mut at = 1;
-    while given.get(at)?.to_str()?.starts_with('-') {
-        at += if given[at] == WITH_VALUE { 2 } else { 1 };
-    }
-    COMMANDS.iter().find(|name| given[at] == **name)?;
+    let places = names::places(given);
+    let (_, words) = COMMANDS.iter().find(|(_, words)| names::leads_to(given, &places, words))?;
+    let at = places[words.split(' ').count() - 1];
     let mut rest = given[at + 1..].iter().take_while(|word| *word != "--");
     while let Some(word) = rest.next() {
         if word == OPTION {
@@ -150,7 +170,8 @@ fn named(given: &[OsString]) -> Option<(usize, PathBuf)> {
 pub(crate) fn commands_in(path: &Path) -> Result<Vec<&'static str>, Error> {
     let options = Options::read(path)?;
     let table = options.table()?;
-    Ok(COMMANDS.into_iter().filter(|name| table.get_ref().contains_key(*name)).collect())
+    let tables = COMMANDS.into_iter().map(|(name, _)| name);
+    Ok(tables.filter(|name| table.get_ref().contains_key(*name)).collect())
 }
 
 /// Checks the options of the command `name` in a file. Returns the option that the file leaves to
@@ -160,12 +181,12 @@ pub(crate) fn commands_in(path: &Path) -> Result<Vec<&'static str>, Error> {
 /// When one of them is wrong, or one is missing that no unit gives.
 pub(crate) fn check(root: &Command, path: &Path, name: &str) -> Result<Option<&'static str>, Error> {
     let mut options = Options::read(path)?;
-    let Some(command) = root.find_subcommand(name) else { return Ok(None) };
+    let Some(command) = of_table(root, name) else { return Ok(None) };
     options.take(command, name)?;
     let by_unit = BY_UNITS.iter().find(|(command, option, _)| {
         *command == name && options.words.iter().all(|word| word.key != *option)
     });
-    let words = [OsString::from("farlane"), OsString::from(name)].into_iter();
+    let words = std::iter::once("farlane").chain(words_of(name).split(' ')).map(OsString::from);
     let words = words.chain(options.words.iter().map(|word| word.text.clone()));
     let words = words.chain(by_unit.map(|(_, option, value)| format!("--{option}={value}").into()));
     match root.clone().try_get_matches_from(words) {
@@ -222,7 +243,7 @@ impl Options {
         for (key, value) in entries {
             let name = key.get_ref().as_ref();
             let Some(arg) = argument(command, name) else {
-                let why = format!("there is no option --{name} of farlane {}", command.get_name());
+                let why = format!("there is no option --{name} of farlane {}", words_of(command.get_name()));
                 return Err(self.wrong(key.span(), &why));
             };
             let values = match value.get_ref() {
@@ -311,7 +332,7 @@ mod tests {
     fn taken(name: &str, text: &str) -> Result<Vec<String>, String> {
         let root = add_to(Cli::command());
         let mut options = options(text);
-        options.take(root.find_subcommand(name).unwrap(), name).map_err(|error| error.to_string())?;
+        options.take(of_table(&root, name).unwrap(), name).map_err(|error| error.to_string())?;
         Ok(options.words.iter().map(|word| word.text.to_string_lossy().into_owned()).collect())
     }
 

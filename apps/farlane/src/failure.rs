@@ -58,40 +58,26 @@ fn asks_for_json(given: &[&OsStr]) -> bool {
         || given.windows(2).any(|pair| is_form(pair[0]) && pair[1] == "json")
 }
 
-/// Commands that destroy data or interrupt others. A mistyped word hardly meant one of them.
-const DESTRUCTIVE: [&str; 16] = [
-    "format",
-    "sanitize",
-    "write",
-    "write-zeroes",
-    "write-uncor",
-    "copy",
-    "dsm",
-    "create-ns",
-    "delete-ns",
-    "detach-ns",
-    "fw-commit",
-    "disconnect",
-    "reset",
-    "subsystem-reset",
-    "virt-mgmt",
-    "lockdown",
-];
-
-/// The error without suggestions that destroy something.
-pub(crate) fn without_danger(mut error: clap::Error) -> clap::Error {
-    use clap::error::{ContextKind, ContextValue};
-    let kept = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(names)) => {
-            names.iter().filter(|name| !DESTRUCTIVE.contains(&name.as_str())).cloned().collect::<Vec<_>>()
-        }
-        _ => return error,
-    };
-    match kept.is_empty() {
-        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
-        false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept))),
+/// Logs that an old spelling was used, unless notes are not logged.
+pub(crate) fn note(note: &str, form: LogForm) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
     }
-    error
+    match form {
+        LogForm::Text => eprintln!("note: {note}"),
+        LogForm::Json | LogForm::Journal => info!("{note}"),
+    }
+}
+
+/// Prints that an old spelling was used before the command line is refused or its help is printed.
+pub(crate) fn note_before_refusal(note: Option<&str>) {
+    let is_quiet = std::env::args_os().take_while(|word| word != "--").any(|word| {
+        let word = word.to_string_lossy();
+        word == "--quiet" || word.starts_with("-q") || word.starts_with("-vq") || word.starts_with("--log")
+    });
+    if let Some(note) = note.filter(|_| !is_quiet && !wants_json()) {
+        eprintln!("note: {note}");
+    }
 }
 
 /// Ends the program with what is wrong with its arguments, or with the help that was asked for.
@@ -133,18 +119,6 @@ fn reworded(error: &clap::Error, text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_suggestion_destroys_anything() {
-        let said = |word: &str| {
-            let error = crate::command_line().try_get_matches_from(["farlane", word]).unwrap_err();
-            without_danger(error).render().to_string()
-        };
-        let frob = said("frobnicate");
-        assert!(frob.contains("'frobnicate'") && !frob.contains("'format'"), "{frob}");
-        assert!(!said("formt").contains("'format'") && !said("sanitise").contains("'sanitize'"));
-        assert!(said("exprot").contains("'export'"));
-    }
 
     #[test]
     fn json_is_asked_for_in_each_of_its_ways() {

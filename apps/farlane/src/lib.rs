@@ -29,6 +29,7 @@ mod metrics;
 mod picture;
 mod protected;
 mod session;
+mod suggestions;
 mod whole_file;
 mod workload;
 
@@ -40,7 +41,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Cli, Command, LogForm};
+use args::names::Modern;
+use args::{
+    Cli, Command, LogForm, MeasureCommand, ModelCommand, ObserveCommand, OfferCommand, RecordingCommand,
+    SetupCommand, UseCommand,
+};
 
 /// Makes every option that takes values accept a negative number, which the option's parser then
 /// refuses with a reason.
@@ -52,7 +57,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 /// The command line that the program understands.
 fn command_line() -> clap::Command {
-    with_negative_numbers(config_file::add_to(args::new_files::add_to(Cli::command())))
+    let root = args::arrange(config_file::add_to(args::new_files::add_to(Cli::command())));
+    with_negative_numbers(root)
 }
 
 /// Runs the program with `words`, the first of which is the program's own name. Returns the exit
@@ -62,23 +68,31 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     // an offset is.
     let root = command_line();
     let words = device_path::expand(&root, words.into_iter().collect());
+    let Modern { words, note } = args::names::modern(&root, words);
     let line = match config_file::expand(&root, words) {
         Ok(line) => line,
         Err(error) => return failure::end(&error, LogForm::Text),
     };
-    let matches = match root.try_get_matches_from(&line.words) {
+    let matches = match root.clone().try_get_matches_from(&line.words) {
         Ok(matches) => matches,
         Err(error) => match line.blame(&error) {
             Some(error) => return failure::end(&error, LogForm::Text),
-            None => failure::refuse(&failure::without_danger(error)),
+            None => {
+                failure::note_before_refusal(note.as_deref());
+                failure::refuse(&suggestions::with_suggestions(error, &root, &line.words))
+            }
         },
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| failure::refuse(&error));
-    // The subcommand's arguments, in the order in which they were given.
-    let given = matches.subcommand().map_or(&matches, |(_, given)| given);
     args::new_files::apply(&matches);
     let log = cli.log;
-    let result = log.begin(cli.command.is_service()).and_then(|()| dispatch(cli.command, given));
+    let result = log.begin(cli.command.is_service()).and_then(|()| {
+        if let Some(note) = &note {
+            failure::note(note, log.form);
+        }
+        // The command's arguments, in the order in which they were given.
+        dispatch(cli.command, matches.subcommand().map_or(&matches, |(_, given)| given))
+    });
     match result {
         Ok(()) => {
             live::sys::logging::flush();
@@ -88,50 +102,63 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs a subcommand with its arguments in the order in which they were `given`.
+/// Runs a daily word, which has its arguments in the order in which they were `given`, or a command
+/// of a group.
 fn dispatch(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
     match command {
         Command::Demo(args) => commands::demo::run(&args),
-        Command::Export(args) if !args.recorded.recording.is_empty() => {
-            commands::record::export::run(&args.recorded, args.output.json)
-        }
         Command::Export(args) => commands::export::run(*args, given),
-        Command::Attach(args) => commands::attach::run(&args),
-        Command::Device(args) => commands::device::run(&args),
-        Command::Connect(args) => commands::connect::run(&args),
-        Command::Disconnect(args) => commands::connect::disconnect::run(&args),
         Command::Target(args) => commands::target::run(*args),
-        Command::Lspci(args) => commands::lspci::run(&args),
-        Command::Identify(args) => commands::identify::run(&args),
-        Command::Ping(args) => commands::ping::run(&args),
-        Command::Measure(args) => commands::measure::run(&args),
-        Command::Read(args) => commands::copy::read(&args),
-        Command::Write(args) => commands::copy::write(&args),
-        Command::Discover(args) => commands::discover::run(&args),
+        Command::Attach(args) => commands::attach::run(&args),
+        Command::Connect(args) => commands::connect::run(&args),
         Command::Bench(args) => commands::bench::run(*args),
-        Command::Key(action) => commands::key::run(&action),
-        Command::Status(args) => commands::status::run(&args),
-        Command::List(args) => commands::list::run(&args),
-        Command::Top(args) => commands::top::run(&args),
-        Command::Check(args) => commands::check::run(&args),
-        Command::Doctor(args) => commands::doctor::run(&args),
-        Command::Sim(args) => commands::sim::run(&args),
-        Command::Capture(args) => commands::capture::run(&args),
-        Command::Trace(action) => commands::trace::run(&action),
-        Command::Ui(args) => commands::ui::run(&args),
-        Command::Tsn(args) => commands::tsn::run(&args),
-        Command::Emulate(args) => commands::emulate::run(&args),
         Command::Record(args) => commands::record::recorder::command(&args),
-        Command::Preflight(args) => commands::preflight::run(&args),
-        Command::Replay(args) => commands::record::replay::run(&args),
-        Command::Verify(args) => commands::record::survey::verify(&args),
-        Command::Recover(args) => commands::record::survey::recover(&args),
-        Command::Info(args) => commands::record::survey::info(&args),
+        Command::Offer(OfferCommand::Device(args)) => commands::device::run(&args),
+        Command::Use(command) => match command {
+            UseCommand::Disconnect(args) => commands::connect::disconnect::run(&args),
+            UseCommand::Discover(args) => commands::discover::run(&args),
+            UseCommand::Read(args) => commands::copy::read(&args),
+            UseCommand::Write(args) => commands::copy::write(&args),
+        },
         Command::Nvme(command) => commands::nvme::run(&command),
-        Command::Completions(args) => commands::completions::run(&args),
-        Command::Man(args) => commands::man::run(&args),
-        Command::Rdma(action) => commands::rdma::run(&action),
-        Command::Nic(args) => commands::nic::run(&args),
+        Command::Measure(command) => match command {
+            MeasureCommand::Ping(args) => commands::ping::run(&args),
+            MeasureCommand::Report(args) => commands::measure::run(&args),
+            MeasureCommand::Rdma(action) => commands::rdma::run(&action),
+            MeasureCommand::Nic(args) => commands::nic::run(&args),
+        },
+        Command::Observe(command) => match command {
+            ObserveCommand::Status(args) => commands::status::run(&args),
+            ObserveCommand::List(args) => commands::list::run(&args),
+            ObserveCommand::Top(args) => commands::top::run(&args),
+            ObserveCommand::Capture(args) => commands::capture::run(&args),
+            ObserveCommand::Trace(action) => commands::trace::run(&action),
+            ObserveCommand::Ui(args) => commands::ui::run(&args),
+            ObserveCommand::Lspci(args) => commands::lspci::run(&args),
+        },
+        Command::Model(command) => match command {
+            ModelCommand::Sim(args) => commands::sim::play::run(&args),
+            ModelCommand::Sweep(args) => commands::sim::sweep::run(&args),
+            ModelCommand::Explain(args) => commands::sim::explain::run(&args),
+            ModelCommand::Published(args) => commands::sim::published::run(&args),
+            ModelCommand::Emulate(args) => commands::emulate::run(&args),
+            ModelCommand::Tsn(action) => commands::tsn::run(&action),
+        },
+        Command::Recording(command) => match command {
+            RecordingCommand::Replay(args) => commands::record::replay::run(&args),
+            RecordingCommand::Verify(args) => commands::record::survey::verify(&args),
+            RecordingCommand::Recover(args) => commands::record::survey::recover(&args),
+            RecordingCommand::Info(args) => commands::record::survey::info(&args),
+            RecordingCommand::Convert(args) => commands::record::export::run(&args),
+            RecordingCommand::Preflight(args) => commands::preflight::run(&args),
+        },
+        Command::Setup(command) => match command {
+            SetupCommand::Key(action) => commands::key::run(&action),
+            SetupCommand::Check(args) => commands::check::run(&args),
+            SetupCommand::Doctor(args) => commands::doctor::run(&args),
+            SetupCommand::Man(args) => commands::man::run(&args),
+            SetupCommand::Completions(args) => commands::completions::run(&args),
+        },
         Command::FloorServer(args) => commands::floor_server::run(&args),
     }
 }

@@ -108,7 +108,7 @@ fn wait(mut controller: Controller, timeout: Nanos) -> Result<Controller, Attach
 impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
-        Self::attach_to(&target.url, target, target.trace.as_deref(), needs)
+        Self::attach_to(&target.url, target, target.capture.as_deref(), needs)
     }
 
     /// Attaches to the controller at `url`, with the options of `target`. What passes is written to
@@ -128,7 +128,7 @@ impl Session {
         tunnel.spread.check(url, &tunnel.transport)?;
         tunnel.transport.check(url)?;
         // A caller that asks for time stamps wants to see each hop.
-        let shows_all = needs.stamps || target.trace.is_some();
+        let shows_all = needs.stamps || target.capture.is_some();
         let spread = tunnel.spread.is_on() && !shows_all;
         options.session.lookahead = tunnel.lookahead.is_on() && !shows_all;
         options.session.dma = tunnel.dma.mode();

@@ -28,7 +28,7 @@ pub(crate) fn failed(error: Error) -> PyErr {
     }
 }
 
-/// A capture: a file as `farlane trace` reads it. It is read anew for each answer.
+/// A capture: a file as `farlane observe trace` reads it. It is read anew for each answer.
 #[pyclass(frozen, module = "farlane")]
 pub(crate) struct Capture {
     #[pyo3(get)]
@@ -92,7 +92,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// A row for each command, as `farlane trace export` writes them.
+    /// A row for each command, as `farlane observe trace convert` writes them.
     #[pyo3(signature = (*, batch_rows=65_536))]
     fn commands(&self, batch_rows: usize) -> PyResult<Rows> {
         self.rows(Level::Commands, batch_rows)
@@ -104,7 +104,7 @@ impl Capture {
         self.rows(Level::Packets, batch_rows)
     }
 
-    /// What `farlane trace stats --json` prints, as a dictionary.
+    /// What `farlane observe trace stats --json` prints, as a dictionary.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut groups = Groups::new();
         let commands = self.each(py, |command| {

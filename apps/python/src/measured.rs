@@ -1,4 +1,4 @@
-//! What `farlane measure` wrote, as a table.
+//! What `farlane measure report` wrote, as a table.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl<'a> Measured<'a> {
             let expected = WORDS.join(",");
             return Err((
                 1,
-                format!("expected the columns {expected} first: is it of farlane measure --to?"),
+                format!("expected the columns {expected} first: is it of farlane measure report --to?"),
             ));
         }
         let mut points =
@@ -56,8 +56,8 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The points of the measurement that `farlane measure --to` wrote to the CSV file at `path`: a row
-/// for each point of each device.
+/// The points of the measurement that `farlane measure report --to` wrote to the CSV file at
+/// `path`: a row for each point of each device.
 #[pyfunction]
 pub(crate) fn measured(path: PathBuf) -> PyResult<Table> {
     let unread = |error| PyOSError::new_err(format!("{}: {error}", path.display()));

@@ -15,7 +15,7 @@ use scenarios::summary::Summary;
 use crate::capture::failed;
 use crate::table::{Table, numbers, words};
 
-/// A scenario: the text of a file as `farlane sim` reads it, checked.
+/// A scenario: the text of a file as `farlane model sim` reads it, checked.
 #[pyclass(frozen, module = "farlane")]
 pub(crate) struct Scenario {
     #[pyo3(get)]
@@ -43,7 +43,7 @@ impl Scenario {
         Self::new(text, path.parent().unwrap_or(Path::new(".")).to_owned())
     }
 
-    /// The same scenario with other values, by path as `farlane sim sweep --set` names them.
+    /// The same scenario with other values, by path as `farlane model sweep --set` names them.
     fn with_values(&self, values: BTreeMap<String, String>) -> PyResult<Self> {
         let point: Vec<_> = values.values().cloned().collect();
         let axis = |(path, value)| Axis { path, values: vec![value] };
@@ -103,7 +103,7 @@ impl Run {
         self.played.events
     }
 
-    /// The fingerprint of all that happened, as `farlane sim --json` prints it.
+    /// The fingerprint of all that happened, as `farlane model sim --json` prints it.
     #[getter]
     fn digest(&self) -> String {
         format!("{:016x}", self.played.digest)

@@ -1,4 +1,4 @@
-"""Captures beside what `farlane trace` says of the same files."""
+"""Captures beside what `farlane observe trace` says of the same files."""
 
 import json
 import pickle
@@ -48,7 +48,7 @@ def lines(*words):
 def test_a_simulation_leaves_the_same_capture_as_the_command(path, tmp_path):
     scenario, there = tmp_path / "tasks.toml", tmp_path / "there.pcapng"
     scenario.write_text(TASKS)
-    printed = command("sim", str(scenario), "--seed", "3", "--trace", str(there))
+    printed = command("sim", str(scenario), "--seed", "3", "--capture", str(there))
     traced = farlane.Scenario(TASKS).play(seed=3, trace=tmp_path / "here.pcapng")
     assert printed["digest"] == traced.digest
     assert there.read_bytes() == path.read_bytes()

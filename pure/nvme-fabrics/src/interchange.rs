@@ -37,8 +37,8 @@ impl KeyForm {
     /// The commands that make such a text.
     const fn makers(self) -> &'static str {
         match self {
-            Self::Secret => "farlane key dhchap and nvme gen-dhchap-key make one",
-            Self::TlsKey => "farlane key tls and nvme gen-tls-key make one",
+            Self::Secret => "farlane setup key dhchap and nvme gen-dhchap-key make one",
+            Self::TlsKey => "farlane setup key tls and nvme gen-tls-key make one",
         }
     }
 

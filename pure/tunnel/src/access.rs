@@ -38,7 +38,10 @@ pub struct FingerprintError;
 
 impl fmt::Display for FingerprintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {PREFIX} and {TEXT_LENGTH} characters of base64, as farlane key show prints it")
+        write!(
+            f,
+            "expected {PREFIX} and {TEXT_LENGTH} characters of base64, as farlane setup key show prints it"
+        )
     }
 }
 

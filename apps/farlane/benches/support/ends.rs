@@ -50,7 +50,7 @@ impl Listening {
 
     /// Starts the network of the file `link` in front of `address`.
     pub(crate) fn emulate(link: &Path, address: &str) -> Self {
-        Self::start(&["emulate", "--connect", address, "--link", link.to_str().unwrap()])
+        Self::start(&["model", "emulate", "--connect", address, "--link", link.to_str().unwrap()])
     }
 }
 

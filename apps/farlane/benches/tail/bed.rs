@@ -129,6 +129,7 @@ impl Bed {
             let mut command = first();
             command.arg(farlane().get_program());
             command.args([
+                "model",
                 "emulate",
                 "--json",
                 "--every",

@@ -7,7 +7,7 @@
 //!
 //! The benchmark mostly waits for round trips of 20 ms. Enough samples for a steady p99.9 would
 //! take hours, so the number of samples is printed beside each figure. Root is needed, as for
-//! `farlane emulate --between`.
+//! `farlane model emulate --between`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 

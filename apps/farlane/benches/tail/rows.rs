@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::farlane;
 
-/// A link, as a file for `farlane emulate`.
+/// A link, as a file for `farlane model emulate`.
 pub(crate) struct Link {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,

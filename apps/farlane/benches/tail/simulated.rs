@@ -11,7 +11,7 @@ const COUNT: u32 = 5_000;
 /// Number of simulated commands at a greater depth.
 const COUNT_DEEP: u32 = 50_000;
 
-/// What `farlane sim` predicts for a case; null where the model does not have the remedy.
+/// What `farlane model sim` predicts for a case; null where the model does not have the remedy.
 pub(crate) fn simulated(link: &Link, row: &Row, workload: &str, depth: u32) -> Result<Value, String> {
     let Some(stack) = row.stack else { return Ok(Value::Null) };
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -20,7 +20,8 @@ pub(crate) fn simulated(link: &Link, row: &Row, workload: &str, depth: u32) -> R
     let task = format!("[[task]]\nkind = \"{kind}\"\ndepth = {depth}\ncount = {count}\ngap = \"0us\"\n");
     let text = scenario(link, row.lookahead(), stack) + &task;
     std::fs::write(&file, text).map_err(|error| error.to_string())?;
-    let output = farlane().args(["sim", "--json"]).arg(&file).output().map_err(|error| error.to_string())?;
+    let output =
+        farlane().args(["model", "sim", "--json"]).arg(&file).output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }

@@ -14,6 +14,13 @@ use super::fio::{
 use super::{Output, Target, parse_positive_time, parse_runtime};
 use crate::workload::Sizes;
 
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
+    farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
+    farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate_iops 100000\n  \
+    farlane bench tcp://127.0.0.1:4430 --bssplit 4k/70:64k/30 --percentile_list 50:99:99.99\n  \
+    farlane bench tcp://127.0.0.1:4430 --job mixed.fio --output-format json";
+
 /// The names of a report's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportNames {

@@ -1,4 +1,4 @@
-//! The options of `farlane capture`.
+//! The options of `farlane observe capture`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,11 +10,11 @@ use nvme::wire::IoOpcode;
 use super::{Output, parse_positive_size, parse_runtime, parse_size, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
-    farlane capture --out far.pcapng --time 5s\n  \
-    farlane capture export --out - | wireshark -k -i -\n  \
-    farlane capture target --out slow.pcapng --ring 64MiB --trigger 'latency>2ms' --after 10ms\n  \
-    farlane capture device --out queue1.pcapng --queue 1 --opcode read --snap 2048\n  \
-    farlane capture --status";
+    farlane observe capture --out far.pcapng --time 5s\n  \
+    farlane observe capture export --out - | wireshark -k -i -\n  \
+    farlane observe capture target --out slow.pcapng --ring 64MiB --trigger 'latency>2ms' --after 10ms\n  \
+    farlane observe capture device --out queue1.pcapng --queue 1 --opcode read --snap 2048\n  \
+    farlane observe capture --status";
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("act").required(true).args(["out", "status", "stop"]))]

@@ -22,7 +22,7 @@ const SAVE_EXAMPLES: &str = "Examples:
 /// What to ask of running far ends.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportAction {
-    /// Show what far ends do, like farlane status
+    /// Show what far ends do, like farlane observe status
     Status(DaemonStatusArgs),
     /// Add a namespace to a far end; its host hears of the change at once
     #[command(after_help = ADD_EXAMPLES)]

@@ -1,4 +1,4 @@
-//! The options of `farlane check`.
+//! The options of `farlane setup check`.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use clap::Args;
 use super::Output;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane check /etc/farlane/target/disk.toml
-  farlane check box.toml link.toml scenario.toml --json";
+  farlane setup check /etc/farlane/target/disk.toml
+  farlane setup check box.toml link.toml scenario.toml --json";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckFileArgs {

@@ -9,8 +9,8 @@ pub(crate) struct ConfigCacheOption {
     /// Turn off the config cache, and read every register at the far end.
     ///
     /// Without this option, the near end itself answers reads of registers that cannot change by
-    /// themselves, with the values that the far end sent. Example: farlane lspci --no-shadow
-    /// tcp://HOST:PORT
+    /// themselves, with the values that the far end sent. Example: farlane observe lspci
+    /// --no-shadow tcp://HOST:PORT
     #[arg(long)]
     no_shadow: bool,
 }

@@ -1,4 +1,4 @@
-//! The options of `farlane connect` and `farlane disconnect`.
+//! The options of `farlane connect` and `farlane use disconnect`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane connect -t tcp -a 192.0.2.7 -n nqn.2014-08.org.example:disk
   farlane connect tcp://192.0.2.7:4430 --over nvme-tcp
   farlane connect --list
-  farlane disconnect /dev/ublkb0";
+  farlane use disconnect /dev/ublkb0";
 
 pub(super) const DISCONNECT_EXAMPLES: &str = "Examples:
-  umount /mnt && farlane disconnect /dev/ublkb0
-  farlane disconnect tcp://192.0.2.7:4430
-  farlane disconnect --force";
+  umount /mnt && farlane use disconnect /dev/ublkb0
+  farlane use disconnect tcp://192.0.2.7:4430
+  farlane use disconnect --force";
 
 /// The part of the kernel that makes a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,5 @@
-//! `farlane read` and `farlane write`: the part of a namespace that is copied, and the file.
+//! `farlane use read` and `farlane use write`: the part of a namespace that is copied, and the
+//! file.
 
 use std::path::PathBuf;
 

@@ -74,11 +74,13 @@ pub(crate) struct DemoArgs {
     /// Derive all random choices in the network of --link from this seed
     #[arg(long, value_name = "N", default_value_t = 1, requires = "link")]
     pub(crate) seed: u64,
-    /// Write the PCIe packets that pass the tunnel's near end to this file, for farlane trace.
+
+    /// Write the PCIe packets that pass the tunnel's near end to this file, for farlane observe
+    /// trace.
     ///
     /// Nothing is sent ahead meanwhile, so that each step is seen
     #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) root: Root,
     #[command(flatten)]

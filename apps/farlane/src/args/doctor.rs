@@ -1,13 +1,13 @@
-//! The options of `farlane doctor`.
+//! The options of `farlane setup doctor`.
 
 use clap::{Args, ValueEnum};
 
 use super::Output;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane doctor
-  farlane doctor vfio
-  farlane doctor files guests --json";
+  farlane setup doctor
+  farlane setup doctor vfio
+  farlane setup doctor files guests --json";
 
 /// What a machine is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

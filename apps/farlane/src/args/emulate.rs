@@ -1,4 +1,4 @@
-//! The options of `farlane emulate`.
+//! The options of `farlane model emulate`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
 
 pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
   printf '[link]\\nlatency = \"10ms\"\\nrate = \"1Gbit/s\"\\n' > link.toml
-  farlane emulate --listen 127.0.0.1:4431 --connect 127.0.0.1:4430 --link link.toml
-  farlane ping tcp://127.0.0.1:4431
+  farlane model emulate --listen 127.0.0.1:4431 --connect 127.0.0.1:4430 --link link.toml
+  farlane measure ping tcp://127.0.0.1:4431
 
 The same with this machine's own TCP instead of a modelled one (as root):
   ip netns add near && ip netns add far
-  farlane emulate --between near far --link link.toml &
+  farlane model emulate --between near far --link link.toml &
   ip netns exec far farlane export --listen 10.77.0.2:4430 --insecure --ram 1GiB &
-  ip netns exec near farlane ping tcp://10.77.0.2:4430";
+  ip netns exec near farlane measure ping tcp://10.77.0.2:4430";
 
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {

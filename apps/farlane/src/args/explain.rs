@@ -1,4 +1,4 @@
-//! `farlane sim explain`: where the time of an operation goes.
+//! `farlane model explain`: where the time of an operation goes.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use clap::Args;
 use super::Output;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane sim explain scenarios/tcp-1g.toml
-  farlane sim explain scenarios/5g.toml --percentile 99.9 --svg slow.svg
+  farlane model explain scenarios/tcp-1g.toml
+  farlane model explain scenarios/5g.toml --percentile 99.9 --svg slow.svg
 
 The drawing shows the critical path: at each moment, whatever the operation waited for last, from its end back to its \
 beginning. The segments follow each other without a gap and add up to the measured latency.";

@@ -8,18 +8,27 @@ use clap::Args;
 use live::carrier::datagrams::Ethernet;
 
 use super::{
-    Control, ExportAction, LaunchArgs, MemoryBuffer, MetricsArgs, Output, PtpArgs, QuicListen,
-    RecordingExport, Sandbox, Served, Spin, Tcp, Trust, parse_address, parse_time,
+    Control, ExportAction, LaunchArgs, MemoryBuffer, MetricsArgs, Output, PtpArgs, QuicListen, Sandbox,
+    Served, Spin, Tcp, Trust, parse_address, parse_time,
 };
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB
+  farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state
+  farlane export --listen 0.0.0.0:4430 --allow SHA256:... --namespace /dev/sdb,readonly
+  farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB
+  farlane export --quic 0.0.0.0:4430 --allow-file hosts --ram 1GiB
+  farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock
+  farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0
+  farlane export --config /etc/farlane/export/disk.toml
+  farlane export add --namespace new.img,size=10GiB";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user", "recording"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
     #[command(subcommand)]
     pub(crate) action: Option<ExportAction>,
-    #[command(flatten)]
-    pub(crate) recorded: RecordingExport,
 
     /// Listen on this address and port; may be given again.
     ///

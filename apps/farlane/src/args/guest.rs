@@ -1,4 +1,5 @@
-//! The options of `farlane attach` and `farlane device`, which offer an SSD to a virtual machine.
+//! The options of `farlane attach` and `farlane offer device`, which offer an SSD to a virtual
+//! machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,12 @@ use super::{
     Control, MemoryBuffer, MetricsArgs, Output, Sandbox, Served, Spin, TunnelOptions, completion_timeout,
     parse_time,
 };
+
+pub(super) const ATTACH_EXAMPLES: &str = "Example:\n  \
+    farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock\n  \
+    qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on \\\n    \
+    -M q35,memory-backend=mem -m 1G ... -device \\\n    \
+    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'";
 
 /// The socket that a virtual machine's monitor connects to.
 #[derive(Debug, Args)]

@@ -18,7 +18,5 @@ pub(super) const MONITORING: &str = "Monitoring";
 pub(super) const PROCESSOR: &str = "Processor";
 /// Which events are logged, and how.
 pub(super) const LOG: &str = "Log";
-/// What `farlane export` makes of a recording.
-pub(super) const RECORDING: &str = "Export of a recording";
 /// Which part of a recorded stream is used.
 pub(super) const PART: &str = "Part of a stream";

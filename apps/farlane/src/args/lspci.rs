@@ -1,4 +1,4 @@
-//! The options of `farlane lspci`.
+//! The options of `farlane observe lspci`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub(crate) struct LspciArgs {
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
-    /// Write the PCIe packets that pass the host's port to this file, for farlane trace
+    /// Write the PCIe packets that pass the host's port to this file, for farlane observe trace
     #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]

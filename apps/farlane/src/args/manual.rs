@@ -1,4 +1,5 @@
-//! The options of `farlane completions` and `farlane man`, which packages are made with.
+//! The options of `farlane setup completions` and `farlane setup man`, which packages are made
+//! with.
 
 use std::path::PathBuf;
 
@@ -8,13 +9,13 @@ use clap_complete::Shell;
 use super::Output;
 
 pub(super) const COMPLETIONS_EXAMPLES: &str = "Examples:
-  farlane completions bash > ~/.local/share/bash-completion/completions/farlane
-  farlane completions zsh > ~/.zfunc/_farlane
-  farlane completions fish > ~/.config/fish/completions/farlane.fish";
+  farlane setup completions bash > ~/.local/share/bash-completion/completions/farlane
+  farlane setup completions zsh > ~/.zfunc/_farlane
+  farlane setup completions fish > ~/.config/fish/completions/farlane.fish";
 
 pub(super) const MAN_EXAMPLES: &str = "Examples:
-  farlane man --to /usr/local/share/man/man1
-  farlane man export | man --local-file -";
+  farlane setup man --to /usr/local/share/man/man1
+  farlane setup man export | man --local-file -";
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {

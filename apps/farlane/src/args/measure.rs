@@ -1,4 +1,4 @@
-//! The options of `farlane measure`.
+//! The options of `farlane measure report`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 use super::{Output, Target, Url, parse_runtime, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane measure tcp://10.0.0.2:4430 --to report.html
-  farlane measure vfio-user:ssd.sock --beside tcp://10.0.0.2:4430 --to report.html --to report.csv
-  farlane measure tcp://127.0.0.1:4430 --quick --to quick.html
-  farlane measure tcp://127.0.0.1:4430 --time 1s --samples 1000 --sizes 4k,64k --to few.html";
+  farlane measure report tcp://10.0.0.2:4430 --to report.html
+  farlane measure report vfio-user:ssd.sock --beside tcp://10.0.0.2:4430 --to report.html --to report.csv
+  farlane measure report tcp://127.0.0.1:4430 --quick --to quick.html
+  farlane measure report tcp://127.0.0.1:4430 --time 1s --samples 1000 --sizes 4k,64k --to few.html";
 
 /// What a measurement does with the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

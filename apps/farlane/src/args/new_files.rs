@@ -6,7 +6,7 @@ use live::sys::files;
 /// The name of the option among a command's arguments.
 const ID: &str = "new-file-mode";
 /// A command with one of these arguments makes such files: namespaces, captures, copies of data.
-const MAKERS: [&str; 4] = ["pool", "trace", "out", "output_file"];
+const MAKERS: [&str; 4] = ["pool", "capture", "out", "output_file"];
 /// These commands do as well: recordings, and what is replayed.
 const COMMANDS: [&str; 2] = ["record", "replay"];
 /// What every such file's owner may do, and everything that a mode may have.
@@ -60,6 +60,7 @@ fn parse(text: &str) -> Result<FileMode, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::names;
 
     #[test]
     fn modes_leave_the_owner_what_it_needs_and_make_nothing_executable() {
@@ -77,16 +78,25 @@ mod tests {
     fn every_command_that_makes_such_files_has_the_option() {
         let root = crate::command_line();
         let has = |name: &str| {
-            let command = root.find_subcommand(name).unwrap();
+            let command = names::find(&root, name).unwrap();
             command.get_arguments().any(|arg| arg.get_long() == Some("mode"))
         };
         for name in [
-            "export", "target", "device", "record", "replay", "capture", "read", "bench", "lspci", "sim",
+            "export",
+            "target",
+            "offer device",
+            "record",
+            "recording replay",
+            "observe capture",
+            "use read",
+            "bench",
+            "observe lspci",
+            "model sim",
             "demo",
         ] {
             assert!(has(name), "{name}");
         }
-        for name in ["key", "completions", "man", "doctor", "verify"] {
+        for name in ["setup key", "setup completions", "setup man", "setup doctor", "recording verify"] {
             assert!(!has(name), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! The options of `farlane nic`.
+//! The options of `farlane measure nic`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use niq::{PACKET_MAX, PACKET_MIN};
 use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
-    farlane nic receive shm:/run/user/1000/wire --echo\n  \
-    farlane nic ping shm:/run/user/1000/wire\n\n\
+    farlane measure nic receive shm:/run/user/1000/wire --echo\n  \
+    farlane measure nic ping shm:/run/user/1000/wire\n\n\
     A card in a process of its own, which others use over vfio-user:\n  \
-    farlane nic --vfio-user /run/user/1000/card --wire shm:/run/user/1000/wire\n  \
-    farlane nic ping vfio-user:/run/user/1000/card";
+    farlane measure nic --vfio-user /run/user/1000/card --wire shm:/run/user/1000/wire\n  \
+    farlane measure nic ping vfio-user:/run/user/1000/card";
 
 #[derive(Debug, Args)]
 #[command(
@@ -33,25 +33,29 @@ pub(crate) struct NicArgs {
 pub(crate) enum NicAction {
     /// Serve a card to another process
     #[command(
-        after_help = "Example:\n  farlane nic serve --vfio-user /run/user/1000/card --wire shm:/run/user/1000/wire"
+        after_help = "Example:\n  farlane measure nic serve --vfio-user /run/user/1000/card --wire shm:/run/user/1000/wire"
     )]
     Serve(NicServeArgs),
     /// Measure the latency of packets by their size, inline and by DMA, beside the machine's floor.
     ///
-    /// The other end of the wire runs farlane nic receive --echo
-    #[command(after_help = "Example:\n  farlane nic ping shm:/run/user/1000/wire --sizes 60,64,1500 --json")]
+    /// The other end of the wire runs farlane measure nic receive --echo
+    #[command(
+        after_help = "Example:\n  farlane measure nic ping shm:/run/user/1000/wire --sizes 60,64,1500 --json"
+    )]
     Ping(NicPingArgs),
     /// Measure how many packets pass in a second, by their size.
     ///
-    /// The other end of the wire runs farlane nic receive --echo
-    #[command(after_help = "Example:\n  farlane nic bench shm:/run/user/1000/wire --sizes 60,1500")]
+    /// The other end of the wire runs farlane measure nic receive --echo
+    #[command(after_help = "Example:\n  farlane measure nic bench shm:/run/user/1000/wire --sizes 60,1500")]
     Bench(NicMeasureArgs),
     /// Send packets
-    #[command(after_help = "Example:\n  farlane nic send shm:/run/user/1000/wire --size 60 --count 1000")]
+    #[command(
+        after_help = "Example:\n  farlane measure nic send shm:/run/user/1000/wire --size 60 --count 1000"
+    )]
     Send(NicSendArgs),
     /// Receive packets, and send each back if asked to
-    #[command(after_help = "Examples:\n  farlane nic receive shm:/run/user/1000/wire --echo\n  \
-        farlane nic receive udp:192.0.2.7:4440 --count 1000 --json")]
+    #[command(after_help = "Examples:\n  farlane measure nic receive shm:/run/user/1000/wire --echo\n  \
+        farlane measure nic receive udp:192.0.2.7:4440 --count 1000 --json")]
     Receive(NicReceiveArgs),
 }
 

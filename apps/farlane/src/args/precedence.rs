@@ -52,10 +52,10 @@ impl PrecedenceArgs {
 pub(crate) struct LaunchArgs {
     /// Send datagrams of udp:// and frames of eth: in the windows of this plan.
     ///
-    /// PLAN is what farlane tsn plan --json prints. Append ,hop=N for another hop than the first,
-    /// and ,lead=TIME to hand datagrams over earlier than 500us before they leave. The queueing
-    /// discipline etf must be at the interface: farlane tsn apply --launch-times puts it there, in
-    /// the queue of the plan's class, to which --priority or pcp= leads
+    /// PLAN is what farlane model tsn plan --json prints. Append ,hop=N for another hop than the
+    /// first, and ,lead=TIME to hand datagrams over earlier than 500us before they leave. The
+    /// queueing discipline etf must be at the interface: farlane model tsn apply --launch-times
+    /// puts it there, in the queue of the plan's class, to which --priority or pcp= leads
     #[arg(long, value_name = "PLAN[,hop=N][,lead=TIME]", help_heading = TRANSPORT)]
     launch: Option<LaunchSpec>,
 }

@@ -1,4 +1,4 @@
-//! The options of `farlane preflight`.
+//! The options of `farlane recording preflight`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::record::{parse_chunk, parse_rate};
 use super::{DigestArg, Output, parse_positive_size, parse_runtime};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane preflight --rate 1.2GB/s --for 2h flight.rec
-  farlane preflight --rate 100MB/s --for 8h /mnt/ssd --measure 2m --json
-  farlane preflight --rate 400MB/s --for 10m --overwrite /dev/nvme1n1
-  farlane preflight --rate 80MB/s --for 1h --overwrite tcp://far.example:4430
-  farlane preflight --udp 8 flight.rec
+  farlane recording preflight --rate 1.2GB/s --for 2h flight.rec
+  farlane recording preflight --rate 100MB/s --for 8h /mnt/ssd --measure 2m --json
+  farlane recording preflight --rate 400MB/s --for 10m --overwrite /dev/nvme1n1
+  farlane recording preflight --rate 80MB/s --for 1h --overwrite tcp://far.example:4430
+  farlane recording preflight --udp 8 flight.rec
 
 Exit status is 0 if the recording fits, also if it needs a larger buffer, and 1 if it does not. With --udp,
 it is 1 if every rate loses datagrams.";

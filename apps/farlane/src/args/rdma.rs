@@ -1,4 +1,4 @@
-//! The options of `farlane rdma`.
+//! The options of `farlane measure rdma`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use live::sys::address::Host;
 use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_address, parse_size, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
-    farlane rdma serve --listen 127.0.0.1:18515\n  \
-    farlane rdma ping 127.0.0.1:18515 --verb write --size 2\n  \
-    farlane rdma bench 127.0.0.1:18515 --verb read --all\n  \
-    farlane rdma serve --provider roce --listen 127.0.0.1:18515\n  \
-    farlane rdma ping --provider roce --local 127.0.0.2 127.0.0.1:18515\n\n\
+    farlane measure rdma serve --listen 127.0.0.1:18515\n  \
+    farlane measure rdma ping 127.0.0.1:18515 --verb write --size 2\n  \
+    farlane measure rdma bench 127.0.0.1:18515 --verb read --all\n  \
+    farlane measure rdma serve --provider roce --listen 127.0.0.1:18515\n  \
+    farlane measure rdma ping --provider roce --local 127.0.0.2 127.0.0.1:18515\n\n\
     With perftest's programs, and with rping, of 192.0.2.2:\n  \
-    farlane rdma serve --provider roce --listen 192.0.2.1:18515 --perftest ib_send_lat\n  \
+    farlane measure rdma serve --provider roce --listen 192.0.2.1:18515 --perftest ib_send_lat\n  \
     ib_send_lat -R 192.0.2.1\n\n  \
     ib_read_bw -R\n  \
-    farlane rdma bench --provider roce 192.0.2.2:18515 --peer perftest --verb read\n\n  \
+    farlane measure rdma bench --provider roce 192.0.2.2:18515 --peer perftest --verb read\n\n  \
     rping -s -S 64\n  \
-    farlane rdma ping --provider roce 192.0.2.2:7174 --peer rping --size 64";
+    farlane measure rdma ping --provider roce 192.0.2.2:7174 --peer rping --size 64";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RdmaAction {
@@ -29,16 +29,16 @@ pub(crate) enum RdmaAction {
     ///
     /// Of a send or a write, half of the way to and fro counts; of a read, the whole
     #[command(
-        after_help = "Example:\n  farlane rdma ping 127.0.0.1:18515 --verb send --size 64 --iters 10000"
+        after_help = "Example:\n  farlane measure rdma ping 127.0.0.1:18515 --verb send --size 64 --iters 10000"
     )]
     Ping(RdmaMeasureArgs),
     /// Measure bandwidth: that of perftest's ib_send_bw, ib_write_bw, ib_read_bw
     #[command(
-        after_help = "Example:\n  farlane rdma bench 127.0.0.1:18515 --verb write --size 128k --tx-depth 64"
+        after_help = "Example:\n  farlane measure rdma bench 127.0.0.1:18515 --verb write --size 128k --tx-depth 64"
     )]
     Bench(RdmaMeasureArgs),
     /// Let others measure a connection to this machine
-    #[command(after_help = "Example:\n  farlane rdma serve --provider iwarp --listen 0.0.0.0:18515")]
+    #[command(after_help = "Example:\n  farlane measure rdma serve --provider iwarp --listen 0.0.0.0:18515")]
     Serve(ServeArgs),
 }
 
@@ -82,7 +82,7 @@ impl From<VerbArg> for Verb {
 /// Who the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerArg {
-    /// A farlane rdma serve
+    /// A farlane measure rdma serve
     Farlane,
     /// The program of perftest for this test, such as ib_send_lat, started with -R and with the
     /// same -s and -n
@@ -169,7 +169,7 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RdmaMeasureArgs {
-    /// The address of the server, which is a farlane rdma serve, or what --peer names
+    /// The address of the server, which is a farlane measure rdma serve, or what --peer names
     #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) server: SocketAddr,
     /// Speak with this kind of server

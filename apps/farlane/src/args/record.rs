@@ -28,10 +28,10 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane record --each --from tcp-listen://127.0.0.1:5000 --to a.rec --from tcp-listen://127.0.0.1:5001 --to b.rec
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
-  farlane replay flight.rec --to copy.bin --speed max
-  farlane replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json
-  farlane replay flight.rec --to udp://239.1.2.3:5000 --from-time 90s --loop 3
-  farlane replay /dev/nvme1n1 --raw --start-address 1GiB --maximum-address 2GiB --to copy.bin";
+  farlane recording replay flight.rec --to copy.bin --speed max
+  farlane recording replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json
+  farlane recording replay flight.rec --to udp://239.1.2.3:5000 --from-time 90s --loop 3
+  farlane recording replay /dev/nvme1n1 --raw --start-address 1GiB --maximum-address 2GiB --to copy.bin";
 
 /// Where bytes come from.
 #[derive(Clone, Debug)]
@@ -221,7 +221,7 @@ pub(crate) struct RecordArgs {
     /// The sources' rate together in bytes a second.
     ///
     /// With --pause, the buffer's size follows. A recording that will not fit is told, by what
-    /// farlane preflight has measured last or by what is free
+    /// farlane recording preflight has measured last or by what is free
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     /// The longest pause of the medium that the buffer is to bridge

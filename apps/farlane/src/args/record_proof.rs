@@ -38,7 +38,7 @@ pub(crate) struct ProofArgs {
     /// With none, a deliberate change is not found. Example: --digest blake3
     #[arg(long, value_name = "DIGEST", default_value = "sha256")]
     pub(crate) digest: DigestArg,
-    /// Sign the certificate with the key in this file, which farlane key new makes, e.g.
+    /// Sign the certificate with the key in this file, which farlane setup key new makes, e.g.
     /// --sign recorder.pem
     #[arg(long, value_name = "KEYFILE")]
     pub(crate) sign: Option<PathBuf>,

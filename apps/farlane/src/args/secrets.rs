@@ -26,8 +26,8 @@ pub(crate) struct Secrets {
 
     /// Encrypt by the key in this file (TLS 1.3), and use no target that has another key.
     ///
-    /// The file holds what farlane key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and
-    /// only its owner may read it
+    /// The file holds what farlane setup key tls or nvme gen-tls-key prints,
+    /// NVMeTLSkey-1:hh:BASE64:, and only its owner may read it
     #[arg(long, value_name = "FILE", help_heading = AUTHENTICATION)]
     pub(crate) tls_key_file: Option<PathBuf>,
 }
@@ -67,8 +67,9 @@ pub(crate) struct TargetSecrets {
 
     /// Let in only hosts that encrypt by the key in this file (TLS 1.3).
     ///
-    /// Every --host has this key; --config gives each host its own. The file holds what farlane key
-    /// tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and only its owner may read it
+    /// Every --host has this key; --config gives each host its own. The file holds what farlane
+    /// setup key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and only its owner may
+    /// read it
     #[arg(long, value_name = "FILE", requires = "host", help_heading = AUTHENTICATION)]
     tls_key_file: Option<PathBuf>,
 }

@@ -1,72 +1,49 @@
-//! The options of `farlane sim`.
+//! The options of `farlane model sim`, `sweep` and `published`.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use scenarios::file::sweep::Axis;
 
 use super::Output;
-use super::explain::{self, ExplainArgs};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane sim published
-  farlane sim scenarios/tcp-1g.toml
-  farlane sim scenarios/ssd-full.toml --timeline full.csv --timeline full.svg
-  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s \\
-    --csv rates.csv --plot rates.svg
-  farlane sim explain scenarios/tcp-1g.toml";
+  farlane model sim scenarios/tcp-1g.toml
+  farlane model sim scenarios/ssd-full.toml --timeline full.csv --timeline full.svg";
 
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct SimArgs {
-    #[command(subcommand)]
-    pub(crate) action: Option<SimAction>,
-    #[command(flatten)]
-    pub(crate) play: PlayArgs,
-}
+pub(super) const SWEEP_EXAMPLES: &str = "Example:
+  farlane model sweep scenarios/tcp-1g.toml --set link.latency=1us,1ms,10ms \\
+    --set task.0.depth=1,8,32 --set pcie.read_request=256,512 \\
+    --parquet sweep.parquet --plot sweep.svg --plot sweep.png";
+
+pub(super) const PUBLISHED_EXAMPLES: &str = "Example:
+  farlane model published nvme-5g --json
+
+A row is calibrated if a parameter was chosen to reproduce the row, and predicted if none was.";
 
 #[derive(Debug, Args)]
 pub(crate) struct PlayArgs {
     /// The scenario, a TOML file, or - for standard input; see docs/scenarios.md
-    #[arg(value_name = "SCENARIO", required = true)]
-    pub(crate) scenario: Option<PathBuf>,
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
     /// Derive all random choices from this seed [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
     /// Write what passes the root port's link to this file.
     ///
-    /// FILE.pcapng is a capture from power-up on, for farlane trace and Wireshark. Any other file
-    /// is a table (CSV) of the tasks' packets
+    /// FILE.pcapng is a capture from power-up on, for farlane observe trace and Wireshark. Any
+    /// other file is a table (CSV) of the tasks' packets
     #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) capture: Option<PathBuf>,
 
     /// Write throughput and latency of reads and writes over time to this file; may be given again.
     ///
     /// The time counts from the beginning of the first task, workload or load
-    #[arg(long, value_name = "FILE.csv|.parquet|.svg|.png", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE.csv|.parquet|.svg|.png", conflicts_with = "capture")]
     pub(crate) timeline: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// What to simulate.
-#[derive(Debug, Subcommand)]
-pub(crate) enum SimAction {
-    /// Draw where the time of one operation of each task goes, hop by hop
-    #[command(after_help = explain::EXAMPLES)]
-    Explain(ExplainArgs),
-    /// Repeat published experiments, and print their values beside the simulated ones
-    #[command(after_help = "Example:\n  farlane sim published nvme-5g --json\n\n\
-        A row is calibrated if a parameter was chosen to reproduce the row, and predicted if none was.")]
-    Published(PublishedArgs),
-    /// Play a scenario with every combination of some values
-    #[command(
-        after_help = "Example:\n  farlane sim sweep scenarios/tcp-1g.toml --set link.latency=1us,1ms,10ms \\\n    \
-        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 \\\n    \
-        --parquet sweep.parquet --plot sweep.svg --plot sweep.png"
-    )]
-    Sweep(SweepArgs),
 }
 
 #[derive(Debug, Args)]

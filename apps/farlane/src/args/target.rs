@@ -23,7 +23,7 @@ use super::{
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
-  farlane key tls host.tls
+  farlane setup key tls host.tls
   farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk \\
     --namespace disk.img,size=10GiB --host HOSTNQN --tls-key-file host.tls
   farlane target --nqn nqn.2026-01.io.farlane:far --namespace tcp://192.0.2.3:4430
@@ -144,7 +144,7 @@ pub(crate) struct OfferArgs {
     /// Announce the discovery service by multicast DNS (_nvme-disc._tcp).
     ///
     /// The announcement goes out on the interfaces of the addresses that the target listens on.
-    /// farlane discover --mdns finds the service
+    /// farlane use discover --mdns finds the service
     #[arg(long)]
     pub(crate) mdns: bool,
     /// Use this port for multicast DNS

@@ -1,4 +1,4 @@
-//! The options of `farlane top`.
+//! The options of `farlane observe top`.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use clap::Args;
 use super::parse_runtime;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane top
-  farlane top --once --every 5s";
+  farlane observe top
+  farlane observe top --once --every 5s";
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {

@@ -1,4 +1,4 @@
-//! The options of `farlane trace`.
+//! The options of `farlane observe trace`.
 
 use std::path::PathBuf;
 
@@ -8,41 +8,43 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::Output;
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
-    farlane bench tcp://127.0.0.1:4430 --runtime 1s --trace bench.pcapng\n  \
-    farlane trace stats bench.pcapng\n  \
-    farlane trace chain bench.pcapng --command 12\n  \
-    farlane trace show bench.pcapng --level command";
+    farlane bench tcp://127.0.0.1:4430 --runtime 1s --capture bench.pcapng\n  \
+    farlane observe trace stats bench.pcapng\n  \
+    farlane observe trace chain bench.pcapng --command 12\n  \
+    farlane observe trace show bench.pcapng --level command";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
     /// Count a capture's packets and NVMe commands, and say how long commands took
-    #[command(after_help = "Examples:\n  farlane trace stats bench.pcapng --json\n  \
-        farlane trace stats analyser.csv --columns 'time=Time Stamp:ns,direction=Dir,tlp=Raw Data'")]
+    #[command(after_help = "Examples:\n  farlane observe trace stats bench.pcapng --json\n  \
+        farlane observe trace stats analyser.csv --columns 'time=Time Stamp:ns,direction=Dir,tlp=Raw Data'")]
     Stats(CaptureArgs),
     /// Say where the time of one command went, or of all of a kind, step by step
-    #[command(after_help = "Examples:\n  farlane trace chain bench.pcapng\n  \
-        farlane trace chain bench.pcapng --command 12 --json")]
+    #[command(after_help = "Examples:\n  farlane observe trace chain bench.pcapng\n  \
+        farlane observe trace chain bench.pcapng --command 12 --json")]
     Chain(ChainArgs),
     /// Print a capture, one line for each packet, transaction or command
-    #[command(after_help = "Example:\n  farlane trace show bench.pcapng --level command")]
+    #[command(after_help = "Example:\n  farlane observe trace show bench.pcapng --level command")]
     Show(ShowArgs),
     /// Compare two captures step by step, and say which differences are more than chance
-    #[command(after_help = "Example:\n  farlane trace compare direct.pcapng tunnelled.pcapng")]
+    #[command(after_help = "Example:\n  farlane observe trace compare direct.pcapng tunnelled.pcapng")]
     Compare(CompareArgs),
     /// Write the commands of a capture for other programs, or a picture of where their time went
-    #[command(after_help = "Examples:\n  farlane trace export bench.pcapng --to commands.parquet\n  \
-        farlane trace export bench.pcapng --to perfetto.json\n  \
-        farlane trace export bench.pcapng --to where.svg")]
-    Export(TraceExportArgs),
+    #[command(
+        after_help = "Examples:\n  farlane observe trace convert bench.pcapng --to commands.parquet\n  \
+        farlane observe trace convert bench.pcapng --to perfetto.json\n  \
+        farlane observe trace convert bench.pcapng --to where.svg"
+    )]
+    Convert(TraceConvertArgs),
     /// Print or install a dissector, by which Wireshark and tshark decode captures and the tunnel
-    #[command(after_help = "Examples:\n  farlane trace dissector --install\n  \
-        farlane trace dissector > farlane.lua && tshark -X lua_script:farlane.lua -r bench.pcapng")]
+    #[command(after_help = "Examples:\n  farlane observe trace dissector --install\n  \
+        farlane observe trace dissector > farlane.lua && tshark -X lua_script:farlane.lua -r bench.pcapng")]
     Dissector(DissectorArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArgs {
-    /// The capture: pcapng of --trace, pcap or pcapng of NetTLP or NVMe/TCP, or what Linux traces
+    /// The capture: pcapng of --capture, pcap or pcapng of NetTLP or NVMe/TCP, or what Linux traces
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -96,7 +98,7 @@ pub(crate) struct CompareArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TraceExportArgs {
+pub(crate) struct TraceConvertArgs {
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
 
@@ -115,7 +117,7 @@ pub(crate) struct Out {
     pub(crate) form: Form,
 }
 
-/// What a file of `trace export` is to hold.
+/// What a file of `observe trace convert` is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A row for each command.

@@ -14,13 +14,13 @@ use super::headings::TRUST;
 use crate::error::{CarrierError, Error};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane key new
-  farlane key show --json
-  farlane key tls host.tls
-  farlane key dhchap host.key --hash sha384
-  farlane key check host.tls
-  farlane key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
-  farlane key trust 'tcp://far.example:4430?key=SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU'";
+  farlane setup key new
+  farlane setup key show --json
+  farlane setup key tls host.tls
+  farlane setup key dhchap host.key --hash sha384
+  farlane setup key test host.tls
+  farlane setup key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
+  farlane setup key trust 'tcp://far.example:4430?key=SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU'";
 
 /// What is to be done with keys.
 #[derive(Debug, Subcommand)]
@@ -37,8 +37,8 @@ pub(crate) enum KeyAction {
     /// Make a secret by which a host or a controller of NVMe/TCP authenticates (DH-HMAC-CHAP), as
     /// nvme gen-dhchap-key does
     Dhchap(NewDhchapArgs),
-    /// Check the key or secret in a file: its form, its CRC-32, and who may read it
-    Check(CheckArgs),
+    /// Test the key or secret in a file: its form, its CRC-32, and who may read it
+    Test(KeyTestArgs),
 }
 
 /// Which key for TLS to make.
@@ -89,9 +89,9 @@ pub(crate) enum DhchapHash {
     Sha512,
 }
 
-/// Which file to check.
+/// Which file to test.
 #[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
+pub(crate) struct KeyTestArgs {
     /// The file with the key or secret
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -122,8 +122,8 @@ pub(crate) struct TrustArgs {
     /// export prints
     #[arg(value_name = "HOST:PORT|URL", value_parser = parse_far_name)]
     pub(crate) far: FarName,
-    /// The fingerprint of the far end's key, as its owner's farlane key show prints it [default:
-    /// the one behind ?key= in the URL]
+    /// The fingerprint of the far end's key, as its owner's farlane setup key show prints it
+    /// [default: the one behind ?key= in the URL]
     #[arg(value_name = "FINGERPRINT")]
     key: Option<Fingerprint>,
     /// Remember this key even if another key is remembered for the far end
@@ -185,8 +185,8 @@ pub(crate) struct Trust {
     /// Admit the host with this key; may be given again.
     ///
     /// Hosts without an admitted key are refused, and connections are encrypted (TLS 1.3). Each
-    /// host's farlane key show prints its fingerprint. Append ,nsid=1+3 to show the host these
-    /// namespaces only, and ,readonly to let it read only. Such a host can't format or manage
+    /// host's farlane setup key show prints its fingerprint. Append ,nsid=1+3 to show the host
+    /// these namespaces only, and ,readonly to let it read only. Such a host can't format or manage
     /// namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit what the host does in a second
     #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]", help_heading = TRUST)]
     allow: Vec<Grant>,

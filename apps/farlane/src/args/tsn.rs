@@ -1,4 +1,4 @@
-//! The options of `farlane tsn`: plans for Time-Sensitive Networking, and their use.
+//! The options of `farlane model tsn`: plans for Time-Sensitive Networking, and their use.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,23 +11,23 @@ use network_models::{Class, Rate};
 use super::{Output, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane tsn plan --rate 1Gbit/s --cycle 500us --hops 3 --frame 96
-  farlane tsn plan --rate 100Mbit/s --cycle 2ms --hops 2 \\
+  farlane model tsn plan --rate 1Gbit/s --cycle 500us --hops 3 --frame 96
+  farlane model tsn plan --rate 100Mbit/s --cycle 2ms --hops 2 \\
     --frame 1518 --frame 1518 --frame 1262 --period 10ms \\
     --clock-error 1us --preemption --device eth0 --device swp2
-  farlane tsn plan --frame 1518 --json > plan.json
-  farlane tsn apply plan.json --interface eth0 --dry-run
-  farlane tsn check plan.json --interface eth0 --for 10s";
+  farlane model tsn plan --frame 1518 --json > plan.json
+  farlane model tsn apply plan.json --interface eth0 --dry-run
+  farlane model tsn audit plan.json --interface eth0 --for 10s";
 
 const APPLY_EXAMPLES: &str = "Examples:
-  farlane tsn apply plan.json --interface eth0 --dry-run
-  farlane tsn apply plan.json --interface eth0 --software --launch-times
-  farlane tsn apply --interface eth0 --shaper 3=100Mbit/s
-  farlane tsn apply --interface eth0 --remove";
+  farlane model tsn apply plan.json --interface eth0 --dry-run
+  farlane model tsn apply plan.json --interface eth0 --software --launch-times
+  farlane model tsn apply --interface eth0 --shaper 3=100Mbit/s
+  farlane model tsn apply --interface eth0 --remove";
 
-const CHECK_EXAMPLES: &str = "Examples:
-  farlane tsn check plan.json --interface eth0 --for 10s
-  farlane tsn check plan.json --from left.pcapng --error 1us --shaper 3=100Mbit/s";
+const AUDIT_EXAMPLES: &str = "Examples:
+  farlane model tsn audit plan.json --interface eth0 --for 10s
+  farlane model tsn audit plan.json --from left.pcapng --error 1us --shaper 3=100Mbit/s";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsnAction {
@@ -44,18 +44,18 @@ pub(crate) enum TsnAction {
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(ApplyArgs),
 
-    /// Check frame by frame whether what leaves an interface keeps to a plan.
+    /// Audit frame by frame whether the traffic of an interface keeps to a plan.
     ///
     /// The command ends with status 1 if it does not, or if not all frames were seen. A frame's
     /// class is the PCP of its tag, or the first three bits of its DSCP
-    #[command(after_help = CHECK_EXAMPLES)]
-    Check(CheckPlanArgs),
+    #[command(after_help = AUDIT_EXAMPLES)]
+    Audit(AuditArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").args(["plan", "shaper", "remove"]).required(true).multiple(true))]
 pub(crate) struct ApplyArgs {
-    /// The plan, as farlane tsn plan --json has printed it
+    /// The plan, as farlane model tsn plan --json has printed it
     #[arg(value_name = "PLAN")]
     pub(crate) plan: Option<PathBuf>,
     /// Set up this interface
@@ -88,8 +88,8 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("seen").args(["interface", "from"]).required(true))]
-pub(crate) struct CheckPlanArgs {
-    /// The plan, as farlane tsn plan --json has printed it
+pub(crate) struct AuditArgs {
+    /// The plan, as farlane model tsn plan --json has printed it
     #[arg(value_name = "PLAN")]
     pub(crate) plan: PathBuf,
     /// Check what leaves this interface

@@ -1,4 +1,4 @@
-//! The options of `farlane ui`.
+//! The options of `farlane observe ui`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use clap::Args;
 use super::{Output, parse_address};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  farlane ui bench.pcapng --open
-  farlane ui direct.pcapng tunnelled.pcapng
-  farlane ui scenarios/5g.toml
-  farlane ui --json
+  farlane observe ui bench.pcapng --open
+  farlane observe ui direct.pcapng tunnelled.pcapng
+  farlane observe ui scenarios/5g.toml
+  farlane observe ui --json
 
 The page shows captures, compares two of them, plays scenarios beside them, and watches this user's daemons. It needs \
 no network but the one to the browser. Whoever knows the address may look: it has a secret, which is new each time.";
@@ -20,7 +20,7 @@ no network but the one to the browser. Whoever knows the address may look: it ha
 pub(crate) struct UiArgs {
     /// Captures to look into, and scenarios (.toml) to play; may be left out.
     ///
-    /// A capture is what farlane trace reads
+    /// A capture is what farlane observe trace reads
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! A capture that a command makes of its own controller (`--trace FILE`).
+//! A capture that a command makes of its own controller (`--capture FILE`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `farlane check`: whether files can be used, without using them.
+//! `farlane setup check`: whether files can be used, without using them.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn check(path: &Path) -> Result<String, Error> {
         let one = |name: &&str| {
             let left = config_file::check(&root, path, name)?;
             let left = left.map(|option| format!(" (farlane-{name}@ gives --{option})"));
-            Ok(format!("{name}{}", left.unwrap_or_default()))
+            Ok(format!("{}{}", config_file::words_of(name), left.unwrap_or_default()))
         };
         let names = commands.iter().map(one).collect::<Result<Vec<_>, Error>>()?;
         return Ok(format!("options of farlane {}", names.join(", ")));

@@ -1,4 +1,4 @@
-//! `farlane completions`: what a shell needs to complete the command line.
+//! `farlane setup completions`: what a shell needs to complete the command line.
 
 use crate::args::CompletionsArgs;
 use crate::commands::print;

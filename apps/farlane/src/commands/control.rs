@@ -98,7 +98,7 @@ pub(crate) fn nothing_runs() -> String {
         "no daemon of this user has its control socket in {}\n  \
          farlane export --listen 127.0.0.1:4430 --ram 1GiB starts one; so do attach, connect, device, record and \
          target\n  \
-         a daemon that has a socket of its own (--control PATH) is asked by farlane status PATH\n",
+         a daemon that has a socket of its own (--control PATH) is asked by farlane observe status PATH\n",
         folder().display()
     )
 }

@@ -1,4 +1,4 @@
-//! `farlane read` and `farlane write`: copy bytes between a namespace and a file, like dd.
+//! `farlane use read` and `farlane use write`: copy bytes between a namespace and a file, like dd.
 
 use live::sys::files::{self, Kind};
 use live::sys::logging;

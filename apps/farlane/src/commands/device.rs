@@ -1,4 +1,4 @@
-//! `farlane device`: offers an SSD of this machine to a virtual machine.
+//! `farlane offer device`: offers an SSD of this machine to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
 use daemon::metrics::Page;

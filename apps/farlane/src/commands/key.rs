@@ -1,4 +1,5 @@
-//! `farlane key`: make a key or a secret, check it, show a key's fingerprint, remember a far end's.
+//! `farlane setup key`: make a key or a secret, check it, show a key's fingerprint, remember a far
+//! end's.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use serde_json::json;
 
 use super::{print, print_json};
 use crate::args::{
-    CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, Output, TlsHash, TrustArgs,
+    DhchapHash, KeyAction, KeyArgs, KeyTestArgs, NewDhchapArgs, NewTlsArgs, Output, TlsHash, TrustArgs,
 };
 use crate::error::Error;
 
@@ -23,7 +24,7 @@ pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
         KeyAction::Trust(args) => trust(args),
         KeyAction::Tls(args) => tls(args),
         KeyAction::Dhchap(args) => dhchap(args),
-        KeyAction::Check(args) => check(args),
+        KeyAction::Test(args) => check(args),
     }
 }
 
@@ -96,7 +97,7 @@ fn keep(path: &Path, text: &str, output: &Output, option: &str) -> Result<(), Er
     ))
 }
 
-fn check(args: &CheckArgs) -> Result<(), Error> {
+fn check(args: &KeyTestArgs) -> Result<(), Error> {
     let refused = |error| AttachError::Secret(error).into();
     let (what, hash, bytes) = match secret_file::read::<TlsKey>(&args.file) {
         Ok(key) => ("TLS key", key.retained_by(), key.hash().length()),

@@ -1,4 +1,4 @@
-//! `farlane list`: the running daemons of this user.
+//! `farlane observe list`: the running daemons of this user.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `farlane lspci`: the functions that a host finds at its far ends.
+//! `farlane observe lspci`: the functions that a host finds at its far ends.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let timeout = args.timeout.into();
     let mut options = session::options(needs, Nanos::ZERO, timeout);
-    options.session.config_cache = args.config_cache.is_on() && args.trace.is_none();
+    options.session.config_cache = args.config_cache.is_on() && args.capture.is_none();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let mut hierarchy = Hierarchy::over_tunnels(&names, &options)?;
     let now = hierarchy.now();
     let begin = |path: &PathBuf| Tracing::begin(path, What::Packets, now, hierarchy.watch());
-    let tracing = args.trace.as_ref().map(begin).transpose()?;
+    let tracing = args.capture.as_ref().map(begin).transpose()?;
     hierarchy.stop().on_signals().map_err(AttachError::Io)?;
     hierarchy.wait_enumerated(timeout)?;
     let topology = hierarchy.near().topology().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `farlane man`: manual pages, made of what `--help` says.
+//! `farlane setup man`: manual pages, made of what `--help` says.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::args::ManArgs;
+use crate::args::{ManArgs, names};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Error> {
     let mut root = crate::command_line();
     root.build();
     let Some(folder) = &args.to else {
-        let command = find(&root, &args.command)?;
+        let command = find(&root, &names::first_spelling(&args.command))?;
         return print(&page(command).map_err(Error::Output)?);
     };
     let mut written = Vec::new();
@@ -42,8 +42,12 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
 }
 
-/// Writes the page of `command` into `folder`, and the pages of its subcommands.
+/// Writes the page of `command` into `folder`, and the pages of its subcommands. A command with a
+/// second spelling has one page.
 fn write(command: &Command, folder: &Path, written: &mut Vec<String>) -> Result<(), Error> {
+    if names::first_name(&title(command)) != title(command) {
+        return Ok(());
+    }
     let name = format!("{}.1", title(command));
     let path = folder.join(&name);
     let text = page(command).map_err(Error::Output)?;
@@ -112,7 +116,7 @@ fn commands(command: &Command) -> Roff {
     roff.control("SH", ["COMMANDS"]);
     for one in shown(command) {
         roff.control("TP", []);
-        roff.text([bold(title(one)), roman("(1)")]);
+        roff.text([bold(names::first_name(&title(one))), roman("(1)")]);
         roff.text([roman(one.get_about().map(ToString::to_string).unwrap_or_default())]);
     }
     roff

@@ -1,4 +1,5 @@
-//! `farlane ping`: the round trip of configuration reads, or of Property Gets over a fabric.
+//! `farlane measure ping`: the round trip of configuration reads, or of Property Gets over a
+//! fabric.
 
 use std::time::Duration;
 

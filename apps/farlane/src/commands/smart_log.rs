@@ -1,4 +1,4 @@
-//! `farlane smart-log`: the health of a controller.
+//! `farlane nvme smart-log`: the health of a controller.
 
 use std::iter;
 

@@ -1,4 +1,4 @@
-//! `farlane status`: the state of either end of a running tunnel, as JSON and as text.
+//! `farlane observe status`: the state of either end of a running tunnel, as JSON and as text.
 
 use std::path::Path;
 

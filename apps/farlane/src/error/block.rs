@@ -17,7 +17,7 @@ pub(crate) enum BlockError {
     Ublk(#[from] ublk::Error),
 
     #[error("{0}")]
-    #[diagnostic(help("farlane disconnect removes a block device; farlane connect --list shows all"))]
+    #[diagnostic(help("farlane use disconnect removes a block device; farlane connect --list shows all"))]
     Find(FindError),
 
     #[error("this kernel can't make block devices for others: {0}, and there is no /dev/nvme-fabrics")]

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum CaptureError {
     #[error("the daemon has ended in the middle of the capture; {packets} packets of it were written")]
-    #[diagnostic(help("what was written is whole: farlane trace stats reads it"))]
+    #[diagnostic(help("what was written is whole: farlane observe trace stats reads it"))]
     Cut { packets: u64 },
 
     #[error("{option}: a stream of bytes from which some are left out can't be read")]
@@ -19,7 +19,7 @@ pub(crate) enum CaptureError {
     Streams { option: &'static str },
 
     #[error("{which} is no control socket, process or kind of a daemon of this user")]
-    #[diagnostic(help("farlane list shows the daemons and their sockets"))]
+    #[diagnostic(help("farlane observe list shows the daemons and their sockets"))]
     Nobody { which: String },
 
     #[error("{}: no line has all the columns; {name:?} is not in the first one: {there}", path.display())]
@@ -28,7 +28,7 @@ pub(crate) enum CaptureError {
 
     #[error("{}: nothing in it was decoded{unknown}", path.display())]
     #[diagnostic(help(
-        "farlane trace decodes PCIe packets, NVMe/TCP, RDMA (iWARP, RoCEv2) and tracers' words; docs/trace.md has the link types"
+        "farlane observe trace decodes PCIe packets, NVMe/TCP, RDMA (iWARP, RoCEv2) and tracers' words; docs/trace.md has the link types"
     ))]
     Nothing { path: PathBuf, unknown: String },
 

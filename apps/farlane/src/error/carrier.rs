@@ -38,13 +38,15 @@ pub(crate) enum CarrierError {
 
     #[error("no key is given for {name}")]
     #[diagnostic(help(
-        "give its FINGERPRINT, or the URL with ?key= that farlane export prints; farlane key show prints the one of \
+        "give its FINGERPRINT, or the URL with ?key= that farlane export prints; farlane setup key show prints the one of \
          this machine"
     ))]
     NoKey { name: String },
 
     #[error("two keys are given: {one} in the URL, and {other}")]
-    #[diagnostic(help("leave one of them out; farlane key show prints the right one on the far machine"))]
+    #[diagnostic(help(
+        "leave one of them out; farlane setup key show prints the right one on the far machine"
+    ))]
     TwoKeys { one: Fingerprint, other: Fingerprint },
 
     #[error("{option} is for the tunnel to a far end, not for {with}")]

@@ -49,18 +49,18 @@ pub(crate) enum Error {
     Forbidden(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help("farlane key --help says how two ends come to know each other"))]
+    #[diagnostic(help("farlane setup key --help says how two ends come to know each other"))]
     Trust(AttachError),
 
     #[error("{0}")]
     #[diagnostic(help(
-        "?key=FINGERPRINT names the one that is meant; if it was remembered, farlane key trust HOST:PORT FINGERPRINT --replace remembers another"
+        "?key=FINGERPRINT names the one that is meant; if it was remembered, farlane setup key trust HOST:PORT FINGERPRINT --replace remembers another"
     ))]
     SomebodyElse(AttachError),
 
     #[error("{0}")]
     #[diagnostic(help(
-        "start one there first: farlane device --vfio-user SOCKET --ram 1GiB, or farlane attach --vfio-user SOCKET tcp://HOST:PORT"
+        "start one there first: farlane offer device --vfio-user SOCKET --ram 1GiB, or farlane attach --vfio-user SOCKET tcp://HOST:PORT"
     ))]
     NoSocket(AttachError),
 
@@ -87,7 +87,7 @@ pub(crate) enum Error {
 
     #[error("there is no card at {place}: {why}")]
     #[diagnostic(help(
-        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:) needs no server"
+        "farlane measure nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:) needs no server"
     ))]
     NoCard { place: String, why: String },
 
@@ -166,7 +166,7 @@ pub(crate) enum Error {
 
     #[error("whoever reaches {address} could use {subsystem}: its hosts prove nothing")]
     #[diagnostic(help(
-        "farlane key tls FILE makes a key: --host NQN --tls-key-file FILE encrypts and lets in this host alone, and so does tls-key-file in [[subsystem.host]]; --insecure, or insecure = true, offers it to whoever connects"
+        "farlane setup key tls FILE makes a key: --host NQN --tls-key-file FILE encrypts and lets in this host alone, and so does tls-key-file in [[subsystem.host]]; --insecure, or insecure = true, offers it to whoever connects"
     ))]
     ExposedSubsystem { address: std::net::SocketAddr, subsystem: String },
 
@@ -247,7 +247,7 @@ pub(crate) enum Error {
 
     #[error("whoever reaches {address} would own what is offered there: nobody is asked who they are")]
     #[diagnostic(help(
-        "--allow FINGERPRINT admits the host whose farlane key show prints it, and encrypts; --insecure offers it to whoever connects"
+        "--allow FINGERPRINT admits the host whose farlane setup key show prints it, and encrypts; --insecure offers it to whoever connects"
     ))]
     Exposed { address: std::net::SocketAddr },
 
@@ -257,7 +257,7 @@ pub(crate) enum Error {
 
     #[error("there is no device at {}: {why}", path.display())]
     #[diagnostic(help(
-        "start its server first; farlane device --vfio-user {} --ram 1GiB is one", path.display()
+        "start its server first; farlane offer device --vfio-user {} --ram 1GiB is one", path.display()
     ))]
     NoDevice { path: PathBuf, why: String },
 
@@ -273,11 +273,11 @@ pub(crate) enum Error {
     NotSaved(StateError),
 
     #[error("{0}")]
-    #[diagnostic(help("farlane sim --help has examples"))]
+    #[diagnostic(help("farlane model sim --help has examples"))]
     Simulation(String),
     #[error("there is no such plan: {0}")]
     #[diagnostic(help(
-        "a longer --cycle, fewer or shorter --frame, a faster --rate or --preemption make room; see farlane tsn plan --help"
+        "a longer --cycle, fewer or shorter --frame, a faster --rate or --preemption make room; see farlane model tsn plan --help"
     ))]
     Plan(network_models::tsn::plan::PlanError),
 
@@ -302,7 +302,7 @@ pub(crate) enum Error {
     Submit { command: &'static str, error: SubmitError },
 
     #[error("{command} was not answered within {timeout}")]
-    #[diagnostic(help("the link may be down: farlane ping URL tells"))]
+    #[diagnostic(help("the link may be down: farlane measure ping URL tells"))]
     Unanswered { command: &'static str, timeout: Nanos },
 
     #[error("namespace {wanted} does not exist; there are: {there}")]
@@ -319,12 +319,12 @@ pub(crate) enum Error {
         "namespace {namespace} has {bytes} B of metadata beside each block, which is no protection information of Type 1 with a 16b or 64b guard"
     )]
     #[diagnostic(help(
-        "format it without metadata, or with such protection: farlane identify URL shows its formats"
+        "format it without metadata, or with such protection: farlane nvme identify URL shows its formats"
     ))]
     Metadata { namespace: u32, bytes: u16 },
 
     #[error("{why}")]
-    #[diagnostic(help("farlane identify URL shows the namespaces that are there"))]
+    #[diagnostic(help("farlane nvme identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },
 
     #[error("--verify compares nothing with --rw {workload}: only what the run itself has written is known")]
@@ -409,16 +409,16 @@ pub(crate) enum Error {
 
     #[error("{}", remedies::which(kind, sockets, folder))]
     #[diagnostic(help(
-        "name its control socket, which farlane list shows; with --control, a process is told where to have it"
+        "name its control socket, which farlane observe list shows; with --control, a process is told where to have it"
     ))]
     WhichDaemon { kind: &'static str, sockets: Vec<String>, folder: PathBuf },
 
     #[error("the daemon was not started with --config: there is no file to save to")]
-    #[diagnostic(help("start it with --config FILE, which farlane check checks"))]
+    #[diagnostic(help("start it with --config FILE, which farlane setup check checks"))]
     NoFileToSave,
 
     #[error("{why}")]
-    #[diagnostic(help("farlane status shows what there is"))]
+    #[diagnostic(help("farlane observe status shows what there is"))]
     Asked { why: String },
 
     #[error("{0}")]
@@ -456,7 +456,7 @@ pub(crate) enum Error {
     Ring { path: PathBuf, why: String },
 
     #[error("--from-time: {asked} is behind the end of the stream, which has nothing after {end}")]
-    #[diagnostic(help("farlane info tells how long a recording is"))]
+    #[diagnostic(help("farlane recording info tells how long a recording is"))]
     BehindEnd { asked: String, end: String },
 
     #[error("--raw: {why}")]
@@ -490,12 +490,12 @@ pub(crate) enum Error {
     TwoInputs,
 
     #[error("{} at byte {offset}: {what}", path.display())]
-    #[diagnostic(help("farlane trace reads pcap and pcapng files; what is before that byte is good"))]
+    #[diagnostic(help("farlane observe trace reads pcap and pcapng; what is before that byte is good"))]
     BrokenCapture { path: PathBuf, offset: u64, what: Cow<'static, str> },
 
-    #[error("--trace: neither PCIe packets nor a fabric's bytes of {url} pass here")]
+    #[error("--capture: neither PCIe packets nor a fabric's bytes of {url} pass here")]
     #[diagnostic(help(
-        "farlane capture shows the packets of a farlane device behind vfio-user; tcpdump and ibdump capture RDMA's"
+        "farlane observe capture shows the packets of a farlane offer device behind vfio-user; tcpdump and ibdump capture RDMA's"
     ))]
     NothingToTrace { url: String },
 
@@ -512,7 +512,7 @@ pub(crate) enum Error {
     Occupied { path: PathBuf },
 
     #[error("{}: the recording does not prove that every byte is stored or declared as lost: {why}", path.display())]
-    #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
+    #[diagnostic(help("farlane recording recover finds what is there, declares the rest and certifies it"))]
     NotProved { path: PathBuf, why: String },
 
     #[error("{}: the recording is not certified: what was written was read again, and {doubt}", path.display())]
@@ -523,7 +523,7 @@ pub(crate) enum Error {
 
     #[error("{}: the certificate is not signed with the key {asked}", path.display())]
     #[diagnostic(help(
-        "farlane verify without --signed-by shows whose signature there is; farlane record --sign makes one"
+        "farlane recording verify without --signed-by shows whose signature there is; farlane record --sign makes one"
     ))]
     NotSigned { path: PathBuf, asked: live::carrier::identity::Fingerprint },
 
@@ -566,7 +566,7 @@ pub(crate) enum Error {
     Capture { interface: String },
 
     #[error("--to: {error}")]
-    #[diagnostic(help("check that the destination takes bytes; see farlane replay --help"))]
+    #[diagnostic(help("check that the destination takes bytes; see farlane recording replay --help"))]
     Replay { error: io::Error },
 
     #[error("--to {}: the ending names no format", path.display())]
@@ -574,7 +574,7 @@ pub(crate) enum Error {
     NoFormat { path: PathBuf },
 
     #[error("{why}")]
-    #[diagnostic(help("farlane info RECORDING names the streams"))]
+    #[diagnostic(help("farlane recording info RECORDING names the streams"))]
     Export { why: String },
 
     #[error("farlane has no command {name}, and so no page of it")]

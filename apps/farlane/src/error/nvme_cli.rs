@@ -17,7 +17,7 @@ pub(crate) enum NvmeError {
     NotHere { what: &'static str, url: String, why: &'static str, remedy: &'static str },
 
     #[error("the controller has no {what}")]
-    #[diagnostic(help("farlane id-ctrl URL -H shows what it has"))]
+    #[diagnostic(help("farlane nvme id-ctrl URL -H shows what it has"))]
     Lacking { what: &'static str },
 
     #[error("{url}: {why}")]
@@ -28,7 +28,7 @@ pub(crate) enum NvmeError {
 
     #[error("the namespace at {url} holds no recording")]
     #[diagnostic(help(
-        "farlane record --to {url} makes one; farlane verify-blocks {url} is the verify of nvme-cli"
+        "farlane record --to {url} makes one; farlane nvme verify {url} is the verify of nvme-cli"
     ))]
     NoRecording { url: String },
 

@@ -34,7 +34,7 @@ pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
              that wants encryption needs --tls-key-file FILE"
         }
         _ => {
-            "farlane discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what \
+            "farlane use discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what \
              farlane export offers is reached by tcp://HOST:PORT"
         }
     }
@@ -43,8 +43,12 @@ pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
 /// What to do about a card at `place` that does not do what was asked for.
 pub(super) fn of_card(place: &str) -> &'static str {
     match place.starts_with("vfio-user:") {
-        true => "look whether farlane nic serve, which has this card, runs, and says that its link is up",
-        false => "both ends of a wire name the same place; farlane nic receive WIRE --echo answers there",
+        true => {
+            "look whether farlane measure nic serve, which has this card, runs, and says that its link is up"
+        }
+        false => {
+            "both ends of a wire name the same place; farlane measure nic receive WIRE --echo answers there"
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum TsnError {
     #[error("{} is no plan: {why}", path.display())]
-    #[diagnostic(help("farlane tsn plan --json > {} makes one", path.display()))]
+    #[diagnostic(help("farlane model tsn plan --json > {} makes one", path.display()))]
     NoPlan { path: PathBuf, why: String },
 
     #[error("this machine has no interface {interface}")]

@@ -4,7 +4,7 @@ use super::{commands, options};
 
 /// The headings, and the options below them. Every other option has none and stands under
 /// "Options".
-const HEADINGS: [(&str, &[&str]); 9] = [
+const HEADINGS: [(&str, &[&str]); 8] = [
     (
         "Transport",
         &[
@@ -31,7 +31,6 @@ const HEADINGS: [(&str, &[&str]); 9] = [
     ("Monitoring", &["control", "metrics"]),
     ("Processor", &["spin", "cpu"]),
     ("Log", &["verbose", "quiet", "log"]),
-    ("Export of a recording", &["to", "format", "stream", "sample-rate", "datatype", "heads"]),
     ("Part of a stream", &["from-offset", "bytes", "from-time", "for"]),
 ];
 
@@ -43,7 +42,7 @@ const OWN: [(&str, &[&str]); 10] = [
     ("verbose", &["lspci"]),
     ("from-offset", &["pin"]),
     ("insecure", &["target", "connect"]),
-    ("for", &["record", "preflight", "check"]),
+    ("for", &["record", "preflight", "audit"]),
     ("format", &[]),
     ("to", &[]),
     ("stream", &[]),

@@ -2,6 +2,8 @@
 
 mod headings;
 mod named_options;
+mod old_spellings;
+mod overview;
 mod shell;
 mod shown_commands;
 

@@ -109,7 +109,7 @@ fn faults_in(known: &Known, part: &str) -> Vec<String> {
 }
 
 /// The text literals in a Rust source, without those of its tests.
-fn literals(source: &str) -> Vec<String> {
+pub(super) fn literals(source: &str) -> Vec<String> {
     let product = source.split("#[cfg(test)]").next().unwrap();
     let mut found = Vec::new();
     let mut literal: Option<String> = None;
@@ -144,7 +144,7 @@ fn literals(source: &str) -> Vec<String> {
 }
 
 /// The sources of the program and of what it reports errors of.
-fn sources() -> Vec<(PathBuf, String)> {
+pub(super) fn sources() -> Vec<(PathBuf, String)> {
     let mut folders = vec![root("apps/farlane/src"), root("worlds/live/src")];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -167,6 +167,10 @@ fn options_in_messages_are_there() {
     let known = Known::new();
     let mut wrong = Vec::new();
     for (path, source) in sources() {
+        // The old spellings are there.
+        if path.ends_with("args/names.rs") {
+            continue;
+        }
         // The variables of a style sheet look like options.
         for literal in literals(&source).into_iter().filter(|text| !text.contains("var(--")) {
             wrong
@@ -245,11 +249,11 @@ fn a_remedy_names_no_option_that_the_refused_command_lacks() {
 #[test]
 fn an_option_that_is_not_there_is_found() {
     let known = Known::new();
-    assert_eq!(faults(&known, "give --ram SIZE, or farlane key show FILE").len(), 0);
+    assert_eq!(faults(&known, "give --ram SIZE, or farlane setup key show FILE").len(), 0);
     assert_eq!(faults(&known, "use ip netns --all, or unshare --user").len(), 0);
     assert_eq!(
-        faults(&known, "name it with farlane key show --key FILE")[0].split(':').next(),
-        Some("farlane key show has --key")
+        faults(&known, "name it with farlane setup key show --key FILE")[0].split(':').next(),
+        Some("farlane setup key show has --key")
     );
     assert_eq!(faults(&known, "give --volume loud").len(), 1);
     assert_eq!(literals("f(\"a --b \\\n    c\", \"d\\\"e\")"), ["a --b     c", "d\"e"]);

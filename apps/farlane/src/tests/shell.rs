@@ -55,9 +55,15 @@ pub(super) fn of_text(text: &str) -> Vec<Vec<String>> {
 #[test]
 fn words_are_those_of_a_shell() {
     let one = |line: &str| of_text(line).into_iter().map(|words| words.join("|")).collect::<Vec<_>>();
-    assert_eq!(one("farlane ping 'tcp://a:1?key=b&c'  # why"), ["farlane|ping|tcp://a:1?key=b&c"]);
-    assert_eq!(one("umount /mnt && sudo -u x farlane list | cat"), ["farlane|list"]);
-    assert_eq!(one("far$ ip netns exec near farlane list &\nfarlane top"), ["farlane|list", "farlane|top"]);
+    assert_eq!(
+        one("farlane measure ping 'tcp://a:1?key=b&c'  # why"),
+        ["farlane|measure|ping|tcp://a:1?key=b&c"]
+    );
+    assert_eq!(one("umount /mnt && sudo -u x farlane observe list | cat"), ["farlane|observe|list"]);
+    assert_eq!(
+        one("far$ ip netns exec near farlane observe list &\nfarlane observe top"),
+        ["farlane|observe|list", "farlane|observe|top"]
+    );
     assert_eq!(one("farlane export \\\n  --ram 1MiB > log"), ["farlane|export|--ram|1MiB"]);
     assert_eq!(one("farlane: an event\ncargo bench -p farlane\nfarlane-guest"), [""; 0]);
 }

@@ -9,7 +9,7 @@ use nvme_fabrics::authentication::{Hash, Secret};
 use nvme_fabrics::tls::TlsKey;
 
 use super::{commands, pages, shell};
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, names};
 use crate::{commands as run, config_file};
 
 /// What stands for a value in an example, and such a value.
@@ -88,10 +88,12 @@ fn refusal(words: &[String]) -> Option<String> {
     let first_lines = |text: String| text.lines().take(3).collect::<Vec<_>>().join(" ");
     // The options of a file are checked where the file is.
     let is_of_file = words.iter().any(|word| word == "--config");
-    if is_of_file && words.get(1).is_some_and(|name| config_file::COMMANDS.contains(&name.as_str())) {
+    let words = names::modern(&root, words.iter().map(Into::into).collect()).words;
+    let names = names::names_in(&root, &words);
+    if is_of_file && config_file::COMMANDS.iter().any(|(_, words)| names == *words) {
         return None;
     }
-    let line = config_file::expand(&root, words.iter().map(Into::into).collect());
+    let line = config_file::expand(&root, words);
     let line = match line {
         Ok(line) => line,
         Err(error) => return Some(error.to_string()),
@@ -103,9 +105,7 @@ fn refusal(words: &[String]) -> Option<String> {
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
     let cli = Cli::from_arg_matches(&matches).unwrap();
     let checked = match cli.command {
-        Command::Export(args) if args.action.is_none() && args.recorded.recording.is_empty() => {
-            run::export::check(&args, given)
-        }
+        Command::Export(args) if args.action.is_none() => run::export::check(&args, given),
         Command::Target(args) if args.action.is_none() && !is_of_file => run::target::check_options(&args),
         _ => Ok(()),
     };
@@ -181,8 +181,11 @@ fn an_example_that_the_program_would_refuse_is_found() {
         ("farlane export --eth eth1 --ram 1GiB", "whoever is in its network"),
         ("farlane target --listen 0.0.0.0:4420 --nqn NQN --ram 1GiB", "prove nothing"),
         ("farlane export --listen 127.0.0.1:1 --listen 127.0.0.1:2 --ram 1GiB", "nothing to offer"),
-        ("farlane emulate --between near far --listen 127.0.0.1:1 --link l.toml", "cannot be used with"),
-        ("farlane ping tcp://127.0.0.1:4430 --counts 1", "unexpected argument"),
+        (
+            "farlane model emulate --between near far --listen 127.0.0.1:1 --link l.toml",
+            "cannot be used with",
+        ),
+        ("farlane measure ping tcp://127.0.0.1:4430 --counts 1", "unexpected argument"),
     ] {
         let words = shell::of_text(line).remove(0);
         let why = refusal(&filled(&words, &files)).unwrap_or_default();

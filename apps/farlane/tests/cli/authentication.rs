@@ -125,7 +125,7 @@ ram = "32MiB"
     let (passed, text) = bench(&url, &["--dhchap-secret-file", &host]);
     assert!(!passed && text.contains("mode 0644") && text.contains("chmod 600"), "{text}");
     fs::set_permissions(&host, Permissions::from_mode(0o600)).unwrap();
-    let far = farlane(&["ping", "tcp://127.0.0.1:1", "--dhchap-secret-file", &host]);
+    let far = farlane(&["measure", "ping", "tcp://127.0.0.1:1", "--dhchap-secret-file", &host]);
     assert_eq!(far.status.code(), Some(2), "{}", String::from_utf8_lossy(&far.stderr));
 
     // A secret that is replaced disconnects its host.

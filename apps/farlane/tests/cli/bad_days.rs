@@ -123,7 +123,7 @@ fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_
         let first = idle(count);
         // The far end would close silent connections after five seconds; the next host gets in
         // before that.
-        let found = json(&["ping", &far.url(), "--count", "10", "--timeout", "4s", "--json"]);
+        let found = json(&["measure", "ping", &far.url(), "--count", "10", "--timeout", "4s", "--json"]);
         assert_eq!(found["count"], 10);
         let load = verified(&format!("tcp://{}", relay.address), "3s", &[]);
         let passed = relay.passed();
@@ -194,7 +194,7 @@ fn strangers_harm_nobody_and_are_told_why() {
 fn hello() -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
-    let _host = Running::start(&["ping", &url]);
+    let _host = Running::start(&["measure", "ping", &url]);
     let (mut stream, _) = listener.accept().unwrap();
     let mut bytes = vec![0; 12];
     stream.read_exact(&mut bytes).unwrap();
@@ -228,7 +228,7 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     let far = Export::start(&["--ram", "16MiB"]);
     let first = verified(&far.url(), "2s", &[]);
     far.wait_for("link up");
-    let said = fail(&["ping", &far.url()]);
+    let said = fail(&["measure", "ping", &far.url()]);
     assert!(said.contains("in use; the far end's status names the host"), "{said}");
     assert!(said.contains("one host at a time"), "{said}");
     assert_verified(first);
@@ -244,7 +244,7 @@ fn a_host_that_is_killed_makes_the_next_one_wait_for_the_hold_time_only() {
     disk.wait_for_writes();
     drop(load);
     far.wait_for("interrupted");
-    let said = fail(&["ping", &far.url(), "--timeout", "1s"]);
+    let said = fail(&["measure", "ping", &far.url(), "--timeout", "1s"]);
     assert!(said.contains("held for a host whose connection was lost"), "{said}");
     assert_serves(&far.url());
     assert!(far.said().contains("link down: no connection for 4 s"), "{}", far.said());
@@ -273,7 +273,7 @@ fn a_host_that_comes_right_behind_a_goodbye_finds_the_device_free() {
     signal(far.id(), "STOP");
     load.signal("INT");
     load.fail();
-    let next = Running::start(&["ping", &far.url(), "--count", "10", "--json"]);
+    let next = Running::start(&["measure", "ping", &far.url(), "--count", "10", "--json"]);
     sleep(Duration::from_millis(500));
     signal(far.id(), "CONT");
     assert_eq!(next.json().0["count"], 10);
@@ -294,7 +294,7 @@ fn a_far_end_that_is_interrupted_says_goodbye() {
 
 #[test]
 fn nobody_listens_there() {
-    let said = fail(&["ping", &crate::support::nobody(), "--timeout", "300ms"]);
+    let said = fail(&["measure", "ping", &crate::support::nobody(), "--timeout", "300ms"]);
     assert!(said.contains("no far end answers at") && said.contains("farlane export"), "{said}");
 }
 
@@ -309,7 +309,7 @@ fn something_else_listens_there() {
             let _ = stream.shutdown(Shutdown::Write);
         }
     });
-    let said = fail(&["ping", &url]);
+    let said = fail(&["measure", "ping", &url]);
     assert!(said.contains("no Welcome") && said.contains("is it a farlane export"), "{said}");
 }
 
@@ -320,7 +320,7 @@ fn found_behind_a_break() -> Value {
     let relay = Relay::to(&far.address);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("tcp://{}", relay.address);
-    let lspci = Running::start(&["lspci", "--json", &url, &format!("tcp://{nobody}")]);
+    let lspci = Running::start(&["observe", "lspci", "--json", &url, &format!("tcp://{nobody}")]);
     // The far end's registers have been read: the link is up.
     wait_until("the far end is there", || relay.passed() > 1024);
     relay.cut();
@@ -343,7 +343,7 @@ fn a_far_end_that_is_away_when_its_host_enumerates_is_waited_for() {
 
 #[test]
 fn whoever_waits_for_a_far_end_is_told_why_after_a_second() {
-    let said = fail(&["ping", &crate::support::nobody(), "--timeout", "1500ms"]);
+    let said = fail(&["measure", "ping", &crate::support::nobody(), "--timeout", "1500ms"]);
     let (told, failed) = said.split_once("error: ").unwrap_or_else(|| panic!("{said}"));
     assert!(told.contains("refused") && told.contains("trying for 1.500 s"), "{said}");
     assert!(failed.contains("help: start a far end"), "{said}");

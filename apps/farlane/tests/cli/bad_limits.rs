@@ -73,7 +73,7 @@ fn refuses_or_serves(limit: u32, arguments: &[&str], url: impl Fn(&Export) -> St
     drop(strangers);
     // Now there is room again.
     crate::support::running::wait_until("the next host is served", || {
-        crate::support::farlane(&["identify", "--json", "--timeout", "5s", &url]).status.success()
+        crate::support::farlane(&["nvme", "identify", "--json", "--timeout", "5s", &url]).status.success()
     });
     let mut server = server;
     let (status, said) = server.end_by("TERM");
@@ -168,7 +168,7 @@ fn a_terminal_that_is_gone_ends_what_serves_and_a_signal_alone_does_not() {
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", &FARLANE]).args(commands[0]);
     let mut far = Export::of(command);
     crate::support::running::signal(far.id(), "HUP");
-    json(&["identify", "--json", &far.url()]);
+    json(&["nvme", "identify", "--json", &far.url()]);
     assert_eq!(far.end_by("TERM").0, Some(0));
 }
 

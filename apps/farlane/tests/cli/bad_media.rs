@@ -18,7 +18,7 @@ fn file(path: &Path, bytes: u64) -> String {
 /// goes on.
 fn assert_full_beyond(far: &Export, offset: &str) {
     let url = &far.url();
-    let said = Running::fed(&["write", url, "--offset", offset], vec![7; 1 << 20]).fail();
+    let said = Running::fed(&["use", "write", url, "--offset", offset], vec![7; 1 << 20]).fail();
     assert!(said.contains("a write ended with") && said.contains("Capacity Exceeded"), "{said}");
     let load = ["bench", url, "--rw", "randwrite", "--runtime", "200ms", "--json"];
     let output = Running::start(&load).output(std::time::Duration::from_secs(60));
@@ -27,10 +27,10 @@ fn assert_full_beyond(far: &Export, offset: &str) {
     assert!(report["errors"].as_u64().unwrap() > 0, "{report}");
     assert!(report["first_error"].as_str().unwrap().contains("Capacity Exceeded"), "{report}");
 
-    let (written, _) = Running::fed(&["write", url, "--json"], vec![9; 1 << 20]).json();
-    let read = json(&["read", url, "--length", "1MiB", "--output", "/dev/null", "--json"]);
+    let (written, _) = Running::fed(&["use", "write", url, "--json"], vec![9; 1 << 20]).json();
+    let read = json(&["use", "read", url, "--length", "1MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], written["sha256"]);
-    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", url, "--count", "10", "--json"])["count"], 10);
 }
 
 #[test]
@@ -75,16 +75,17 @@ fn a_full_disk_fails_writes_and_reads_go_on() {
     let control = control.to_str().unwrap();
     let mut far = Export::start(&["--namespace", &path, "--control", control]);
     // The beginning gets its room, then the rest is filled. Failures here are checked below.
-    let _ = Running::fed(&["write", &far.url()], vec![1; 1 << 20]).output(std::time::Duration::from_secs(60));
-    let _ = Running::fed(&["write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
+    let _ = Running::fed(&["use", "write", &far.url()], vec![1; 1 << 20])
+        .output(std::time::Duration::from_secs(60));
+    let _ = Running::fed(&["use", "write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
         .output(std::time::Duration::from_secs(60));
     assert_full_beyond(&far, "48MiB");
     // The far end says so in its log, its status and its health.
     far.wait_for("there is no space left for a write");
-    let status = json(&["status", control, "--json"]);
+    let status = json(&["observe", "status", control, "--json"]);
     assert!(status["far_ends"][0]["space_errors"].as_u64() > Some(0), "{status}");
-    assert!(succeed(&["status", control]).contains("the medium is full"));
-    let health = json(&["smart-log", &far.url(), "--json"]);
+    assert!(succeed(&["observe", "status", control]).contains("the medium is full"));
+    let health = json(&["nvme", "smart-log", &far.url(), "--json"]);
     assert_eq!((&health["critical_warning"], &health["avail_spare"]), (&1.into(), &0.into()), "{health}");
     far.kill();
 }
@@ -95,18 +96,19 @@ fn a_file_that_is_truncated_fails_what_is_beyond_its_end() {
     let path = file(&directory.path().join("disk.img"), 16 * MIB);
     let far = Export::start(&["--namespace", &path]);
     let url = &far.url();
-    let (written, _) = Running::fed(&["write", url, "--json"], vec![5; 16 << 20]).json();
+    let (written, _) = Running::fed(&["use", "write", url, "--json"], vec![5; 16 << 20]).json();
     assert_eq!(written["bytes"], 16 * MIB);
     OpenOptions::new().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
 
     for (offset, byte) in [("4MiB", 4 * MIB), ("15MiB", 15 * MIB)] {
-        let said = fail(&["read", url, "--offset", offset, "--length", "64k", "--output", "/dev/null"]);
+        let said =
+            fail(&["use", "read", url, "--offset", offset, "--length", "64k", "--output", "/dev/null"]);
         assert!(said.contains("a read ended with"), "{said}");
         assert!(said.contains(&format!("65536 B at byte {byte} of the namespace")), "{said}");
     }
-    let read = json(&["read", url, "--length", "4MiB", "--output", "/dev/null", "--json"]);
+    let read = json(&["use", "read", url, "--length", "4MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 4 * MIB);
-    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", url, "--count", "10", "--json"])["count"], 10);
 }
 
 #[test]
@@ -117,12 +119,12 @@ fn a_read_only_namespace_refuses_writes_and_stays_as_it_is() {
     std::fs::write(&path, &bytes).unwrap();
     let far = Export::start(&["--namespace", &format!("{},readonly", path.display())]);
     let url = &far.url();
-    let said = Running::fed(&["write", url], vec![7; 4096]).fail();
+    let said = Running::fed(&["use", "write", url], vec![7; 4096]).fail();
     assert!(said.contains("Namespace is Write Protected"), "{said}");
     let said = Running::start(&["bench", url, "--rw", "write", "--runtime", "100ms"]).fail();
     assert!(said.contains("Namespace is Write Protected"), "{said}");
     let copy = directory.path().join("copy.img");
-    succeed(&["read", url, "--output", copy.to_str().unwrap()]);
+    succeed(&["use", "read", url, "--output", copy.to_str().unwrap()]);
     assert_eq!(std::fs::read(&copy).unwrap(), bytes);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
@@ -221,7 +223,7 @@ fn a_target_shows_which_of_its_namespaces_has_no_space_left() {
     assert_eq!(errors(&status()), [0, 0]);
     let shown = || succeed(&["target", "status", "--control", &control]);
     assert!(!shown().contains("no space"));
-    let write = Running::fed(&["write", &url, "--namespace", "1"], vec![1; 8 << 20]);
+    let write = Running::fed(&["use", "write", &url, "--namespace", "1"], vec![1; 8 << 20]);
     assert!(!write.output(std::time::Duration::from_secs(60)).status.success());
     let status = status();
     crate::support::schema::holds(

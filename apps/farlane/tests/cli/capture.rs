@@ -44,11 +44,13 @@ impl Daemon {
 
     fn capture(&self, out: &Path, further: &[&str]) -> Running {
         let control = self.control();
-        Running::start(&[&["capture", text(&control), "--out", text(out), "--json"], further].concat())
+        Running::start(
+            &[&["observe", "capture", text(&control), "--out", text(out), "--json"], further].concat(),
+        )
     }
 
     fn status(&self) -> Vec<Value> {
-        let status = json(&["capture", text(&self.control()), "--status", "--json"]);
+        let status = json(&["observe", "capture", text(&self.control()), "--status", "--json"]);
         status["captures"].as_array().unwrap().clone()
     }
 
@@ -70,7 +72,7 @@ fn load(url: &str, runtime: &str, further: &[&str]) -> Running {
 fn end(daemon: &Daemon, capture: Running, out: &Path) -> (Value, Value) {
     capture.signal("INT");
     let (report, said) = capture.json();
-    let stats = json(&["trace", "stats", text(out), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(out), "--json"]);
     assert_eq!(stats["lost"], report["lost"], "{said}");
     assert_eq!(report["out"], text(out));
     daemon.wait_for(0);
@@ -115,9 +117,9 @@ fn filters_keep_what_they_name_and_nothing_else() {
         let out = daemon.file(name);
         let (report, _) = daemon.capture(&out, &[&["--count", "200"], further].concat()).json();
         assert_eq!(report["packets"], 200, "{report}");
-        let shown = succeed(&["trace", "show", text(&out), "--json"]);
+        let shown = succeed(&["observe", "trace", "show", text(&out), "--json"]);
         let lines: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        (lines, json(&["trace", "stats", text(&out), "--json"]))
+        (lines, json(&["observe", "trace", "stats", text(&out), "--json"]))
     };
     let (_, stats) = taken("reads", &["--opcode", "read"]);
     let commands = stats["commands"].as_object().unwrap();
@@ -141,10 +143,10 @@ fn a_trigger_ends_the_capture_and_the_ring_has_its_command() {
     let (report, _) = daemon.capture(&out, &ring).json();
     assert!(report["trigger"]["latency_ns"].as_u64().unwrap() > 1, "{report}");
     assert!(report["bytes"].as_u64().unwrap() <= 64 << 10, "{report}");
-    let stats = json(&["trace", "stats", text(&out), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&out), "--json"]);
     assert!(stats["known"].as_u64().unwrap() > 0, "{stats}");
     assert_verified(load);
-    let wrong = fail(&["capture", "--out", "x", "--trigger", "rate>1"]);
+    let wrong = fail(&["observe", "capture", "--out", "x", "--trigger", "rate>1"]);
     assert!(wrong.contains("latency>2ms"), "{wrong}");
 }
 
@@ -157,13 +159,13 @@ fn several_captures_run_at_once_and_one_too_many_is_refused() {
     let refused = daemon.capture(&daemon.file("fifth"), &[]).fail();
     assert!(refused.contains("4 captures are running"), "{refused}");
     assert_verified(load(&daemon.daemon.url(), "300ms", &[]));
-    let stopped = json(&["capture", text(&daemon.control()), "--stop", "--json"]);
+    let stopped = json(&["observe", "capture", text(&daemon.control()), "--stop", "--json"]);
     assert_eq!(stopped["stopped"].as_array().unwrap().len(), 4, "{stopped}");
     let reports: Vec<_> = captures.into_iter().map(|capture| capture.json().0).collect();
     for (report, out) in reports.iter().zip(&outs) {
         assert_eq!(report["passed"], reports[0]["passed"], "{reports:?}");
         // From the first packet on: the capture itself tells the queues.
-        assert!(json(&["trace", "stats", text(out), "--json"])["known"].as_u64().unwrap() > 0);
+        assert!(json(&["observe", "trace", "stats", text(out), "--json"])["known"].as_u64().unwrap() > 0);
     }
     daemon.wait_for(0);
 }
@@ -237,19 +239,19 @@ fn a_full_disk_and_a_daemon_that_ends_are_said() {
     let said = capture.fail();
     assert!(said.contains("ended in the middle"), "{said}");
     for out in [ended, cut] {
-        let stats = json(&["trace", "stats", text(&out), "--json"]);
+        let stats = json(&["observe", "trace", "stats", text(&out), "--json"]);
         assert!(stats["known"].as_u64().unwrap() > 0, "{}: {stats}", out.display());
     }
 }
 
 #[test]
 fn who_is_nobody_and_what_can_not_be_captured_is_said() {
-    let nobody = fail(&["capture", "4000000000", "--out", "x"]);
-    assert!(nobody.contains("farlane list"), "{nobody}");
+    let nobody = fail(&["observe", "capture", "4000000000", "--out", "x"]);
+    assert!(nobody.contains("farlane observe list"), "{nobody}");
     let daemon = Daemon::start(&["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"]);
     let said = daemon.capture(&daemon.file("x"), &["--kind", "read"]).fail();
     assert!(said.contains("--kind") && said.contains("--queue"), "{said}");
-    let said = fail(&["capture", text(&daemon.control()), "--out", "-", "--json"]);
+    let said = fail(&["observe", "capture", text(&daemon.control()), "--out", "-", "--json"]);
     assert!(said.contains("--json"), "{said}");
 }
 
@@ -257,7 +259,7 @@ fn who_is_nobody_and_what_can_not_be_captured_is_said() {
 fn a_guests_ssd_shows_each_step_by_packets_and_goes_on_without_them_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd.sock");
-    let daemon = Daemon::start(&["device", "--ram", "16MiB", "--vfio-user", text(&socket)]);
+    let daemon = Daemon::start(&["offer", "device", "--ram", "16MiB", "--vfio-user", text(&socket)]);
     let load = load(&format!("vfio-user:{}", text(&socket)), "4s", &[]);
     let out = daemon.file("out.pcapng");
     let capture = daemon.capture(&out, &[]);
@@ -303,7 +305,7 @@ fn wireshark_reads_a_targets_capture_and_finds_good_checksums_and_nothing_malfor
         assert_eq!(stats["unexpected_completions"], 0, "{stats}");
         assert!(stats["commands"]["write"]["count"].as_u64().unwrap() > 0, "{stats}");
         assert!(stats["commands"]["fabrics: connect"]["count"].as_u64().unwrap() >= 2, "{stats}");
-        let filtered = json(&["trace", "stats", text(&queue), "--json"]);
+        let filtered = json(&["observe", "trace", "stats", text(&queue), "--json"]);
         assert!(filtered["pdus"].as_u64() < stats["pdus"].as_u64(), "{filtered}");
         let port = daemon.daemon.address.rsplit(':').next().unwrap();
         let decoded = format!("tcp.port=={port},nvme-tcp");

@@ -321,7 +321,7 @@ fn its_server_is_a_far_end_for_its_client() {
     let (device, slot) = (place.socket("device"), place.socket("slot"));
     let served = Ringer::new().serve(&device);
     let mut far = Export::start(&["--vfio-user", device.to_str().unwrap()]);
-    let shown = succeed(&["lspci", "-v", &far.url()]);
+    let shown = succeed(&["observe", "lspci", "-v", &far.url()]);
     assert!(far.said().contains("[fa1a:1d01]"), "{}", far.said());
     assert!(shown.contains("System peripheral") && shown.contains("MSI-X: Count=4"), "{shown}");
     let mut near = serving(&["attach", &far.url(), "--function", "0"], &slot);

@@ -32,7 +32,7 @@ fn far_ends_of_a_file_are_those_of_a_command_line() {
         command
     });
     let sizes = |url: &str| -> Vec<u64> {
-        let all = json(&["identify", url, "--json"])["namespaces"].as_array().unwrap().clone();
+        let all = json(&["nvme", "identify", url, "--json"])["namespaces"].as_array().unwrap().clone();
         all.iter().map(|one| (one["nsze"].as_u64().unwrap() * 512) >> 20).collect()
     };
     assert_eq!(sizes(&far.url()), [1, 2]);
@@ -62,9 +62,9 @@ fn a_wrong_option_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let told = |text: &str| {
         let path = write(folder.path(), "box.toml", text);
-        let checked = fail(&["check", &path]);
+        let checked = fail(&["setup", "check", &path]);
         let started = fail(&["export", "--config", &path]);
-        assert_eq!(farlane(&["check", &path]).status.code(), Some(2));
+        assert_eq!(farlane(&["setup", "check", &path]).status.code(), Some(2));
         (checked, started)
     };
     let (checked, started) = told("[export]\nlisten = \"127.0.0.1:0\"\nram = \"much\"\n");
@@ -92,17 +92,17 @@ fn each_kind_of_file_is_known_and_checked() {
         write(folder.path(), "target.toml", target),
     ];
     let paths: Vec<_> = files.iter().map(String::as_str).collect();
-    let said = succeed(&[&["check"][..], &paths].concat());
+    let said = succeed(&[&["setup", "check"][..], &paths].concat());
     let kinds: Vec<_> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
     assert_eq!(
         kinds,
         ["options of farlane export", "a model of a network", "a scenario", "what a target offers"]
     );
-    let checked = json(&[&["check", "--json"][..], &paths].concat());
+    let checked = json(&[&["setup", "check", "--json"][..], &paths].concat());
     assert_eq!(checked["files"].as_array().unwrap().len(), 4);
     for text in ["[link]\nspeed = 1\n", "[[task]]\nkind = 1\n", "[[subsystem]]\nnqn = 1\n", "[link\n", "\0"] {
         let path = write(folder.path(), "wrong.toml", text);
-        let said = fail(&["check", &path]);
+        let said = fail(&["setup", "check", &path]);
         assert!(said.contains("line 1") || said.contains("line 2"), "{text}: {said}");
     }
 }

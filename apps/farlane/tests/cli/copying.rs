@@ -32,10 +32,11 @@ fn a_large_file_comes_back_as_it_was() {
     let far = Export::start(&["--namespace", &format!("{},size=80MiB", at("disk.img"))]);
     let bytes = noise(64 << 20);
     std::fs::write(at("original"), &bytes).unwrap();
-    let written = json(&["write", &far.url(), "--input", &at("original"), "--offset", "8MiB", "--json"]);
+    let written =
+        json(&["use", "write", &far.url(), "--input", &at("original"), "--offset", "8MiB", "--json"]);
     assert_eq!((&written["bytes"], &written["sha256"]), (&(64 << 20).into(), &sha256(&bytes).into()));
     let output = ["--offset", "8MiB", "--length", "64MiB", "--output", &at("copy"), "--json"];
-    let read = json(&[&["read", &far.url()], &output[..]].concat());
+    let read = json(&[&["use", "read", &far.url()], &output[..]].concat());
     assert_eq!(read["sha256"], written["sha256"]);
     assert!(std::fs::read(at("copy")).unwrap() == bytes);
     assert!(std::fs::read(at("disk.img")).unwrap()[8 << 20..72 << 20] == bytes);
@@ -47,12 +48,12 @@ fn a_part_of_a_block_leaves_the_rest_of_it_as_it_was() {
         let far = Export::start(&["--ram", &format!("1MiB,block={block}")]);
         let url = &far.url();
         let before = noise(1 << 20);
-        Running::fed(&["write", url, "--json"], before.clone()).json();
+        Running::fed(&["use", "write", url, "--json"], before.clone()).json();
         for length in [1, 511, 512, 4095, 4097, 131_072, 300_001] {
             let now = vec![0xa5; length];
-            let (written, _) = Running::fed(&["write", url, "--json"], now.clone()).json();
+            let (written, _) = Running::fed(&["use", "write", url, "--json"], now.clone()).json();
             assert_eq!(written["bytes"], length);
-            let output = Running::start(&["read", url]).output(std::time::Duration::from_secs(60));
+            let output = Running::start(&["use", "read", url]).output(std::time::Duration::from_secs(60));
             let mut expected = before.clone();
             expected[..300_001.min(length)].copy_from_slice(&now);
             assert!(output.stdout == expected, "{length} bytes in blocks of {block}");
@@ -64,7 +65,7 @@ fn a_part_of_a_block_leaves_the_rest_of_it_as_it_was() {
 fn a_reader_that_has_enough_ends_a_read_quietly() {
     let far = Export::start(&["--ram", "64MiB"]);
     let mut read = Command::new(&*FARLANE)
-        .args(["read", &far.url()])
+        .args(["use", "read", &far.url()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -83,9 +84,9 @@ fn a_reader_that_has_enough_ends_a_read_quietly() {
 #[test]
 fn nothing_is_written_of_nothing() {
     let far = Export::start(&["--ram", "1MiB"]);
-    let (written, _) = Running::fed(&["write", &far.url(), "--json"], Vec::new()).json();
+    let (written, _) = Running::fed(&["use", "write", &far.url(), "--json"], Vec::new()).json();
     assert_eq!((&written["bytes"], &written["sha256"]), (&0.into(), &sha256(&[]).into()));
-    let read = json(&["read", &far.url(), "--length", "0", "--output", "/dev/null", "--json"]);
+    let read = json(&["use", "read", &far.url(), "--length", "0", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 0);
 }
 
@@ -110,7 +111,7 @@ fn said(output: &Output) -> String {
 fn an_input_that_is_blocked_stalls_no_session() {
     let far = Export::start(&["--ram", "4MiB"]);
     let bytes = noise(1 << 20);
-    let mut write = piped(&["write", &far.url(), "--json"]);
+    let mut write = piped(&["use", "write", &far.url(), "--json"]);
     let mut stdin = write.stdin.take().unwrap();
     stdin.write_all(&bytes[..700_001]).unwrap();
     stdin.flush().unwrap();
@@ -120,7 +121,7 @@ fn an_input_that_is_blocked_stalls_no_session() {
     let output = write.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(said(&output), "", "the link was never interrupted");
-    let read = json(&["read", &far.url(), "--length", "1MiB", "--output", "/dev/null", "--json"]);
+    let read = json(&["use", "read", &far.url(), "--length", "1MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], sha256(&bytes));
 }
 
@@ -128,8 +129,8 @@ fn an_input_that_is_blocked_stalls_no_session() {
 fn an_output_that_is_blocked_stalls_no_session() {
     let far = Export::start(&["--ram", "16MiB"]);
     let bytes = noise(16 << 20);
-    Running::fed(&["write", &far.url(), "--json"], bytes.clone()).json();
-    let read = piped(&["read", &far.url()]);
+    Running::fed(&["use", "write", &far.url(), "--json"], bytes.clone()).json();
+    let read = piped(&["use", "read", &far.url()]);
     sleep(LONGER_THAN_SILENCE);
     let output = read.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -141,7 +142,7 @@ fn an_output_that_is_blocked_stalls_no_session() {
 fn of_an_input_that_is_too_long_all_that_fits_is_written() {
     let far = Export::start(&["--ram", "4MiB"]);
     let bytes = noise((4 << 20) + 70_000);
-    let mut write = piped(&["write", &far.url(), "--offset", "4096"]);
+    let mut write = piped(&["use", "write", &far.url(), "--offset", "4096"]);
     let mut stdin = write.stdin.take().unwrap();
     let fed = bytes.clone();
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&fed)));
@@ -165,16 +166,18 @@ fn lengths_that_are_known_are_checked_before_anything_is_overwritten() {
     std::fs::write(&at, noise(8192)).unwrap();
     let far = Export::start(&["--ram", "1MiB"]);
     let url = &far.url();
-    let output = piped(&["write", url, "--input", &at, "--length", "16KiB"]).wait_with_output().unwrap();
+    let output =
+        piped(&["use", "write", url, "--input", &at, "--length", "16KiB"]).wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("--length 16384") && said(&output).contains("8192"), "{}", said(&output));
-    let output = piped(&["write", url, "--input", &at, "--offset", "1044480"]).wait_with_output().unwrap();
+    let output =
+        piped(&["use", "write", url, "--input", &at, "--offset", "1044480"]).wait_with_output().unwrap();
     assert!(!output.status.success() && said(&output).contains("8192"), "{}", said(&output));
-    let read = json(&["read", url, "--output", "/dev/null", "--json"]);
+    let read = json(&["use", "read", url, "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], sha256(&vec![0; 1 << 20]), "nothing was written");
     // The length of a pipe is not known beforehand.
-    let output =
-        Running::fed(&["write", url, "--length", "16KiB"], noise(8192)).output(Duration::from_secs(60));
+    let output = Running::fed(&["use", "write", url, "--length", "16KiB"], noise(8192))
+        .output(Duration::from_secs(60));
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("ended after 8192 B of --length 16384"), "{}", said(&output));
 }

@@ -49,7 +49,8 @@ impl Runtime {
     }
 
     fn list(&self) -> Vec<Value> {
-        let listed: Value = serde_json::from_str(&self.said(&["list", "--json"]).unwrap()).unwrap();
+        let listed: Value =
+            serde_json::from_str(&self.said(&["observe", "list", "--json"]).unwrap()).unwrap();
         listed["daemons"].as_array().unwrap().clone()
     }
 
@@ -65,14 +66,14 @@ const TARGET: [&str; 7] =
 fn each_kind_is_listed_with_its_place_and_its_socket() {
     let user = Runtime::new();
     assert!(user.list().is_empty());
-    assert!(user.said(&["list"]).unwrap().contains("no daemon of this user"));
+    assert!(user.said(&["observe", "list"]).unwrap().contains("no daemon of this user"));
     let target = user.daemon(&TARGET);
     let far = user.daemon(&["export", "--listen", "127.0.0.1:0", "--ram", "1MiB"]);
     let (slot, own) = (user.0.path().join("slot"), user.0.path().join("own"));
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let url = format!("tcp://{}", far.address);
     let _attach = user.daemon(&["attach", &url, "--vfio-user", &path(&slot)]);
-    let _device = user.daemon(&["device", "--ram", "1MiB", "--vfio-user", &path(&own)]);
+    let _device = user.daemon(&["offer", "device", "--ram", "1MiB", "--vfio-user", &path(&own)]);
     let recording = path(&user.0.path().join("a.rec"));
     let mut recorder =
         user.command(&["record", "--from", "generate:1MB", "--to", &recording, "--for", "60s"]);
@@ -90,7 +91,7 @@ fn each_kind_is_listed_with_its_place_and_its_socket() {
     assert_eq!(of("attach")["vfio_user"], path(&slot).as_str());
     assert_eq!(of("device")["client"], false);
     assert_eq!(of("record")["state"], "running");
-    let text = user.said(&["list"]).unwrap();
+    let text = user.said(&["observe", "list"]).unwrap();
     for words in [
         format!("{} (NVMe/TCP)", target.address),
         format!("{url} as vfio-user:{}", slot.display()),
@@ -101,7 +102,7 @@ fn each_kind_is_listed_with_its_place_and_its_socket() {
         assert!(text.contains(&words), "{words} in:\n{text}");
     }
     // Without a path, all are asked.
-    let all = user.said(&["status"]).unwrap();
+    let all = user.said(&["observe", "status"]).unwrap();
     assert!(all.contains("listening at") && all.contains("the far end: "), "{all}");
 }
 
@@ -110,7 +111,7 @@ fn a_killed_daemons_socket_goes_and_requests_find_the_only_target() {
     let user = Runtime::new();
     let missing = user.said(&["target", "status"]).unwrap_err();
     assert!(
-        missing.contains("no farlane target of this user") && missing.contains("farlane list"),
+        missing.contains("no farlane target of this user") && missing.contains("farlane observe list"),
         "{missing}"
     );
     let mut first = user.daemon(&TARGET);
@@ -217,14 +218,15 @@ fn a_user_without_a_runtime_folder_finds_daemons_as_well() {
     let far = Export::of(user.command(&FAR));
     let made = fs::metadata(user.sockets()).unwrap();
     assert_eq!((made.mode() & 0o777, made.uid()), (0o700, user.uid));
-    let listed: Value = serde_json::from_slice(&user.run(&["list", "--json"]).stdout).unwrap();
+    let listed: Value = serde_json::from_slice(&user.run(&["observe", "list", "--json"]).stdout).unwrap();
     assert_eq!(listed["daemons"][0]["pid"], far.id(), "{listed}");
-    assert!(user.run(&["status"]).status.success());
-    let examined = String::from_utf8(user.run(&["doctor", "serving"]).stdout).unwrap();
+    assert!(user.run(&["observe", "status"]).status.success());
+    let examined = String::from_utf8(user.run(&["setup", "doctor", "serving"]).stdout).unwrap();
     assert!(examined.contains(&format!("in {}", user.sockets().display())), "{examined}");
     // A variable that was left over from another user changes nothing.
     let other = tempfile::tempdir().unwrap();
-    let output = user.command(&["list", "--json"]).env("XDG_RUNTIME_DIR", other.path()).output().unwrap();
+    let output =
+        user.command(&["observe", "list", "--json"]).env("XDG_RUNTIME_DIR", other.path()).output().unwrap();
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(listed["daemons"][0]["pid"], far.id(), "{listed}");
 }

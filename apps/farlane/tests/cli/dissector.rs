@@ -20,7 +20,15 @@ fn installed() -> Option<(tempfile::TempDir, PathBuf)> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let said = json(&["trace", "dissector", "--install", "--to", folder.path().to_str().unwrap(), "--json"]);
+    let said = json(&[
+        "observe",
+        "trace",
+        "dissector",
+        "--install",
+        "--to",
+        folder.path().to_str().unwrap(),
+        "--json",
+    ]);
     let path = PathBuf::from(said["path"].as_str().unwrap());
     Some((folder, path))
 }
@@ -48,7 +56,7 @@ fn counted(values: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
 
 /// Our own words for each packet of a capture of ours.
 fn shown(file: &Path) -> Vec<Value> {
-    let lines = succeed(&["trace", "show", file.to_str().unwrap(), "--json"]);
+    let lines = succeed(&["observe", "trace", "show", file.to_str().unwrap(), "--json"]);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -56,7 +64,7 @@ fn shown(file: &Path) -> Vec<Value> {
 fn load(url: &str, file: &Path) {
     let load =
         ["--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--runtime", "200ms", "--rate_iops", "500"];
-    succeed(&[&["bench", url, "--trace", file.to_str().unwrap()][..], &load].concat());
+    succeed(&[&["bench", url, "--capture", file.to_str().unwrap()][..], &load].concat());
 }
 
 #[test]
@@ -152,7 +160,7 @@ fn hostile_frames_are_malformed_and_nothing_more() {
     }
     std::fs::write(&broken, bytes).unwrap();
     assert_eq!(tshark(&script, &broken, "_ws.lua.error", &["frame.number"]), [""; 0]);
-    let stats = json(&["trace", "stats", broken.to_str().unwrap(), "--json"]);
+    let stats = json(&["observe", "trace", "stats", broken.to_str().unwrap(), "--json"]);
     let refused = stats["skipped"]["malformed"].as_u64().unwrap();
     assert!(refused > 500, "{stats}");
     let theirs = tshark(&script, &broken, "pcie.tlp.malformed", &["frame.number"]).len() as u64;
@@ -164,10 +172,14 @@ fn hostile_frames_are_malformed_and_nothing_more() {
 fn the_dissector_goes_where_wireshark_looks_for_it() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(&*crate::support::FARLANE);
-    let output = command.args(["trace", "dissector", "--install"]).env("HOME", home.path()).output().unwrap();
+    let output = command
+        .args(["observe", "trace", "dissector", "--install"])
+        .env("HOME", home.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let path = home.path().join(".local/lib/wireshark/plugins/farlane.lua");
-    assert_eq!(std::fs::read_to_string(path).unwrap(), succeed(&["trace", "dissector"]));
-    let refused = fail(&["trace", "dissector", "--install", "--to", "/proc/nothing"]);
+    assert_eq!(std::fs::read_to_string(path).unwrap(), succeed(&["observe", "trace", "dissector"]));
+    let refused = fail(&["observe", "trace", "dissector", "--install", "--to", "/proc/nothing"]);
     assert!(refused.contains("/proc/nothing"), "{refused}");
 }

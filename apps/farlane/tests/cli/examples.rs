@@ -33,7 +33,13 @@ fn a_host_reads_the_first_block_of_a_target() {
     let target = Export::of(target);
     let block = directory.path().join("block");
     std::fs::write(&block, [0xa5; 512]).unwrap();
-    succeed(&["write", &format!("nvme-tcp://{}/{NQN}", target.address), "--input", block.to_str().unwrap()]);
+    succeed(&[
+        "use",
+        "write",
+        &format!("nvme-tcp://{}/{NQN}", target.address),
+        "--input",
+        block.to_str().unwrap(),
+    ]);
     let read = example("nvme_tcp_host").args([&target.address, NQN]).output().unwrap();
     let said = String::from_utf8(read.stdout).unwrap();
     assert!(read.status.success() && said.contains("Successful Completion"), "{said}");
@@ -52,7 +58,7 @@ fn a_far_end_offers_the_counter() {
     let _device = Killed(device);
     wait_for_listener(&socket);
     let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
-    let shown = succeed(&["lspci", "-v", &far.url()]);
+    let shown = succeed(&["observe", "lspci", "-v", &far.url()]);
     let counter = shown.split("\n\n").find(|function| function.contains("System peripheral")).expect(&shown);
     assert!(counter.contains("(32-bit, non-prefetchable) [size=4K]"), "{shown}");
 }

@@ -14,8 +14,8 @@ fn each_status_of_the_page_is_reached() {
     let status = |arguments: &[&str]| farlane(arguments).status.code().unwrap();
     let mut reached = vec![status(&["--version"])];
     // Nobody listens on port 1.
-    reached.push(status(&["ping", "tcp://127.0.0.1:1", "--timeout", "200ms"]));
-    reached.push(status(&["ping", "nowhere"]));
+    reached.push(status(&["measure", "ping", "tcp://127.0.0.1:1", "--timeout", "200ms"]));
+    reached.push(status(&["measure", "ping", "nowhere"]));
     reached.push(interrupted());
     assert_eq!(reached, [0, 1, 2, 130]);
     let listed: Vec<i32> =
@@ -26,7 +26,7 @@ fn each_status_of_the_page_is_reached() {
         "the page lists those, and what takes a fault or impatience"
     );
     // The manual pages are made of the table in the code.
-    let page = String::from_utf8(farlane(&["man"]).stdout).unwrap();
+    let page = String::from_utf8(farlane(&["setup", "man"]).stdout).unwrap();
     let endings = page.split(".SH \"EXIT STATUS\"").nth(1).unwrap();
     for one in listed {
         assert!(endings.contains(&format!("\\fB{one}\\fR")), "{one}: {endings}");

@@ -54,7 +54,7 @@ impl Place {
 
 /// Identifier and length in bytes of each namespace that a host finds.
 fn seen(url: &str) -> Vec<(u64, u64)> {
-    let identified = json(&["identify", url, "--json"]);
+    let identified = json(&["nvme", "identify", url, "--json"]);
     let of = |one: &Value| (one["nsid"].as_u64().unwrap(), one["nsze"].as_u64().unwrap() * block(one));
     identified["namespaces"].as_array().unwrap().iter().map(of).collect()
 }
@@ -95,7 +95,7 @@ fn namespaces_come_go_and_change_their_size_while_a_host_uses_another() {
     let answer: Value = serde_json::from_str(&place.ask(&["resize", "--nsid", "2", "--json"])).unwrap();
     assert_eq!(answer["bytes"], 6 * MIB);
     let at = ["--namespace", "2", "--offset", "5MiB", "--input", &place.path("data")];
-    succeed(&[&["write", &url][..], &at].concat());
+    succeed(&[&["use", "write", &url][..], &at].concat());
     assert!(fs::read(&disk).unwrap().ends_with(&sevens));
     let status = json(&["export", "status", "--json", "--control", &place.path("control")]);
     assert_eq!(status["far_ends"][0]["namespaces"][1]["bytes"], 6 * MIB);
@@ -220,7 +220,7 @@ ram = [\"1048576\"]
     assert_eq!(place.read(), saved);
     assert_eq!(fs::read(&copy).unwrap(), fs::read(&path).unwrap());
     assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
-    succeed(&["check", &path]);
+    succeed(&["setup", "check", &path]);
     let sizes = |url: &str| seen(url).iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
     let before = sizes(&far.url());
     far.end_by("TERM");

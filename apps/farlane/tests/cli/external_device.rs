@@ -87,11 +87,20 @@ impl Place {
     fn socket(&self) -> PathBuf {
         self.0.path().join("device")
     }
-    /// Starts `farlane device` with an SSD in a file.
+    /// Starts `farlane offer device` with an SSD in a file.
     fn device(&self) -> Export {
         let disk = format!("{},size=8MiB", self.0.path().join("disk").display());
         let mut command = Command::new(&*FARLANE);
-        command.args(["device", "--json", "--namespace", &disk, "--serial", "BESIDE", "--vfio-user"]);
+        command.args([
+            "offer",
+            "device",
+            "--json",
+            "--namespace",
+            &disk,
+            "--serial",
+            "BESIDE",
+            "--vfio-user",
+        ]);
         Export::of({
             command.arg(self.socket());
             command
@@ -107,18 +116,18 @@ fn a_host_sees_the_device_of_another_process() {
     let place = Place::new();
     let server = CopyServer::start(&place.socket());
     let far = place.export();
-    let shown = succeed(&["lspci", "-v", &far.url()]);
+    let shown = succeed(&["observe", "lspci", "-v", &far.url()]);
     let device = shown.split("\n\n").find(|function| function.contains("[b0] MSI-X")).expect(&shown);
     assert!(device.contains("System peripheral") && device.contains("MSI-X: Count=20"), "{shown}");
     assert!(device.contains("01-23-45-67-89-ab-cd-ef"), "{shown}");
     // Commands that want an SSD find none.
-    assert!(fail(&["identify", &far.url()]).contains("no NVMe controller"), "{shown}");
+    assert!(fail(&["nvme", "identify", &far.url()]).contains("no NVMe controller"), "{shown}");
     assert!(far.said().contains("[fa1a:00c0]"), "{}", far.said());
     assert!(server.end() > 0, "a session begins with a reset");
     far.wait_for("the link is down until it is back");
     let _again = CopyServer::start(&place.socket());
     wait_until("the device is back", || far.said().matches("the device is there").count() == 2);
-    assert!(succeed(&["lspci", "-v", &far.url()]).contains("System peripheral"));
+    assert!(succeed(&["observe", "lspci", "-v", &far.url()]).contains("System peripheral"));
 }
 
 #[test]
@@ -126,7 +135,7 @@ fn an_ssd_of_another_process_is_used_like_any() {
     let place = Place::new();
     let _device = place.device();
     let far = place.export();
-    let identified = json(&["identify", &far.url(), "--json"]);
+    let identified = json(&["nvme", "identify", &far.url(), "--json"]);
     assert_eq!(identified["controller"]["sn"].as_str().map(str::trim_end), Some("BESIDE"), "{identified}");
     for (bs, depth) in [("4k", "1"), ("4k", "32"), ("128k", "4")] {
         let load = ["--rw", "randrw", "--bs", bs, "--iodepth", depth, "--runtime", "300ms", "--verify"];
@@ -176,7 +185,7 @@ fn a_device_that_does_not_come_back_is_an_error() {
     let output = load.output(Duration::from_secs(20));
     assert!(!output.status.success());
     // A host that comes while the device is away is told why it has to wait.
-    let said = fail(&["identify", &url, "--timeout", "3s"]);
+    let said = fail(&["nvme", "identify", &url, "--timeout", "3s"]);
     assert!(said.contains("has gone; it may"), "{said}");
 }
 

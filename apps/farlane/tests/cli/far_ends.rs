@@ -18,11 +18,12 @@ fn two_hosts_have_an_ssd_each_of_one_export() {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&report["errors"], &report["verified"]), (&0.into(), &true.into()), "{report}");
     }
-    let (first, second) = (json(&["identify", &one, "--json"]), json(&["identify", &other, "--json"]));
+    let (first, second) =
+        (json(&["nvme", "identify", &one, "--json"]), json(&["nvme", "identify", &other, "--json"]));
     let count = |identity: &serde_json::Value| identity["namespaces"].as_array().unwrap().len();
     assert_eq!((count(&first), count(&second)), (1, 2), "{first} {second}");
     // One host may also use both far ends.
-    assert_eq!(succeed(&["lspci", &one, &other]).matches("Farlane NVMe").count(), 2);
+    assert_eq!(succeed(&["observe", "lspci", &one, &other]).matches("Farlane NVMe").count(), 2);
     let (status, said) = export.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
 }

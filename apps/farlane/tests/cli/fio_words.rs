@@ -259,7 +259,7 @@ fn trims_deallocate_and_are_counted() {
     let read = |offset: &str| {
         let path = folder.path().join("read");
         let out = path.to_str().unwrap();
-        succeed(&["read", &url, "--offset", offset, "--length", "64k", "--output", out]);
+        succeed(&["use", "read", &url, "--offset", offset, "--length", "64k", "--output", out]);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         bytes.iter().all(|byte| *byte == 0)
@@ -367,6 +367,6 @@ fn a_parameter_that_is_not_understood_is_named_and_nothing_runs() {
     let file = job_file(folder.path(), "[one]\nrw=write\n[two]\nstonewall\nzonemode=zbd\n");
     let said = fail(&["bench", &far.url(), "--job", &file]).replace('│', " ");
     assert!(said.contains("line 5, zonemode") && said.contains("docs/bench.md"), "{said}");
-    let read = succeed(&["read", &far.url(), "--length", "4096", "--output", "-"]);
+    let read = succeed(&["use", "read", &far.url(), "--length", "4096", "--output", "-"]);
     assert!(read.bytes().all(|byte| byte == 0), "the first job has run");
 }

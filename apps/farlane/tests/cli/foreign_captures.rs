@@ -27,7 +27,7 @@ fn case(name: &str) -> Option<PathBuf> {
 }
 
 fn stats(path: &Path) -> Value {
-    json(&["trace", "stats", path.to_str().unwrap(), "--json"])
+    json(&["observe", "trace", "stats", path.to_str().unwrap(), "--json"])
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -146,13 +146,13 @@ fn a_link_type_that_is_not_known_is_named_with_the_count_of_its_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed.pcap");
     std::fs::write(&path, with_link(&file, 195, <[u8]>::to_vec)).unwrap();
-    let output = farlane(&["trace", "stats", path.to_str().unwrap()]);
+    let output = farlane(&["observe", "trace", "stats", path.to_str().unwrap()]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let frames = packets(&file).len();
     let line = format!("frames of link type 195, which is not known: {frames}");
     assert!(told.contains(&line), "{told}");
     for command in [&["stats"][..], &["show"], &["show", "--level", "command"], &["chain"]] {
-        let output = farlane(&[&["trace"], command, &[path.to_str().unwrap()]].concat());
+        let output = farlane(&[&["observe", "trace"], command, &[path.to_str().unwrap()]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         let errors = String::from_utf8_lossy(&output.stderr).replace('│', " ");
         let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");

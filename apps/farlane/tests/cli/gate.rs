@@ -40,7 +40,8 @@ impl Guarded {
     fn start_within(descriptors: Option<u32>, further: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        let key = |name| json(&["key", "new", &path(name), "--json"])["key"].as_str().unwrap().to_owned();
+        let key =
+            |name| json(&["setup", "key", "new", &path(name), "--json"])["key"].as_str().unwrap().to_owned();
         let (fingerprint, host) = (key("far"), key("host"));
         let mut command = std::process::Command::new("sh");
         let limit = descriptors.map_or_else(String::new, |limit| format!("ulimit -n {limit}; "));
@@ -64,7 +65,7 @@ impl Guarded {
 
     /// What became of the strangers.
     pub(crate) fn strangers(&self) -> Value {
-        let status = json(&["status", &self.path("control"), "--json"]);
+        let status = json(&["observe", "status", &self.path("control"), "--json"]);
         status["far_ends"][0]["strangers"].clone()
     }
 
@@ -194,7 +195,7 @@ fn silent_connections_of_this_machine_are_given_back() {
     }
     wait_until("everything is given back", || descriptors(&far) <= before + SPARE);
     let url = format!("shm:{}", socket.display());
-    assert_eq!(json(&["ping", &url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", &url, "--count", "10", "--json"])["count"], 10);
 }
 
 /// Strangers that make connections by datagrams, acknowledge what they are sent, and say nothing.

@@ -9,7 +9,7 @@ use serde_json::Value;
 #[test]
 fn lspci_lists_the_way_to_the_far_controller() {
     let far = Export::start(&["--ram", "64MiB"]);
-    let text = succeed(&["lspci", &far.url()]);
+    let text = succeed(&["observe", "lspci", &far.url()]);
     let expected = "\
 00:00.0 PCI bridge: Farlane Root Port
 01:00.0 PCI bridge: Farlane Switch Upstream Port
@@ -18,7 +18,7 @@ fn lspci_lists_the_way_to_the_far_controller() {
 ";
     assert_eq!(text, expected);
 
-    let verbose = succeed(&["lspci", "-v", &far.url()]);
+    let verbose = succeed(&["observe", "lspci", "-v", &far.url()]);
     for line in [
         "03:00.0 Non-Volatile memory controller: Farlane NVMe Controller (rev 01) (prog-if 02 [NVM Express])",
         "\tFlags: bus master",
@@ -36,20 +36,20 @@ fn lspci_lists_the_way_to_the_far_controller() {
 #[test]
 fn lspci_draws_a_branch_for_each_far_end() {
     let (one, other) = (Export::start(&["--ram", "1MiB"]), Export::start(&["--ram", "1MiB"]));
-    let text = succeed(&["lspci", "-t", &one.url(), &other.url()]);
+    let text = succeed(&["observe", "lspci", "-t", &one.url(), &other.url()]);
     let expected = r"-[0000:00]---00.0-[01-0a]----00.0-[02-0a]--+-00.0-[03-06]----00.0
                                            \-01.0-[07-0a]----00.0
 ";
     assert_eq!(text, expected);
 
-    let named = succeed(&["lspci", "-tv", &one.url(), &other.url()]);
+    let named = succeed(&["observe", "lspci", "-tv", &one.url(), &other.url()]);
     assert_eq!(named.matches("Farlane NVMe Controller").count(), 2, "{named}");
 }
 
 #[test]
 fn lspci_tells_machines_what_it_found() {
     let far = Export::start(&["--ram", "64MiB"]);
-    let list = json(&["lspci", "--json", &far.url()]);
+    let list = json(&["observe", "lspci", "--json", &far.url()]);
     let root = &list["roots"][0];
     assert_eq!((root["bdf"].as_str(), root["class"].as_str()), (Some("00:00.0"), Some("060400")));
     let upstream = &root["children"][0];
@@ -69,7 +69,10 @@ fn lspci_tells_machines_what_it_found() {
     let shadow = &root["shadow"];
     assert!(shadow["reads_near"].as_u64().unwrap() > 20 && shadow["shown"].as_u64().unwrap() > 0, "{shadow}");
     assert_eq!(shadow["retries"], 0);
-    assert_eq!(json(&["lspci", "--json", "--no-shadow", &far.url()])["roots"][0]["shadow"], Value::Null);
+    assert_eq!(
+        json(&["observe", "lspci", "--json", "--no-shadow", &far.url()])["roots"][0]["shadow"],
+        Value::Null
+    );
 }
 
 fn empty() -> Value {
@@ -80,7 +83,7 @@ fn empty() -> Value {
 fn lspci_shows_the_empty_slot_of_a_far_end_that_is_not_there() {
     let far = Export::start(&["--ram", "1MiB"]);
     let nobody = nobody();
-    let output = farlane(&["lspci", &far.url(), &nobody]);
+    let output = farlane(&["observe", "lspci", &far.url(), &nobody]);
     assert!(output.status.success());
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(text.matches("Switch Downstream Port").count(), 2, "{text}");
@@ -91,7 +94,7 @@ fn lspci_shows_the_empty_slot_of_a_far_end_that_is_not_there() {
 #[test]
 fn identify_tells_the_controller_and_each_namespace() {
     let far = Export::start(&["--ram", "64MiB", "--ram", "1MiB,block=4096", "--serial", "TEST 1"]);
-    let json = json(&["identify", "--json", &far.url()]);
+    let json = json(&["nvme", "identify", "--json", &far.url()]);
     let controller = &json["controller"];
     assert_eq!((&controller["vid"], &controller["sn"]), (&0xfa1a.into(), &"TEST 1".into()));
     // Namespaces may be added up to NN while the host uses these.
@@ -111,7 +114,7 @@ fn identify_tells_the_controller_and_each_namespace() {
     }
     assert_eq!(namespaces[1]["lbafs"][1]["in_use"], true);
 
-    let text = succeed(&["identify", &far.url()]);
+    let text = succeed(&["nvme", "identify", &far.url()]);
     for line in [
         "Controller 03:00.0 at tcp://127.0.0.1:",
         "PCI vendor: Farlane",
@@ -130,14 +133,14 @@ fn identify_tells_the_controller_and_each_namespace() {
 #[test]
 fn smart_log_counts_what_was_done() {
     let far = Export::start(&["--ram", "8MiB"]);
-    let before = json(&["smart-log", "--json", &far.url()]);
+    let before = json(&["nvme", "smart-log", "--json", &far.url()]);
     assert_eq!((&before["critical_warning"], &before["temperature"]), (&0.into(), &300.into()));
     assert_eq!((&before["host_read_commands"], &before["avail_spare"]), (&0.into(), &100.into()));
-    succeed(&["read", &far.url(), "--length", "1MiB", "--bs", "4k", "--output", "/dev/null"]);
-    let after = json(&["smart-log", "--json", &far.url()]);
+    succeed(&["use", "read", &far.url(), "--length", "1MiB", "--bs", "4k", "--output", "/dev/null"]);
+    let after = json(&["nvme", "smart-log", "--json", &far.url()]);
     assert_eq!((&after["host_read_commands"], &after["data_units_read"]), (&256.into(), &3.into()));
 
-    let text = succeed(&["smart-log", &far.url()]);
+    let text = succeed(&["nvme", "smart-log", &far.url()]);
     assert!(text.starts_with("SMART / health of the controller 03:00.0 at tcp://127.0.0.1:"), "{text}");
     for line in ["warnings: none", "kelvin (27 °C)", "1.53 MB read"] {
         assert!(text.contains(line), "{line}:\n{text}");
@@ -161,7 +164,7 @@ fn something_else_on_the_port_is_told_in_time() {
     // The listener accepts connections and says nothing.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", mute.local_addr().unwrap());
-    let errors = fail(&["lspci", &url, "--timeout", "300ms"]);
+    let errors = fail(&["observe", "lspci", &url, "--timeout", "300ms"]);
     assert!(errors.contains("the far end was not ready within 300"), "{errors}");
 }
 
@@ -172,12 +175,12 @@ fn a_url_that_is_none_is_explained() {
         ("sctp://127.0.0.1:4430", "the scheme 'sctp' is not one of: tcp"),
         ("tcp://127.0.0.1", "is not HOST:PORT"),
     ] {
-        let errors = fail(&["identify", url]);
+        let errors = fail(&["nvme", "identify", url]);
         assert!(errors.contains(complaint), "{errors}");
     }
-    let errors = fail(&["lspci"]);
+    let errors = fail(&["observe", "lspci"]);
     assert!(errors.contains("<URL>..."), "{errors}");
-    let errors = fail(&["smart-log", "tcp://nowhere.invalid:1", "--timeout", "300ms"]);
+    let errors = fail(&["nvme", "smart-log", "tcp://nowhere.invalid:1", "--timeout", "300ms"]);
     assert!(errors.contains("nowhere.invalid:1 has no address"), "{errors}");
 }
 
@@ -200,7 +203,7 @@ fn a_far_end_in_use_says_so() {
             other = bench();
         }
         std::thread::sleep(Duration::from_millis(50));
-        let output = farlane(&["identify", &far.url(), "--json"]);
+        let output = farlane(&["nvme", "identify", &far.url(), "--json"]);
         (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
     });
     other.kill().unwrap();

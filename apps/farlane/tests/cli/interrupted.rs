@@ -73,7 +73,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     let far = Export::start(&["--namespace", &format!("{},size=16MiB", path.display())]);
     // An input that never ends.
     let mut command = Command::new(&*FARLANE);
-    command.args(["write", &far.url(), "--offset", "4096", "--json"]);
+    command.args(["use", "write", &far.url(), "--offset", "4096", "--json"]);
     let mut write =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = write.stdin.take().unwrap();
@@ -90,7 +90,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     // An output that nobody takes.
     let pipe = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let read = Running::start(&["read", &far.url(), "--output", pipe.to_str().unwrap()]);
+    let read = Running::start(&["use", "read", &far.url(), "--output", pipe.to_str().unwrap()]);
     let _reader = std::fs::File::open(&pipe).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     read.signal("INT");
@@ -109,14 +109,14 @@ fn a_load_that_ends_by_itself_was_not_interrupted() {
     let far = Export::start(&["--ram", "1MiB"]);
     let report = json(&["bench", &far.url(), "--runtime", "100ms", "--json"]);
     assert_eq!(report["interrupted"], false, "{report}");
-    assert_eq!(json(&["ping", &far.url(), "-c", "3", "--json"])["interrupted"], false);
+    assert_eq!(json(&["measure", "ping", &far.url(), "-c", "3", "--json"])["interrupted"], false);
 }
 
 #[test]
 fn ping_tells_each_reply_and_what_it_measured_until_it_was_interrupted() {
     let far = Export::start(&["--ram", "1MiB"]);
     let mut ping = Command::new(&*FARLANE)
-        .args(["ping", &far.url(), "-i", "5ms"])
+        .args(["measure", "ping", &far.url(), "-i", "5ms"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -140,18 +140,18 @@ fn ping_tells_each_reply_and_what_it_measured_until_it_was_interrupted() {
 fn ping_tells_replies_to_people_only_when_asked() {
     let far = Export::start(&["--ram", "1MiB"]);
     let replies = |further: &[&str]| {
-        let text = succeed(&[&["ping", &far.url(), "-c", "4"], further].concat());
+        let text = succeed(&[&["measure", "ping", &far.url(), "-c", "4"], further].concat());
         text.lines().filter(|line| line.starts_with("reply ")).count()
     };
     assert_eq!((replies(&["-i", "1ms"]), replies(&[])), (4, 0));
-    assert_eq!(json(&["ping", &far.url(), "-c", "4", "-i", "1ms", "--json"])["count"], 4);
-    let said = fail(&["ping", &far.url(), "-i", "1ms", "--rate", "5"]);
+    assert_eq!(json(&["measure", "ping", &far.url(), "-c", "4", "-i", "1ms", "--json"])["count"], 4);
+    let said = fail(&["measure", "ping", &far.url(), "-i", "1ms", "--rate", "5"]);
     assert!(said.contains("cannot be used with"), "{said}");
 }
 
 #[test]
 fn nothing_is_told_before_the_first_reply() {
-    let ping = Running::start(&["ping", &nobody(), "--timeout", "60s"]);
+    let ping = Running::start(&["measure", "ping", &nobody(), "--timeout", "60s"]);
     wait_until("it tells that it waits", || ping.said().contains("trying for"));
     ping.signal("INT");
     let output = ping.output(LONGEST);

@@ -35,7 +35,7 @@ fn lines_of_a_service_have_the_time_before_them() {
 fn each_line_is_an_object_with_log_json() {
     let mut far = export(&["--log", "json", "-v"], &[]);
     let url = far.url();
-    succeed(&["ping", &url, "--count", "1"]);
+    succeed(&["measure", "ping", &url, "--count", "1"]);
     let said = far.end_by("TERM").1;
     let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |words: &str| {
@@ -54,7 +54,7 @@ fn each_line_is_an_object_with_log_json() {
 fn options_and_the_variable_choose_what_is_told() {
     let said = |options: &[&str], variables: &[(&str, &str)]| {
         let mut far = export(options, variables);
-        succeed(&["ping", &far.url(), "--count", "1"]);
+        succeed(&["measure", "ping", &far.url(), "--count", "1"]);
         far.end_by("TERM").1
     };
     assert_eq!(said(&["-q"], &[]), "");
@@ -84,13 +84,13 @@ fn a_journal_adds_the_time_and_is_told_the_level() {
 #[test]
 fn what_cannot_be_is_refused() {
     let mut command = Command::new(&*FARLANE);
-    command.args(["list"]).env("RUST_LOG", "farlane=loud");
+    command.args(["observe", "list"]).env("RUST_LOG", "farlane=loud");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("farlane=loud") && said.contains("farlane=debug"), "{said}");
     if !std::path::Path::new("/run/systemd/journal/socket").exists() {
-        let output = farlane(&["list", "--log", "journal"]);
+        let output = farlane(&["observe", "list", "--log", "journal"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("--log json is left"), "{said}");
@@ -106,15 +106,15 @@ fn errors_are_objects_with_json_and_events_with_log_json() {
         let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
         (output.status.code().unwrap(), last)
     };
-    let (exit, of) = error(&["ping", "tcp://127.0.0.1:1", "--timeout", "200ms", "--json"]);
+    let (exit, of) = error(&["measure", "ping", "tcp://127.0.0.1:1", "--timeout", "200ms", "--json"]);
     assert_eq!((exit, &of["error"]["code"], &of["error"]["exit"]), (1, &"unreachable".into(), &1.into()));
     assert!(of["error"]["message"].as_str().unwrap().contains("127.0.0.1:1"), "{of}");
     assert!(of["error"]["help"].as_str().unwrap().contains("farlane export"), "{of}");
-    let (exit, of) = error(&["ping", "tcp://127.0.0.1:1", "--count", "-1", "--json"]);
+    let (exit, of) = error(&["measure", "ping", "tcp://127.0.0.1:1", "--count", "-1", "--json"]);
     assert_eq!((exit, &of["error"]["code"], &of["error"]["exit"]), (2, &"usage".into(), &2.into()));
     assert!(of["error"]["message"].as_str().unwrap().contains("'-1'"), "{of}");
-    let (exit, of) = error(&["id-ctrl", "tcp://127.0.0.1:1", "--timeout", "200ms", "-o", "json"]);
+    let (exit, of) = error(&["nvme", "id-ctrl", "tcp://127.0.0.1:1", "--timeout", "200ms", "-o", "json"]);
     assert_eq!((exit, &of["error"]["code"]), (1, &"unreachable".into()));
-    let (exit, of) = error(&["ping", "tcp://127.0.0.1:1", "--timeout", "200ms", "--log", "json"]);
+    let (exit, of) = error(&["measure", "ping", "tcp://127.0.0.1:1", "--timeout", "200ms", "--log", "json"]);
     assert_eq!((exit, &of["level"], &of["fields"]["code"]), (1, &"error".into(), &"unreachable".into()));
 }

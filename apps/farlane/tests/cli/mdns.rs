@@ -41,12 +41,12 @@ fn a_discovery_service_is_announced_and_found() {
         text.starts_with("nvme-tcp://")
     });
     let url = text.split_whitespace().next().unwrap();
-    assert!(succeed(&["discover", url]).contains("nqn.2026-01.io.farlane:mdns"), "{text}");
+    assert!(succeed(&["use", "discover", url]).contains("nqn.2026-01.io.farlane:mdns"), "{text}");
     // The target says goodbye when it ends.
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     wait_until("nothing is found", || search().is_empty());
     assert_eq!(succeed(&words), "no discovery controller answers\n");
-    let said = fail(&["discover", "--mdns", "nvme-tcp://127.0.0.1:4420"]);
+    let said = fail(&["use", "discover", "--mdns", "nvme-tcp://127.0.0.1:4420"]);
     assert!(said.contains("cannot be used with"), "{said}");
 }

@@ -160,7 +160,7 @@ fn a_far_end_tells_of_its_link_and_its_ssd_and_so_does_the_guests_end() {
 fn a_device_beside_its_host_has_figures_too() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd").to_str().unwrap().to_owned();
-    let device = Daemon::start(&["device", "--vfio-user", &socket, "--ram", "16MiB"]);
+    let device = Daemon::start(&["offer", "device", "--vfio-user", &socket, "--ram", "16MiB"]);
     let url = format!("vfio-user:{socket}");
     json(&["bench", &url, "--rw", "randread", "--runtime", "200ms", "--json"]);
     let reads = device.figures.sum("farlane_namespace_commands_total", &["command=\"read\""]);

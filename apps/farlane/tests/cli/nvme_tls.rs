@@ -33,7 +33,7 @@ impl Folder {
     /// A new key, made by the command.
     fn key(&self, name: &str, hash: &str) -> String {
         let path = self.0.join(name).to_str().unwrap().to_owned();
-        let made = farlane(&["key", "tls", &path, "--hash", hash]);
+        let made = farlane(&["setup", "key", "tls", &path, "--hash", hash]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         path
@@ -84,6 +84,7 @@ fn a_target_serves_whoever_has_the_key_and_nobody_else() {
         assert!(!passed && text.contains("no key of this host"), "{text}");
 
         let found = farlane(&[
+            "use",
             "discover",
             &format!("nvme-tcp://{}?hostnqn={HOST}", target.address),
             "--tls-key-file",
@@ -159,10 +160,10 @@ fn each_subsystem_has_keys_of_its_own_and_a_new_key_disconnects() {
 fn keys_that_others_may_read_and_texts_that_are_no_keys_are_not_used() {
     let folder = Folder::new("tls-files");
     let key = folder.key("key", "sha256");
-    let again = farlane(&["key", "tls", &key]);
+    let again = farlane(&["setup", "key", "tls", &key]);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(!again.status.success() && said.contains("never written over"), "{said}");
-    let checked = farlane(&["key", "check", &key]);
+    let checked = farlane(&["setup", "key", "test", &key]);
     assert!(String::from_utf8_lossy(&checked.stdout).contains("a TLS key of 32 bytes, hash sha256"));
     let text = fs::read_to_string(&key).unwrap();
     assert!(!String::from_utf8_lossy(&checked.stdout).contains(text.trim()), "keys are not shown");
@@ -172,14 +173,14 @@ fn keys_that_others_may_read_and_texts_that_are_no_keys_are_not_used() {
     assert!(!passed && text.contains("mode 0640") && text.contains("chmod 600"), "{text}");
     fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     fs::write(&key, "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrY:").unwrap();
-    let checked = farlane(&["key", "check", &key]);
+    let checked = farlane(&["setup", "key", "test", &key]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(!checked.status.success() && said.contains("CRC-32"), "{said}");
     fs::write(&key, "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrY").unwrap();
-    let checked = farlane(&["key", "check", &key]);
+    let checked = farlane(&["setup", "key", "test", &key]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(!checked.status.success() && said.contains("a TLS key has the form"), "{said}");
-    let far = farlane(&["ping", "tcp://127.0.0.1:1", "--tls-key-file", &key]);
+    let far = farlane(&["measure", "ping", "tcp://127.0.0.1:1", "--tls-key-file", &key]);
     assert_eq!(far.status.code(), Some(2), "{}", String::from_utf8_lossy(&far.stderr));
 }
 
@@ -191,7 +192,7 @@ fn a_target_off_loopback_serves_nobody_who_proves_nothing() {
     let refused = farlane(&open);
     let said = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("its hosts prove nothing") && said.contains("farlane key tls"), "{said}");
+    assert!(said.contains("its hosts prove nothing") && said.contains("farlane setup key tls"), "{said}");
     let named = farlane(&[&open[..], &["--host", HOST]].concat());
     assert_eq!(named.status.code(), Some(2), "a name alone proves nothing");
     for more in [&["--insecure"][..], &["--host", HOST, "--tls-key-file", &key]] {

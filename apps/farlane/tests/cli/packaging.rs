@@ -131,7 +131,7 @@ fn examples_are_what_the_program_takes() {
         ("attach", "options of farlane attach (farlane-attach@ gives --vfio-user)"),
         ("connect", "options of farlane connect"),
         ("emulate.link", "a model of a network"),
-        ("emulate", "options of farlane emulate"),
+        ("emulate", "options of farlane model emulate"),
         ("export", "options of farlane export"),
         ("target", "what a target offers"),
     ];
@@ -142,14 +142,14 @@ fn examples_are_what_the_program_takes() {
     let found: Vec<_> = examples.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(found, names, "each example is tested");
     for (path, (name, kind)) in examples.iter().zip(kinds) {
-        let output = farlane(&["check", path.to_str().unwrap()]);
+        let output = farlane(&["setup", "check", path.to_str().unwrap()]);
         assert!(output.status.success() && said(&output).contains(kind), "{name}: {}", said(&output));
     }
     // What no unit gives is still missing.
     let folder = tempfile::tempdir().unwrap();
     let attach = folder.path().join("attach.toml");
     fs::write(&attach, "[attach]\nhold = \"5s\"\n").unwrap();
-    let output = farlane(&["check", attach.to_str().unwrap()]);
+    let output = farlane(&["setup", "check", attach.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(said(&output).contains("URL"), "{}", said(&output));
     let output = farlane(&["target", "--config", "packaging/examples/missing.toml"]);
@@ -288,7 +288,7 @@ fn what_installed_documents_name_is_installed() {
         assert!(documents(root).join(file).is_file(), "{file}");
     }
     let scenario = root.join("usr/share/farlane/scenarios/plain.toml");
-    assert!(farlane(&["check", scenario.to_str().unwrap()]).status.success());
+    assert!(farlane(&["setup", "check", scenario.to_str().unwrap()]).status.success());
     // Links within the tree hold wherever it is moved.
     for link in ["scenarios", "share"] {
         assert!(fs::read_link(documents(root).join(link)).unwrap().is_relative());

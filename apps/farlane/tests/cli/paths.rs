@@ -18,7 +18,7 @@ fn network(to: &str, link: &str) -> (Export, TempDir) {
     let path = directory.path().join("link.toml");
     std::fs::write(&path, link).unwrap();
     let mut command = Command::new(&*FARLANE);
-    command.args(["emulate", "--connect", to, "--json", "--link"]).arg(path);
+    command.args(["model", "emulate", "--connect", to, "--json", "--link"]).arg(path);
     (Export::of(command), directory)
 }
 
@@ -42,7 +42,16 @@ fn a_command_takes_the_time_of_the_faster_path() {
     let far = Export::start(&["--ram", "1MiB"]);
     let ((slow, _slow), (fast, _fast)) = (network(&far.address, SLOW), network(&far.address, FAST));
     for (first, second) in [(&slow, &fast), (&fast, &slow)] {
-        let ping = json(&["ping", &first.url(), "--second-path", &second.address, "--count", "20", "--json"]);
+        let ping = json(&[
+            "measure",
+            "ping",
+            &first.url(),
+            "--second-path",
+            &second.address,
+            "--count",
+            "20",
+            "--json",
+        ]);
         let median = ping["latency_ns"]["p50"].as_u64().unwrap();
         // The slower path alone takes 40 ms.
         assert!((4_000_000..36_000_000).contains(&median), "{ping}");
@@ -79,7 +88,16 @@ fn a_path_that_flaps_joins_again() {
         let address = one.address.clone();
         one.kill();
         let mut command = Command::new(&*FARLANE);
-        command.args(["emulate", "--listen", &address, "--connect", &far.address, "--json", "--link"]);
+        command.args([
+            "model",
+            "emulate",
+            "--listen",
+            &address,
+            "--connect",
+            &far.address,
+            "--json",
+            "--link",
+        ]);
         one = Export::of({
             command.arg(_one.path().join("link.toml"));
             command
@@ -141,12 +159,12 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     let output = crate::support::farlane(&[&["bench", &url, "--rto-min", "5ms"], &what[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("rto_min 5ms"), "{said}");
-    let said = fail(&["ping", &url, "--congestion", "pigeon"]);
+    let said = fail(&["measure", "ping", &url, "--congestion", "pigeon"]);
     assert!(said.contains("--congestion") && said.contains("tcp_pigeon"), "{said}");
-    let said = fail(&["lspci", &url, &url, "--second-path", "127.0.0.1:1"]);
+    let said = fail(&["observe", "lspci", &url, &url, "--second-path", "127.0.0.1:1"]);
     assert!(said.contains("--second-path"), "{said}");
     let four = ["--second-path", "127.0.0.1:1"].repeat(4);
-    let said = fail(&[&["ping", &url][..], &four].concat());
+    let said = fail(&[&["measure", "ping", &url][..], &four].concat());
     assert!(said.contains("at most 4"), "{said}");
     for (url, second, named) in [
         (&*url, &["--second-path", "127.0.0.1:1"][..], "--second-path"),
@@ -154,7 +172,7 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
         ("vfio-user:/nowhere", &[], "vfio-user:"),
         (&*url, &["--no-lookahead"], "--no-lookahead"),
     ] {
-        let said = fail(&[&["identify", url, "--spread", "3"], second].concat());
+        let said = fail(&[&["nvme", "identify", url, "--spread", "3"], second].concat());
         assert!(said.contains("--spread") && said.contains(named), "{said}");
     }
     let said = fail(&["attach", "quic://127.0.0.1:1?key=any", "--vfio-user", "/nowhere/s", "--spread", "3"]);

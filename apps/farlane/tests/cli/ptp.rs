@@ -34,11 +34,11 @@ fn the_domain_of_the_daemon_is_found_out() {
         let place = daemon(&folder.path().join(format!("{number}")), number, transport_specific);
         let far = Export::start(&["--ram", "1MiB", "--ptp", &place]);
         far.wait_for(&format!("(domain {number}, transportSpecific {transport_specific})"));
-        succeed(&["identify", &far.url(), "--ptp", &place]);
+        succeed(&["nvme", "identify", &far.url(), "--ptp", &place]);
         let named = format!("{place},domain={number},transport-specific={transport_specific}");
-        succeed(&["identify", &far.url(), "--ptp", &named]);
+        succeed(&["nvme", "identify", &far.url(), "--ptp", &named]);
         let other = format!("{place},domain={}", number + 1);
-        let said = fail(&["identify", &far.url(), "--ptp", &other]);
+        let said = fail(&["nvme", "identify", &far.url(), "--ptp", &other]);
         let expected =
             format!("no answer within 200ms in domain {} with transportSpecific 0 or 1", number + 1);
         assert!(said.contains(&place) && said.contains(&expected), "{said}");
@@ -78,11 +78,11 @@ fn a_daemon_that_does_not_answer_is_an_error_of_each_command() {
 fn options_of_the_tunnel_are_for_far_ends() {
     for (option, value) in [("--ptp", "/run/ptp4l"), ("--second-path", "127.0.0.1:1")] {
         for url in ["nvme-tcp://127.0.0.1:1/nqn.2014-08.org.example:disk", "vfio-user:/nowhere"] {
-            let said = fail(&["identify", url, option, value]);
+            let said = fail(&["nvme", "identify", url, option, value]);
             assert!(said.contains(&format!("{option} is for the tunnel to a far end, not for")), "{said}");
         }
     }
-    let running = Running::start(&["identify", "vfio-user:/nowhere", "--no-crc"]);
+    let running = Running::start(&["nvme", "identify", "vfio-user:/nowhere", "--no-crc"]);
     let output = running.output(std::time::Duration::from_secs(30));
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -32,12 +32,12 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
     let url = url(&far);
     for congestion in ["cubic", "bbr", "newreno"] {
         assert_eq!(
-            json(&["ping", &url, "--count", "10", "--json", "--quic-congestion", congestion])["count"],
+            json(&["measure", "ping", &url, "--count", "10", "--json", "--quic-congestion", congestion])["count"],
             10
         );
     }
     assert!(!assert_verified(verified(&url, "1s", &[])).contains("interrupted"));
-    assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
+    assert!(succeed(&["observe", "lspci", &url]).contains("Non-Volatile memory controller"));
     assert_serves(&far.url());
     assert_serves(&format!("quic://{}?key=any", said(&far, "quic")));
     // The far end as the namespace of another SSD.
@@ -52,7 +52,7 @@ fn somebody_else_is_not_taken_for_the_far_end() {
     let (place, print) = (said(&far, "quic"), said(&far, "key"));
     let other = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
     let started = Instant::now();
-    let errors = fail(&["ping", &format!("quic://{place}?key={other}"), "--timeout", "60s"]);
+    let errors = fail(&["measure", "ping", &format!("quic://{place}?key={other}"), "--timeout", "60s"]);
     assert!(errors.contains(other) && errors.contains(print), "{errors}");
     assert!(errors.contains("is not the far end"), "{errors}");
     assert!(started.elapsed() < Duration::from_secs(30), "it waited for a miracle");
@@ -61,17 +61,17 @@ fn somebody_else_is_not_taken_for_the_far_end() {
         ("?cert=1", "'cert=1' is not one of"),
         ("?key=12", "43 characters of base64"),
     ] {
-        let errors = fail(&["ping", &format!("quic://{place}{query}")]);
+        let errors = fail(&["measure", "ping", &format!("quic://{place}{query}")]);
         assert!(errors.contains(expected), "{errors}");
     }
     // Nobody listens at the port.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let errors = fail(&["ping", &format!("quic://{nobody}?key=any"), "--timeout", "3s"]);
+    let errors = fail(&["measure", "ping", &format!("quic://{nobody}?key=any"), "--timeout", "3s"]);
     assert!(errors.contains("no process listens at this UDP port"), "{errors}");
     // Somebody listens, and says nothing.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("quic://{}?key=any", mute.local_addr().unwrap());
-    let errors = fail(&["ping", &url, "--timeout", "300ms"]);
+    let errors = fail(&["measure", "ping", &url, "--timeout", "300ms"]);
     assert!(errors.contains("was not ready within"), "{errors}");
 }
 
@@ -119,7 +119,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     drop(far);
     let another = directory.path().join("another.pem").display().to_string();
     let _stranger = export(&place, &["--ram", "1MiB", "--key", &another]);
-    assert!(fail(&["ping", &url]).contains("is not the far end"));
+    assert!(fail(&["measure", "ping", &url]).contains("is not the far end"));
 }
 
 #[test]

@@ -38,10 +38,11 @@ fn a_recording_is_proved_by_blake3_where_that_is_asked() {
     let record = ["record", "--from", "generate:1GB", "--size", "3000001", "--to", &path];
     let end = last(&farlane(&[&record[..], &["--digest", "blake3", "--json"]].concat()).stdout);
     assert_eq!((&end["blake3"], &end["sha256"]), (&expected.clone().into(), &Value::Null), "{end}");
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["blake3"]), (&true.into(), &expected.clone().into()), "{proof}");
     assert!(
-        String::from_utf8_lossy(&farlane(&["verify", &path]).stdout).contains(&format!("BLAKE3 {expected}"))
+        String::from_utf8_lossy(&farlane(&["recording", "verify", &path]).stdout)
+            .contains(&format!("BLAKE3 {expected}"))
     );
     // Somebody changes a byte, and has the CRC32C fit it.
     let mut changed = std::fs::read(&path).unwrap();
@@ -50,7 +51,7 @@ fn a_recording_is_proved_by_blake3_where_that_is_asked() {
     chunk[5_000] ^= 4;
     header.emit(chunk, engine::crc32c);
     std::fs::write(&path, changed).unwrap();
-    let output = farlane(&["verify", &path, "--json"]);
+    let output = farlane(&["recording", "verify", &path, "--json"]);
     let proof = last(&output.stdout);
     assert_eq!((output.status.code(), &proof["ok"]), (Some(1), &false.into()), "{proof}");
     assert_eq!(proof["bad_chunks"], Value::Array(Vec::new()));
@@ -67,23 +68,24 @@ fn a_file_comes_back_as_it_was_and_harm_is_found_and_declared() {
     assert_eq!((&end["event"], &end["bytes_in"]), (&"end".into(), &bytes.len().into()));
     assert_eq!((&end["bytes_stored"], &end["bytes_lost"]), (&bytes.len().into(), &0.into()));
     assert_eq!(end["sha256"], sha256(&bytes));
-    let proof = json(&["verify", &at("a.rec"), "--json"]);
+    let proof = json(&["recording", "verify", &at("a.rec"), "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
-    let replayed = json(&["replay", &at("a.rec"), "--to", &at("copy"), "--speed", "max", "--json"]);
+    let replayed =
+        json(&["recording", "replay", &at("a.rec"), "--to", &at("copy"), "--speed", "max", "--json"]);
     assert_eq!(replayed["bytes"], bytes.len());
     assert!(std::fs::read(at("copy")).unwrap() == bytes);
     // A bit of the payload in slot 5 flips.
     let mut harmed = std::fs::read(at("a.rec")).unwrap();
     harmed[5 * 131_072 + 5_000] ^= 4;
     std::fs::write(at("a.rec"), harmed).unwrap();
-    let output = farlane(&["verify", &at("a.rec"), "--json"]);
+    let output = farlane(&["recording", "verify", &at("a.rec"), "--json"]);
     let proof = last(&output.stdout);
     assert_eq!((output.status.code(), &proof["ok"]), (Some(1), &false.into()));
     assert_eq!(proof["bad_chunks"][0]["slot"], 5);
-    let recovered = json(&["recover", &at("a.rec"), "--json"]);
+    let recovered = json(&["recording", "recover", &at("a.rec"), "--json"]);
     let gap = &recovered["new_gaps"][0];
     assert_eq!((&gap["from"], &gap["bytes"]), (&(2 * 130_944).into(), &130_944.into()));
-    assert_eq!(json(&["verify", &at("a.rec"), "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &at("a.rec"), "--json"])["ok"], true);
 }
 
 /// Kills a recorder at a moment that `round` chooses, and recovers what it left.
@@ -99,10 +101,10 @@ fn kill_and_recover(path: &str, round: u64) {
     std::thread::sleep(Duration::from_millis(round * 17 % 130));
     child.kill().unwrap();
     child.wait().unwrap();
-    let recovered = json(&["recover", path, "--json"]);
+    let recovered = json(&["recording", "recover", path, "--json"]);
     let bytes = recovered["bytes"].as_u64().unwrap();
     assert!(bytes >= acknowledged, "round {round}: {bytes} of {acknowledged} bytes");
-    assert_eq!(json(&["verify", path, "--json"])["ok"], true, "round {round}");
+    assert_eq!(json(&["recording", "verify", path, "--json"])["ok"], true, "round {round}");
     if recovered["gaps"].as_array().unwrap().is_empty() {
         let expected = sha256(&generated(usize::try_from(bytes).unwrap()));
         assert_eq!(recovered["sha256"], expected, "round {round}");
@@ -138,7 +140,7 @@ fn a_full_medium_has_all_that_fits_and_says_where_it_ended() {
     assert_eq!(number("bytes_in"), number("bytes_stored") + number("bytes_lost"));
     let length = std::fs::metadata(&path).unwrap().len();
     assert!([2_048_000, 4_096_000].iter().any(|limit| limit - length < 4_096), "{length} bytes");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn a_producer_that_vanishes_ends_its_stream_and_a_second_recorder_is_refused() {
     lines.next().unwrap().unwrap();
     let refused = fail(&["record", "--from", "generate:1MB", "--to", &path]);
     assert!(refused.contains("another recorder writes to it"), "{refused}");
-    let while_written = last(&farlane(&["verify", &path, "--json"]).stdout);
+    let while_written = last(&farlane(&["recording", "verify", &path, "--json"]).stdout);
     assert_eq!((&while_written["ok"], &while_written["being_written"]), (&false.into(), &true.into()));
     drop(producer);
     let end: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();

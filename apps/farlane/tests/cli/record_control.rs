@@ -38,7 +38,7 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
     let end: serde_json::Value = serde_json::from_str(end.lines().last().unwrap()).unwrap();
     assert_eq!((&end["reason"], &end["certified"]), (&"asked to end".into(), &true.into()));
     assert!(!std::path::Path::new(&control).exists(), "the socket is gone");
-    assert_eq!(json(&["verify", &recording, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &recording, "--json"])["ok"], true);
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn what_recover_calls_good_verify_calls_good() {
         set(&mut medium, slot, place, value);
         // The certificate's old place is free where its chunk became another: it lies in slot 1.
         std::fs::write(&path, &medium).unwrap();
-        let recover = farlane(&["recover", &path]);
-        let verify = farlane(&["verify", &path]);
+        let recover = farlane(&["recording", "recover", &path]);
+        let verify = farlane(&["recording", "verify", &path]);
         let why = format!("slot {slot}, place {place}: {recover:?} {verify:?}");
         assert_eq!(recover.status.success(), verify.status.success(), "{why}");
         assert!(matches!(recover.status.code(), Some(0..=2)), "{why}");

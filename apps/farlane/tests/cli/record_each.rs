@@ -28,7 +28,7 @@ fn each_source_has_a_recording_of_its_own_and_one_report_has_all() {
     );
     for (recording, path) in recordings.iter().zip([&a, &b]) {
         assert_eq!(recording["to"], **path);
-        let proof = json(&["verify", path, "--json"]);
+        let proof = json(&["recording", "verify", path, "--json"]);
         assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &recording["sha256"]), "{proof}");
     }
     assert_eq!(recordings[1]["from"], *file);
@@ -75,6 +75,6 @@ fn one_control_socket_tells_of_all_and_ends_all() {
     assert!(output.lines().any(|line| line.contains("\"event\":\"trigger\"")), "{output}");
     for recording in end["recordings"].as_array().unwrap() {
         assert!(recording["triggered"]["before_ns"].as_u64() > Some(150_000_000), "{recording}");
-        assert_eq!(json(&["verify", recording["to"].as_str().unwrap(), "--json"])["ok"], true);
+        assert_eq!(json(&["recording", "verify", recording["to"].as_str().unwrap(), "--json"])["ok"], true);
     }
 }

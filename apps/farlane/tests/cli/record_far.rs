@@ -45,7 +45,7 @@ fn a_namespace_takes_a_recording_as_a_file_does() {
         Export::of(command)
     };
     let target = served(&["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "64MiB", "--json"]);
-    let device = served(&["device", "--vfio-user", &socket, "--ram", "64MiB", "--json"]);
+    let device = served(&["offer", "device", "--vfio-user", &socket, "--ram", "64MiB", "--json"]);
     let nvme_tcp = format!("nvme-tcp://{}/{NQN}", target.address);
     let vfio_user = format!("vfio-user:{socket}");
     for url in [far.url(), nvme_tcp, vfio_user] {
@@ -56,9 +56,9 @@ fn a_namespace_takes_a_recording_as_a_file_does() {
             (&20_000_004.into(), &0.into()),
             "{url}: {end}"
         );
-        let proof = json(&["verify", &url, "--json"]);
+        let proof = json(&["recording", "verify", &url, "--json"]);
         assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]), "{url}");
-        succeed(&["replay", &url, "--to", &copy, "--speed", "max"]);
+        succeed(&["recording", "replay", &url, "--to", &copy, "--speed", "max"]);
         assert!(fs::read(&copy).unwrap() == bytes, "{url}");
         // What is there is not lost by mistake.
         let why = fail(&["record", "--from", &from, "--to", &url]);
@@ -86,14 +86,14 @@ fn a_recording_is_striped_over_a_file_a_far_ssd_and_a_target() {
     assert_eq!((&end["bytes_stored"], &end["bytes_lost"]), (&20_000_004.into(), &0.into()), "{end}");
     let share = fs::metadata(file).unwrap().len();
     assert!((6_000_000..8_000_000).contains(&share), "the file has {share} bytes");
-    let proof = json(&["verify", disk, file, ssd, "--json"]);
+    let proof = json(&["recording", "verify", disk, file, ssd, "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
-    succeed(&["replay", file, ssd, disk, "--to", &path("copy"), "--speed", "max"]);
+    succeed(&["recording", "replay", file, ssd, disk, "--to", &path("copy"), "--speed", "max"]);
     assert!(fs::read(path("copy")).unwrap() == bytes);
-    let why = fail(&["verify", file, disk]);
+    let why = fail(&["recording", "verify", file, disk]);
     assert!(why.contains("over 3 members"), "{why}");
     drop(far);
-    let why = fail(&["info", file, ssd, disk]);
+    let why = fail(&["recording", "info", file, ssd, disk]);
     assert!(why.contains("127.0.0.1"), "{why}");
 }
 
@@ -105,7 +105,7 @@ fn a_namespace_that_is_too_small_says_where_the_recording_ended() {
     let count = |name: &str| end[name].as_u64().unwrap();
     assert_eq!(count("bytes_in"), count("bytes_stored") + count("bytes_lost"));
     assert!(count("bytes_stored") > 7 << 20, "{end}");
-    let proof = json(&["verify", &far.url(), "--json"]);
+    let proof = json(&["recording", "verify", &far.url(), "--json"]);
     assert_eq!((&proof["ok"], &proof["gaps"]), (&true.into(), &end["gaps"]));
 }
 
@@ -130,7 +130,7 @@ fn a_far_end_that_is_killed_and_comes_back_costs_nothing() {
     assert!(output.status.success() && said.contains("is back"), "{said}");
     let end = end_of(&output.stdout);
     assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
-    let proof = json(&["verify", &far.url(), "--json"]);
+    let proof = json(&["recording", "verify", &far.url(), "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
 }
 
@@ -159,6 +159,6 @@ fn a_disk_that_pauses_each_second_loses_nothing() {
     assert!(longest.unwrap() >= 40_000_000, "the disk never paused: {text}");
     let end = end_of(&output.stdout);
     assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
-    let proof = json(&["verify", &url, "--json"]);
+    let proof = json(&["recording", "verify", &url, "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
 }

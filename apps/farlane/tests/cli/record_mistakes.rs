@@ -24,11 +24,11 @@ fn nothing_writes_over_the_recording_that_it_reads() {
     let base = directory.path().join("a").to_str().unwrap().to_owned();
     let outputs = [("raw", &path), ("raw", &link), ("sigmf", &base), ("mcap", &link)];
     for (format, output) in outputs {
-        let told = fail(&["export", &path, "--to", output, "--format", format]);
+        let told = fail(&["recording", "convert", &path, "--to", output, "--format", format]);
         assert!(told.contains("over"), "{format} {output}: {told}");
     }
     for output in [&path, &link] {
-        fail(&["replay", &path, "--to", output, "--speed", "max"]);
+        fail(&["recording", "replay", &path, "--to", output, "--speed", "max"]);
     }
     assert!(std::fs::read(&path).unwrap() == before, "the recording is as it was");
 }
@@ -38,13 +38,15 @@ fn a_part_behind_the_end_is_refused_with_where_the_end_is() {
     let directory = tempfile::tempdir().unwrap();
     let (path, _) = recording(directory.path());
     let out = directory.path().join("out").to_str().unwrap().to_owned();
-    for command in [&["replay", &path, "--to", &out][..], &["export", &path, "--to", &out, "--format", "raw"]]
-    {
+    for command in [
+        &["recording", "replay", &path, "--to", &out][..],
+        &["recording", "convert", &path, "--to", &out, "--format", "raw"],
+    ] {
         let told = fail(&[command, &["--from-offset", "9MB"]].concat());
         assert!(told.contains("--from-offset") && told.contains("less than 1048576,"), "{told}");
     }
     for from in ["90s", "2500-01-01T00:00:00Z"] {
-        let told = fail(&["replay", &path, "--to", &out, "--from-time", from]);
+        let told = fail(&["recording", "replay", &path, "--to", &out, "--from-time", from]);
         assert!(told.contains("is behind the end") && told.contains("nothing after 20"), "{told}");
     }
     assert!(!Path::new(&out).exists());
@@ -106,10 +108,13 @@ fn what_was_never_written_of_a_long_file_is_not_read() {
     file.set_len(1 << 42).unwrap();
     // Without its certificate, the recording says no longer where it ends.
     file.write_all_at(&[0; 4_096], 131_072).unwrap();
-    assert!(succeed(&["info", &path]).contains("cut off"));
-    let verified = Command::new(&*FARLANE).args(["verify", &path]).output().unwrap();
+    assert!(succeed(&["recording", "info", &path]).contains("cut off"));
+    let verified = Command::new(&*FARLANE).args(["recording", "verify", &path]).output().unwrap();
     assert_eq!(verified.status.code(), Some(1), "{verified:?}");
-    succeed(&["recover", &path]);
-    assert_eq!(succeed(&["verify", &path]).lines().next(), Some("proved: 1048576 B in 9 chunks"));
+    succeed(&["recording", "recover", &path]);
+    assert_eq!(
+        succeed(&["recording", "verify", &path]).lines().next(),
+        Some("proved: 1048576 B in 9 chunks")
+    );
     assert!(std::fs::metadata(&path).unwrap().len() <= before.len() as u64 + 131_072);
 }

@@ -45,7 +45,7 @@ fn bytes_go_to_their_addresses_and_come_back_and_all_else_stays() {
     assert!(bytes[behind..].iter().all(|byte| *byte == 0xee) && bytes.len() == 8 << 20);
     let last = (START + 3_000_001).to_string();
     let range = ["--raw", "--start-address", "1MiB", "--maximum-address", &last];
-    let replayed = json(&[&["replay", &medium, "--to", &copy, "--json"], &range[..]].concat());
+    let replayed = json(&[&["recording", "replay", &medium, "--to", &copy, "--json"], &range[..]].concat());
     assert!(fs::read(&copy).unwrap() == generated(3_000_001));
     assert_eq!((&replayed["sha256"], &replayed["bytes"]), (&end["sha256"], &3_000_001.into()), "{replayed}");
     // It ends where it is told to.
@@ -67,7 +67,7 @@ fn a_far_ssd_takes_a_raw_stream_and_sends_it() {
     // The namespace ends before the stream.
     let end = record(&there);
     assert_eq!((&end["reason"], &end["bytes_stored"]), (&"limit reached".into(), &(4 << 20).into()), "{end}");
-    succeed(&["replay", &url, "--raw", "--start-address", "12MiB", "--to", &copy]);
+    succeed(&["recording", "replay", &url, "--raw", "--start-address", "12MiB", "--to", &copy]);
     assert!(fs::read(&copy).unwrap() == generated(4 << 20));
     let told = fail(&["record", "--raw", "--from", "generate:1MB", "--to", &url, "--start-address", "16MiB"]);
     assert!(told.contains("16777216"), "{told}");
@@ -164,9 +164,9 @@ fn what_no_raw_stream_can_be_is_refused() {
     let told = fail(&["record", "--start-address", "4k", "--from", "generate:1MB", "--to", &path]);
     assert!(told.contains("--raw"), "{told}");
     fs::write(&path, vec![1; 9_000]).unwrap();
-    let told = fail(&["replay", &path, "--raw", "--maximum-address", "10000", "--to", "-"]);
+    let told = fail(&["recording", "replay", &path, "--raw", "--maximum-address", "10000", "--to", "-"]);
     assert!(told.contains("expected a part of the 9000 B"), "{told}");
-    let told = fail(&["replay", &path, "--raw", "--speed", "2", "--to", "-"]);
+    let told = fail(&["recording", "replay", &path, "--raw", "--speed", "2", "--to", "-"]);
     assert!(told.contains("--speed"), "{told}");
 }
 

@@ -56,22 +56,22 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     assert!(refused.contains("pin less"), "{refused}");
     recorder.signal("KILL");
     recorder.output(Duration::from_secs(30));
-    let recovered = json(&["recover", &path, "--json"]);
+    let recovered = json(&["recording", "recover", &path, "--json"]);
     assert_eq!(recovered["gaps"], serde_json::json!([]), "what was overwritten is no gap");
     assert!(std::fs::metadata(&path).unwrap().len() <= 16 << 20, "the ring has its size");
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!(proof["ok"], true, "{proof}");
     assert!(number(&proof, "bytes_overwritten") > 30_000_000, "{proof}");
     assert!(number(&proof, "bytes") > 10_000_000, "{proof}");
     // What is pinned is there, and what was between it and the ring is not.
     let part = ["--from-offset", "1000000", "--bytes", "500000", "--speed", "max"];
-    farlane(&[&["replay", &path, "--to", &at("part")], &part[..]].concat());
+    farlane(&[&["recording", "replay", &path, "--to", &at("part")], &part[..]].concat());
     assert!(std::fs::read(at("part")).unwrap() == generated(1_000_000, 500_000));
     let ranges = proof["held"].as_array().unwrap();
     assert_eq!((ranges.len(), number(&ranges[0], "from")), (2, from), "{proof}");
     let from = number(&ranges[1], "from");
     let part = ["--from-offset", &from.to_string(), "--speed", "max"];
-    farlane(&[&["replay", &path, "--to", &at("rest")], &part[..]].concat());
+    farlane(&[&["recording", "replay", &path, "--to", &at("rest")], &part[..]].concat());
     let rest = std::fs::read(at("rest")).unwrap();
     assert!(
         rest == generated(from / 8 * 8, rest.len() + 8)[usize::try_from(from % 8).unwrap()..][..rest.len()]
@@ -89,18 +89,18 @@ fn a_ring_ends_certified_and_one_that_is_too_short_is_refused() {
     let sum = number(&end, "bytes_stored") + number(&end, "bytes_lost") + number(&end, "bytes_overwritten");
     assert_eq!((number(&end, "bytes_in"), &end["certified"]), (sum, &true.into()), "{end}");
     assert!(number(&end, "bytes_overwritten") > 15_000_000, "{end}");
-    assert_eq!(json(&["verify", &path, "--json"])["sha256"], end["sha256"]);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["sha256"], end["sha256"]);
 
     let end = last(&farlane(&[&record[..], &ring, &["--force", "--digest", "none"]].concat()).stdout);
     assert_eq!((&end["sha256"], &end["certified"]), (&Value::Null, &true.into()), "{end}");
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &end["bytes_stored"]), "{proof}");
     // CRC32C still finds what was changed.
     let mut bytes = std::fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    assert!(!farlane(&["verify", &path]).status.success(), "a changed bit is found");
+    assert!(!farlane(&["recording", "verify", &path]).status.success(), "a changed bit is found");
 
     let told = fail(&[&record[..], &["--force", "--ring"]].concat());
     assert!(told.contains("give --ring SIZE"), "{told}");

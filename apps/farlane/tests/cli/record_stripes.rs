@@ -64,27 +64,27 @@ fn a_striped_recording_is_proved_replayed_and_exported_from_all_members_in_any_o
         let length = fs::metadata(path).unwrap().len();
         assert!((43 << 16..=49 << 16).contains(&length), "{path} has {length} bytes");
     }
-    let proved = json(&["verify", c, a, b, "--json"]);
+    let proved = json(&["recording", "verify", c, a, b, "--json"]);
     assert_eq!((&proved["ok"], &proved["bytes"]), (&true.into(), &BYTES.into()), "{proved}");
     assert_eq!(proved["sha256"], told["sha256"]);
     let out = media.at("out");
-    succeed(&["replay", b, c, a, "--to", &out, "--speed", "max"]);
+    succeed(&["recording", "replay", b, c, a, "--to", &out, "--speed", "max"]);
     assert!(fs::read(&out).unwrap() == generated(BYTES), "the replay has other bytes");
-    succeed(&["export", a, b, c, "--to", &out, "--format", "raw"]);
+    succeed(&["recording", "convert", a, b, c, "--to", &out, "--format", "raw"]);
     assert!(fs::read(&out).unwrap() == generated(BYTES), "the export has other bytes");
-    assert_eq!(json(&["info", a, b, c, "--json"])["bytes"], BYTES);
+    assert_eq!(json(&["recording", "info", a, b, c, "--json"])["bytes"], BYTES);
 
-    let told = fail(&["verify", a, c]);
+    let told = fail(&["recording", "verify", a, c]);
     assert!(told.contains("over 3 members") && told.contains("member 1 is missing"), "{told}");
-    let told = fail(&["replay", b, "--to", &out]);
+    let told = fail(&["recording", "replay", b, "--to", &out]);
     assert!(told.contains("member 0, 2 is missing"), "{told}");
-    let told = fail(&["info", a, b, b, c]);
+    let told = fail(&["recording", "info", a, b, b, c]);
     assert!(told.contains("member 1 of 3 is named twice"), "{told}");
     let other = media.at("other");
     succeed(&["record", "--from", "generate:9MB", "--to", &other, "--size", "1MB"]);
-    let told = fail(&["verify", a, b, &other]);
+    let told = fail(&["recording", "verify", a, b, &other]);
     assert!(told.contains("number 3") && told.contains("another recording"), "{told}");
-    let told = fail(&["verify", &other, &other]);
+    let told = fail(&["recording", "verify", &other, &other]);
     assert!(told.contains("no members of a set"), "{told}");
     // What is there is not overwritten, and the message names it.
     let told =
@@ -115,7 +115,7 @@ fn a_striped_recording_that_was_killed_is_recovered_and_a_lost_label_is_written_
     wait_for_listener(&control);
     let status = || json(&["record", "ctl", &control, "status", "--json"]);
     wait_until("something is durable", || status()["bytes_acknowledged"].as_u64() > Some(4 << 20));
-    let told = fail(&["recover", a, b, c]);
+    let told = fail(&["recording", "recover", a, b, c]);
     assert!(told.contains("being written"), "{told}");
     let acknowledged = status()["bytes_acknowledged"].as_u64().unwrap();
     recorder.signal("KILL");
@@ -124,10 +124,10 @@ fn a_striped_recording_that_was_killed_is_recovered_and_a_lost_label_is_written_
     let mut bytes = fs::read(b).unwrap();
     bytes[..4096].fill(0xee);
     fs::write(b, &bytes).unwrap();
-    let recovered = json(&["recover", a, c, b, "--json"]);
+    let recovered = json(&["recording", "recover", a, c, b, "--json"]);
     assert!(recovered["bytes"].as_u64().unwrap() >= acknowledged, "{recovered} of {acknowledged}");
-    assert_eq!(json(&["verify", b, a, c, "--json"])["ok"], true);
-    let told = fail(&["verify", b]);
+    assert_eq!(json(&["recording", "verify", b, a, c, "--json"])["ok"], true);
+    let told = fail(&["recording", "verify", b]);
     assert!(told.contains("member 0, 2 is missing"), "{told}");
 }
 
@@ -156,6 +156,6 @@ fn a_ring_is_striped_too() {
     assert!(told["bytes_overwritten"].as_u64().unwrap() > 10_000_000, "{told}");
     let length: u64 = [a, b, c].map(|path| fs::metadata(path).unwrap().len()).iter().sum();
     assert!(length <= (6 << 20) + (3 << 14), "{length} bytes");
-    let proved = json(&["verify", a, b, c, "--json"]);
+    let proved = json(&["recording", "verify", a, b, c, "--json"]);
     assert_eq!((&proved["ok"], &proved["bytes"]), (&true.into(), &told["bytes_stored"]), "{proved}");
 }

@@ -33,13 +33,13 @@ fn target(folder: &Path, more: &[&str]) -> Export {
 fn servers_start_no_programs_and_gain_no_rights() {
     let export = Export::start(&["--ram", "1MiB"]);
     // Whoever is answered meets a process that has given everything up.
-    succeed(&["ping", &export.url(), "--count", "10"]);
+    succeed(&["measure", "ping", &export.url(), "--count", "10"]);
     assert_eq!((status(export.id(), "Seccomp"), status(export.id(), "NoNewPrivs")), ("2".into(), "1".into()));
 
     let mut command = Command::new(&*FARLANE);
     command.args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB", "--no-sandbox"]);
     let free = Export::of(command);
-    succeed(&["ping", &free.url(), "--count", "10"]);
+    succeed(&["measure", "ping", &free.url(), "--count", "10"]);
     assert_eq!((status(free.id(), "Seccomp"), status(free.id(), "NoNewPrivs")), ("0".into(), "0".into()));
 }
 
@@ -89,7 +89,7 @@ fn root_keeps_the_capabilities_that_servers_use() {
         let mut command = Command::new(&*FARLANE);
         command.args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB"]).args(more);
         let export = Export::of(command);
-        succeed(&["ping", &export.url(), "--count", "10"]);
+        succeed(&["measure", "ping", &export.url(), "--count", "10"]);
         capabilities(export.id())
     };
     let server = kept(&[]);
@@ -103,7 +103,7 @@ fn root_keeps_the_capabilities_that_servers_use() {
 #[test]
 fn every_thread_gives_up_the_same() {
     let export = Export::start(&["--ram", "1MiB", "--metrics", "127.0.0.1:0"]);
-    succeed(&["ping", &export.url(), "--count", "10"]);
+    succeed(&["measure", "ping", &export.url(), "--count", "10"]);
     let of_threads = |key: &str| -> Vec<String> {
         let threads = fs::read_dir(format!("/proc/{}/task", export.id())).unwrap();
         let named = threads.map(|thread| thread.unwrap().file_name().into_string().unwrap());
@@ -123,7 +123,7 @@ fn root_becomes_another_user() {
     let mut command = Command::new(&*FARLANE);
     command.args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB", "--user", "nobody"]);
     let export = Export::of(command);
-    succeed(&["ping", &export.url(), "--count", "10"]);
+    succeed(&["measure", "ping", &export.url(), "--count", "10"]);
     assert_ne!(status(export.id(), "Uid").split_whitespace().next(), Some("0"));
     assert_eq!(status(export.id(), "CapEff"), "0000000000000000");
 }

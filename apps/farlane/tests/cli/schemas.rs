@@ -77,7 +77,7 @@ fn what_commands_print_is_what_the_schemas_say() {
     used.prints("read", &["read", &url, "--length", "8k", "--output", &path("out")]);
     tsn(used, &path);
     used.prints("doctor", &["doctor"]);
-    used.prints("bench", &["bench", &url, "--runtime", "50ms", "--trace", &path("b.pcapng")]);
+    used.prints("bench", &["bench", &url, "--runtime", "50ms", "--capture", &path("b.pcapng")]);
     used.prints("trace-stats", &["trace", "stats", &path("b.pcapng")]);
     used.prints("trace-chain", &["trace", "chain", &path("b.pcapng"), "--command", "5"]);
     let capture = path("b.pcapng");
@@ -97,19 +97,20 @@ fn what_commands_print_is_what_the_schemas_say() {
     fs::create_dir(path("pages")).unwrap();
     used.prints("man", &["man", "--to", &path("pages")]);
     recordings(used, &path);
-    let output = farlane(&["ping", "nowhere", "--json"]);
+    let output = farlane(&["measure", "ping", "nowhere", "--json"]);
     used.holds("error", &serde_json::from_slice(&output.stderr).unwrap());
-    let rdma = serve(&["rdma", "serve", "--provider", "iwarp", "--listen", "127.0.0.1:0"], folder.path());
+    let rdma =
+        serve(&["measure", "rdma", "serve", "--provider", "iwarp", "--listen", "127.0.0.1:0"], folder.path());
     used.holds("listening", &rdma.announcement);
     for verb in ["ping", "bench"] {
         used.prints("rdma", &["rdma", verb, &rdma.address, "--provider", "iwarp", "--iters", "50"]);
     }
     let wire = format!("shm:{}", path("wire"));
-    let _receiver = Running::start(&["nic", "receive", &wire, "--echo"]);
+    let _receiver = Running::start(&["measure", "nic", "receive", &wire, "--echo"]);
     used.prints("nic-ping", &["nic", "ping", &wire, "--count", "50"]);
     used.prints("nic-bench", &["nic", "bench", &wire, "--count", "50"]);
     nic(used, &path);
-    let page = serve(&["ui"], folder.path());
+    let page = serve(&["observe", "ui"], folder.path());
     used.holds("ui", &page.announcement);
     let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
     // Those of the page's questions are tested where these are asked, and those of block devices in
@@ -126,7 +127,7 @@ fn what_commands_print_is_what_the_schemas_say() {
 fn nic(used: &mut Used, path: &impl Fn(&str) -> String) {
     let wire = format!("shm:{}", path("packets"));
     let receiver = Command::new(&*FARLANE)
-        .args(["nic", "receive", &wire, "--count", "3", "--json"])
+        .args(["measure", "nic", "receive", &wire, "--count", "3", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -134,7 +135,8 @@ fn nic(used: &mut Used, path: &impl Fn(&str) -> String) {
     let received = receiver.wait_with_output().unwrap();
     used.holds("nic-packets", &serde_json::from_slice(&received.stdout).unwrap());
     let (socket, wire) = (path("card"), format!("shm:{}", path("served")));
-    let mut card = serve(&["nic", "serve", "--vfio-user", &socket, "--wire", &wire], Path::new(&path("")));
+    let mut card =
+        serve(&["measure", "nic", "serve", "--vfio-user", &socket, "--wire", &wire], Path::new(&path("")));
     used.holds("listening", &card.announcement);
     signal(card.id(), "TERM");
     used.holds("nic-end", &card.next_line());
@@ -168,17 +170,17 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     for service in &started {
         used.holds("listening", &service.announcement);
     }
-    let found = lines(&["status"], folder);
+    let found = lines(&["observe", "status"], folder);
     let kinds: BTreeSet<_> = found.iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["attach", "device", "emulate", "export", "target"].into());
     found.iter().for_each(|one| used.holds("status", one));
-    used.holds("top", &lines(&["top", "--every", "50ms"], folder)[0]);
+    used.holds("top", &lines(&["observe", "top", "--every", "50ms"], folder)[0]);
     used.prints("check", &["check", link.to_str().unwrap()]);
     let far = folder.join("captured.pcapng");
     let captured = ["capture", "export", "--out", far.to_str().unwrap(), "--time", "50ms"];
     used.holds("capture", &lines(&captured, folder)[0]);
-    used.holds("capture-status", &lines(&["capture", "export", "--status"], folder)[0]);
-    used.holds("list", &lines(&["list"], folder)[0]);
+    used.holds("capture-status", &lines(&["observe", "capture", "export", "--status"], folder)[0]);
+    used.holds("list", &lines(&["observe", "list"], folder)[0]);
     used.holds("connect-list", &lines(&["connect", "--list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);
     let file = folder.join("far.toml");

@@ -120,10 +120,10 @@ fn a_restart_refuses_nobody_whose_connection_waits_in_the_managers_socket() {
     let url = format!("tcp://{address}");
     let before = with_socket(&listener, &address);
     // Whoever binds the address anew would be told that it is in use.
-    succeed(&["ping", &url, "--count", "10"]);
+    succeed(&["measure", "ping", &url, "--count", "10"]);
     drop(before);
     let waiting = TcpStream::connect(&address).expect("nobody serves, and the connection waits");
     drop(waiting);
     let _after = with_socket(&listener, &address);
-    succeed(&["ping", &url, "--count", "10"]);
+    succeed(&["measure", "ping", &url, "--count", "10"]);
 }

@@ -101,7 +101,7 @@ fn a_daemon_keeps_its_state_beside_planted_links_and_warns_once_of_the_folder() 
         let arguments = ["--namespace", &disk, "--pool", &pool, "--state", &state, "--control", &control];
         let arguments = [&arguments[..], more].concat();
         let mut far = export(&arguments);
-        succeed(&["identify", &far.url()]);
+        succeed(&["nvme", "identify", &far.url()]);
         let (status, said) = far.end_by("TERM");
         assert_eq!(status, Some(0), "{said}");
         ground.assert_whole("the first start");
@@ -110,7 +110,7 @@ fn a_daemon_keeps_its_state_beside_planted_links_and_warns_once_of_the_folder() 
         // What is there by now is replaced beside whatever has the name.
         ground.plant("ssd.state.new");
         let mut far = export(&arguments);
-        succeed(&["identify", &far.url()]);
+        succeed(&["nvme", "identify", &far.url()]);
         let (status, said) = far.end_by("TERM");
         assert_eq!(status, Some(0), "{said}");
         ground.assert_whole("the second start");
@@ -170,8 +170,8 @@ fn no_output_follows_a_link_of_another_user() {
         let namespace = format!("{},size=1MiB", at("out"));
         let shared = ground.shared().to_str().unwrap().to_owned();
         let commands: [&[&str]; 14] = [
-            &["ping", &url, "--count", "10", "--trace", &at("out.pcapng")],
-            &["lspci", &url, "--trace", &at("out.pcapng")],
+            &["ping", &url, "--count", "10", "--capture", &at("out.pcapng")],
+            &["lspci", &url, "--capture", &at("out.pcapng")],
             &["read", &url, "--output", &at("out")],
             &["record", "--from", "generate:1GB", "--size", "1MiB", "--to", &at("out")],
             &["record", "--from", "generate:1GB", "--size", "1MiB", "--force", "--to", &at("out")],
@@ -180,7 +180,7 @@ fn no_output_follows_a_link_of_another_user() {
             &["export", &recording, "--to", &at("out.raw")],
             &["capture", &control, "--out", &at("out.pcapng"), "--time", "100ms"],
             &["capture", &control, "--out", &at("out.pcapng"), "--time", "100ms", "--kind", "read"],
-            &["sim", &scenario, "--trace", &at("out.pcapng")],
+            &["sim", &scenario, "--capture", &at("out.pcapng")],
             &["sim", &scenario, "--timeline", &at("out.csv")],
             &["export", "--listen", "127.0.0.1:0", "--namespace", &namespace],
             &["man", "--to", &shared],
@@ -210,16 +210,26 @@ fn files_with_data_state_and_captures_are_private_unless_a_mode_widens_them() {
         let (disk, pool) = (format!("{},size=1MiB", at("disk")), format!("{},size=1MiB", at("pool")));
         let served = ["--namespace", &disk, "--pool", &pool, "--state", &at("state")];
         let second = export(&[&served[..], more].concat());
-        succeed(&["identify", &second.url()]);
+        succeed(&["nvme", "identify", &second.url()]);
         drop(second);
-        with(&["ping", &url, "--count", "10", "--trace", &at("ping.pcapng")]);
-        with(&["read", &url, "--output", &at("read")]);
+        with(&["measure", "ping", &url, "--count", "10", "--capture", &at("ping.pcapng")]);
+        with(&["use", "read", &url, "--output", &at("read")]);
         let [one, two] = ["one.rec", "two.rec"].map(at);
         with(&["record", "--from", "generate:1GB", "--size", "1MiB", "--to", &one, "--to", &two]);
-        with(&["replay", &recording, "--speed", "max", "--to", &at("replayed")]);
+        with(&["recording", "replay", &recording, "--speed", "max", "--to", &at("replayed")]);
         with(&["export", &recording, "--to", &at("exported.raw")]);
-        with(&["capture", &control, "--out", &at("all.pcapng"), "--time", "100ms"]);
-        with(&["capture", &control, "--out", &at("some.pcapng"), "--time", "100ms", "--kind", "read"]);
+        with(&["observe", "capture", &control, "--out", &at("all.pcapng"), "--time", "100ms"]);
+        with(&[
+            "observe",
+            "capture",
+            &control,
+            "--out",
+            &at("some.pcapng"),
+            "--time",
+            "100ms",
+            "--kind",
+            "read",
+        ]);
         let mut names: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
@@ -240,8 +250,18 @@ fn a_file_that_is_there_keeps_its_mode() {
         fs::write(at(name), "before").unwrap();
         fs::set_permissions(at(name), Permissions::from_mode(0o644)).unwrap();
     }
-    succeed(&["ping", &far.url(), "--count", "10", "--trace", &at("trace.pcapng"), "--mode", "0600"]);
-    succeed(&["read", &far.url(), "--output", &at("read")]);
+    succeed(&[
+        "measure",
+        "ping",
+        &far.url(),
+        "--count",
+        "10",
+        "--capture",
+        &at("trace.pcapng"),
+        "--mode",
+        "0600",
+    ]);
+    succeed(&["use", "read", &far.url(), "--output", &at("read")]);
     assert!(record(&at("a.rec"), &["--force"]).status.success());
     for name in ["trace.pcapng", "read", "a.rec"] {
         assert_eq!(mode(Path::new(&at(name))), 0o644, "{name}");
@@ -273,10 +293,10 @@ fn outputs_that_are_no_files_are_written_as_before() {
     let far = Export::start(&["--ram", "1MiB"]);
     let url = far.url();
     for place in ["/dev/null", "/dev/stderr"] {
-        succeed(&["ping", &url, "--count", "10", "--trace", place]);
-        succeed(&["read", &url, "--output", place, "--json"]);
+        succeed(&["measure", "ping", &url, "--count", "10", "--capture", place]);
+        succeed(&["use", "read", &url, "--output", place, "--json"]);
     }
-    let copied = farlane(&["read", &url, "--output", "/dev/stdout", "--length", "4096"]);
+    let copied = farlane(&["use", "read", &url, "--output", "/dev/stdout", "--length", "4096"]);
     assert!(copied.status.success() && copied.stdout.starts_with(&[0; 4096]));
     // What a shell makes of `>(...)`.
     let folder = tempfile::tempdir().unwrap();
@@ -307,7 +327,7 @@ fn what_is_made_before_a_daemon_becomes_another_user_belongs_to_that_user() {
     let (disk, state) = (format!("{},size=1MiB", ground.at("disk")), ground.at("state/ssd.state"));
     for _ in 0..3 {
         let mut far = export(&["--namespace", &disk, "--state", &state, "--user", "nobody"]);
-        succeed(&["identify", &far.url()]);
+        succeed(&["nvme", "identify", &far.url()]);
         let (status, said) = far.end_by("TERM");
         assert_eq!(status, Some(0), "{said}");
         assert!(!said.contains("other users may write"), "{said}");
@@ -333,5 +353,5 @@ fn a_folder_of_this_user_alone_needs_no_warning() {
     let said = record(&path, &["--force"]);
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("other users may write") && said.contains("1777"), "{said}");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }

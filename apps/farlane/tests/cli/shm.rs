@@ -47,18 +47,18 @@ fn every_command_reaches_a_far_end_in_shared_memory() {
     let far = export(&["--ram", "16MiB"]);
     let url = far.url();
     assert_eq!(format!("shm:{}", far.export.announcement["shm"].as_str().unwrap()), url);
-    assert_eq!(json(&["ping", &url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", &url, "--count", "10", "--json"])["count"], 10);
     assert!(!assert_verified(verified(&url, "1s", &[])).contains("interrupted"));
-    assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
-    assert!(!succeed(&["identify", &url]).is_empty());
-    assert!(!succeed(&["smart-log", &url]).is_empty());
-    assert!(!succeed(&["id-ctrl", &url]).is_empty());
+    assert!(succeed(&["observe", "lspci", &url]).contains("Non-Volatile memory controller"));
+    assert!(!succeed(&["nvme", "identify", &url]).is_empty());
+    assert!(!succeed(&["nvme", "smart-log", &url]).is_empty());
+    assert!(!succeed(&["nvme", "id-ctrl", &url]).is_empty());
     let (input, output) = (far.directory.path().join("input"), far.directory.path().join("output"));
     let bytes: Vec<u8> = (0..=250).cycle().take(3 << 20).collect();
     fs::write(&input, &bytes).unwrap();
     let [from, to] = [&input, &output].map(|path| path.display().to_string());
-    succeed(&["write", &url, "--input", &from, "--length", "3MiB"]);
-    succeed(&["read", &url, "--length", "3MiB", "--output", &to]);
+    succeed(&["use", "write", &url, "--input", &from, "--length", "3MiB"]);
+    succeed(&["use", "read", &url, "--length", "3MiB", "--output", &to]);
     assert!(fs::read(&output).unwrap() == bytes, "other bytes came back");
     // The same far end over TCP.
     assert_serves(&far.export.url());
@@ -125,7 +125,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let load = verified(&far.url(), "60s", &[]);
     far.export.wait_for("link up");
     // Somebody has the device already.
-    let errors = fail(&["ping", &far.url(), "--timeout", "3s"]);
+    let errors = fail(&["measure", "ping", &far.url(), "--timeout", "3s"]);
     assert!(errors.contains("use"), "{errors}");
     drop(load);
     far.export.wait_for("link down");
@@ -160,12 +160,12 @@ fn what_can_not_be_is_said() {
     let key = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
     let said = with(&["--shm", &free, "--allow", key]);
     assert!(said.contains("proves no key"), "{said}");
-    assert!(fail(&["ping", "shm:"]).contains("shm:PATH"));
+    assert!(fail(&["measure", "ping", "shm:"]).contains("shm:PATH"));
     let started = Instant::now();
-    let said = fail(&["ping", &format!("shm:{free}"), "--timeout", "400ms"]);
+    let said = fail(&["measure", "ping", &format!("shm:{free}"), "--timeout", "400ms"]);
     assert!(said.contains(&free), "{said}");
     assert!(started.elapsed() < Duration::from_secs(30), "it waited for a miracle");
-    let said = fail(&["ping", &far.url(), "--second-path", "127.0.0.1:1"]);
+    let said = fail(&["measure", "ping", &far.url(), "--second-path", "127.0.0.1:1"]);
     assert!(said.contains("--second-path"), "{said}");
 }
 

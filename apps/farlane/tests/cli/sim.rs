@@ -1,4 +1,4 @@
-//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said
+//! `farlane model sim` as a person uses it: sweeps to files, latency chains, and what is said
 //! of mistakes.
 
 use std::path::Path;

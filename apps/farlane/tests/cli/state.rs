@@ -50,9 +50,9 @@ impl Place {
     }
 }
 
-/// What `farlane identify` reports of the far end.
+/// What `farlane nvme identify` reports of the far end.
 fn identify(far: &Export) -> Value {
-    json(&["identify", &far.url(), "--json"])
+    json(&["nvme", "identify", &far.url(), "--json"])
 }
 
 fn set_feature(admin: &mut Admin, feature: u32, value: u32) -> Result<u32, String> {
@@ -85,7 +85,7 @@ fn everything_is_there_after_a_kill() {
     let again = place.export();
     assert_eq!(identify(&again)["namespaces"], before["namespaces"]);
     assert_eq!(identify(&again)["controller"]["sn"], before["controller"]["sn"]);
-    let read = json(&["read", &again.url(), "--namespace", "2", "--output", "/dev/null", "--json"]);
+    let read = json(&["use", "read", &again.url(), "--namespace", "2", "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], written["sha256"]);
     let mut admin = Admin::attach(&again.address).unwrap_or_else(|| panic!("{}", again.said()));
     assert_eq!(admin.allocated(), [1, 2, 3]);
@@ -100,7 +100,7 @@ fn everything_is_there_after_a_kill() {
     // Namespaces are created as before, in space that no other namespace has.
     assert_eq!(admin.create(2048, 0), Ok(4));
     admin.close();
-    let health = json(&["smart-log", &again.url(), "--json"]);
+    let health = json(&["nvme", "smart-log", &again.url(), "--json"]);
     assert_eq!((&health["power_cycles"], &health["unsafe_shutdowns"]), (&2.into(), &1.into()), "{health}");
 }
 
@@ -145,12 +145,12 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
 fn an_orderly_end_is_no_unsafe_shutdown_and_keeps_the_counters() {
     let place = Place::new();
     let mut far = place.export();
-    Running::fed(&["write", &far.url(), "--json"], vec![7; 4 << 20]).json();
-    let before = json(&["smart-log", &far.url(), "--json"]);
+    Running::fed(&["use", "write", &far.url(), "--json"], vec![7; 4 << 20]).json();
+    let before = json(&["nvme", "smart-log", &far.url(), "--json"]);
     let (status, said) = far.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     let again = place.export();
-    let after = json(&["smart-log", &again.url(), "--json"]);
+    let after = json(&["nvme", "smart-log", &again.url(), "--json"]);
     for key in ["host_write_commands", "data_units_written"] {
         assert!(after[key].as_u64() >= before[key].as_u64() && after[key] != 0, "{key}: {before} {after}");
     }
@@ -166,17 +166,17 @@ fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     let obstruct = || wait_until("ssd.state.new is nobody's", || fs::create_dir(&obstacle).is_ok());
     let mut far = place.export();
     obstruct();
-    Running::fed(&["write", &far.url(), "--json"], vec![7; 1 << 20]).json();
+    Running::fed(&["use", "write", &far.url(), "--json"], vec![7; 1 << 20]).json();
     let (status, said) = far.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("not everything is saved") && said.contains("ssd.state"), "{said}");
     fs::remove_dir(&obstacle).unwrap();
 
     let (socket, mut command) = (place.at("socket"), Command::new(&*FARLANE));
-    command.args(["device", "--json", "--vfio-user", &socket]).args(place.arguments());
+    command.args(["offer", "device", "--json", "--vfio-user", &socket]).args(place.arguments());
     let mut device = Export::of(command);
     obstruct();
-    Running::fed(&["write", &format!("vfio-user:{socket}"), "--json"], vec![7; 1 << 20]).json();
+    Running::fed(&["use", "write", &format!("vfio-user:{socket}"), "--json"], vec![7; 1 << 20]).json();
     let (status, said) = device.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("not everything is saved"), "{said}");
@@ -208,14 +208,14 @@ fn a_local_device_keeps_its_state_too() {
     let mut serials = Vec::new();
     for round in 1..=2 {
         let mut command = Command::new(&*FARLANE);
-        command.args(["device", "--json", "--vfio-user", &socket]).args(place.arguments());
+        command.args(["offer", "device", "--json", "--vfio-user", &socket]).args(place.arguments());
         let mut device = Export::of(command);
         let url = format!("vfio-user:{socket}");
-        let said = json(&["identify", &url, "--json"]);
+        let said = json(&["nvme", "identify", &url, "--json"]);
         serials.push((said["controller"]["sn"].clone(), said["namespaces"].clone()));
-        let health = json(&["smart-log", &url, "--json"]);
+        let health = json(&["nvme", "smart-log", &url, "--json"]);
         assert_eq!((&health["power_cycles"], &health["unsafe_shutdowns"]), (&round.into(), &0.into()));
-        Running::fed(&["write", &url, "--json"], vec![7; 1 << 20]).json();
+        Running::fed(&["use", "write", &url, "--json"], vec![7; 1 << 20]).json();
         device.end_by("TERM");
     }
     assert_eq!(serials[0], serials[1]);

@@ -175,7 +175,7 @@ fn what_is_removed_or_replaced_is_forgotten() {
     assert_eq!(write(&mut one, 1), None);
     // The previous end was an orderly one.
     let url = format!("nvme-tcp://{}/{NQN}", target.address);
-    assert_eq!(json(&["smart-log", &url, "--json"])["unsafe_shutdowns"], 0);
+    assert_eq!(json(&["nvme", "smart-log", &url, "--json"])["unsafe_shutdowns"], 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::support::{Export, FARLANE, fail, json, succeed};
 use serde_json::Value;
 
 fn status(control: &Path) -> Value {
-    json(&["status", control.to_str().unwrap(), "--json"])
+    json(&["observe", "status", control.to_str().unwrap(), "--json"])
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     let export = Export::start(&["--ram", "16MiB", "--control", far.to_str().unwrap()]);
     let nobody = status(&far);
     assert_eq!((&nobody["kind"], &nobody["far_ends"][0]["link"]["peer"]), (&"export".into(), &Value::Null));
-    assert!(succeed(&["status", far.to_str().unwrap()]).contains("nobody is there"));
+    assert!(succeed(&["observe", "status", far.to_str().unwrap()]).contains("nobody is there"));
 
     let mut attach = Command::new(&*FARLANE);
     attach.args(["attach", &export.url(), "--json", "--vfio-user"]).arg(&socket);
@@ -51,7 +51,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     assert_eq!(theirs["link"]["connected"], true, "{theirs}");
     let (kept, most) = (&theirs["link"]["unacknowledged_bytes"], &theirs["link"]["unacknowledged_bytes_max"]);
     assert!(most == 16 << 20 && kept.as_u64() <= most.as_u64(), "{theirs}");
-    let told = succeed(&["status", near.to_str().unwrap()]);
+    let told = succeed(&["observe", "status", near.to_str().unwrap()]);
     assert!(told.contains("round trips each") && told.contains("went ahead"), "{told}");
     assert!(told.contains("until they are acknowledged, 16777216 B at most"), "{told}");
 }
@@ -60,7 +60,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
 fn what_cannot_be_asked_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control");
-    let told = fail(&["status", path.to_str().unwrap()]);
+    let told = fail(&["observe", "status", path.to_str().unwrap()]);
     assert!(told.contains("nobody answers") && told.contains("--control"), "{told}");
 
     let export = Export::start(&["--ram", "8MiB", "--control", path.to_str().unwrap()]);

@@ -56,9 +56,9 @@ impl Place {
         let bytes: Vec<u8> =
             (0..700_416_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
         fs::write(&source, &bytes).unwrap();
-        succeed(&["write", url, "--offset", "1MiB", "--input", &source]);
+        succeed(&["use", "write", url, "--offset", "1MiB", "--input", &source]);
         let _ = fs::remove_file(&copy);
-        succeed(&["read", url, "--offset", "1MiB", "--length", "700416", "--output", &copy]);
+        succeed(&["use", "read", url, "--offset", "1MiB", "--length", "700416", "--output", &copy]);
         assert!(fs::read(&copy).unwrap() == bytes);
     }
 }
@@ -75,7 +75,7 @@ fn ends_well(running: Running) {
 
 /// Size of the only namespace in logical blocks (NSZE).
 fn size(url: &str) -> Value {
-    let identified = json(&["identify", url, "--json"]);
+    let identified = json(&["nvme", "identify", url, "--json"]);
     identified["namespaces"][0]["nsze"].clone()
 }
 
@@ -89,13 +89,13 @@ fn a_far_pcie_device_is_a_namespace() {
     ends_well(verify(&url, "1s"));
     // One host at a time has a far end. Another host is told that, and may use the far end once the
     // target has ended.
-    let said = fail(&["read", &far.url(), "--length", "4096", "--output", "/dev/null"]);
+    let said = fail(&["use", "read", &far.url(), "--length", "4096", "--output", "/dev/null"]);
     assert!(said.contains("one host at a time"), "{said}");
     let (status, said) = front.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     let copy = place.path("direct");
-    succeed(&["read", &far.url(), "--offset", "1MiB", "--length", "4096", "--output", &copy]);
+    succeed(&["use", "read", &far.url(), "--offset", "1MiB", "--length", "4096", "--output", &copy]);
     assert_eq!(fs::read(copy).unwrap().len(), 4096);
 }
 
@@ -108,7 +108,7 @@ fn a_target_that_was_killed_has_its_device_back() {
     first.kill();
     let (_second, url) = place.front(&far.url());
     let copy = place.path("again");
-    succeed(&["read", &url, "--offset", "1MiB", "--length", "700416", "--output", &copy]);
+    succeed(&["use", "read", &url, "--offset", "1MiB", "--length", "700416", "--output", &copy]);
     assert!(fs::read(&copy).unwrap() == fs::read(place.path("source")).unwrap());
 }
 
@@ -135,8 +135,8 @@ fn another_target_is_a_namespace() {
     });
     // Add another namespace of the device while the first is used.
     succeed(&["target", "add", "--control", &front, "--namespace", &format!("{inner},nsid=1,readonly")]);
-    succeed(&["read", &url, "--namespace", "2", "--length", "4096", "--output", "/dev/null"]);
-    let refused = fail(&["write", &url, "--namespace", "2", "--input", &place.path("source")]);
+    succeed(&["use", "read", &url, "--namespace", "2", "--length", "4096", "--output", "/dev/null"]);
+    let refused = fail(&["use", "write", &url, "--namespace", "2", "--input", &place.path("source")]);
     assert!(refused.contains("Write Protected"), "{refused}");
     succeed(&["target", "remove", "--control", &front, "--nsid", "2"]);
 }
@@ -171,7 +171,7 @@ fn commands_for_a_device_that_stays_away_fail_and_later_ones_do_not() {
         far.kill();
         for _ in 0..2 {
             let started = Instant::now();
-            let said = fail(&["read", &url, "--length", "4096", "--output", "/dev/null"]);
+            let said = fail(&["use", "read", &url, "--length", "4096", "--output", "/dev/null"]);
             assert!(said.contains("Not Ready"), "{said}");
             assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
         }
@@ -212,5 +212,5 @@ fn what_is_not_there_is_told_in_words() {
     let said = fail(&["target", "add", "--control", &place.path("front"), "--namespace", &nobody]);
     assert!(said.contains("no far end answers at"), "{said}");
     let url = format!("nvme-tcp://{}/{NQN}", target.address);
-    assert!(farlane(&["read", &url, "--length", "4096", "--output", "/dev/null"]).status.success());
+    assert!(farlane(&["use", "read", &url, "--length", "4096", "--output", "/dev/null"]).status.success());
 }

@@ -121,7 +121,7 @@ fn identify(id: u8) -> Vec<u8> {
 }
 
 fn works(target: &Export) {
-    let found = json(&["identify", "--json", &url(target)]);
+    let found = json(&["nvme", "identify", "--json", &url(target)]);
     assert_eq!(found["controller"]["subnqn"].as_str(), Some(NQN), "{found}");
 }
 

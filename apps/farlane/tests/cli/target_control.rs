@@ -83,7 +83,7 @@ fn namespaces_are_resized_while_they_are_used() {
     fs::write(&data, vec![7; 1 << 20]).unwrap();
     let write = |namespace: &str, offset: &str| {
         let at = ["--namespace", namespace, "--offset", offset, "--input", &data];
-        succeed(&[&["write", &url(&target)][..], &at[..]].concat());
+        succeed(&[&["use", "write", &url(&target)][..], &at[..]].concat());
     };
     for namespace in ["1", "2"] {
         write(namespace, "3MiB");
@@ -166,7 +166,17 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
     let reading = |port: u16, namespace: &str| {
         let url = format!("nvme-tcp://127.0.0.1:{port}/{NQN}");
         let mut command = Command::new(&*FARLANE);
-        command.args(["read", &url, "--namespace", namespace, "--length", "4096", "--output", "/dev/null"]);
+        command.args([
+            "use",
+            "read",
+            &url,
+            "--namespace",
+            namespace,
+            "--length",
+            "4096",
+            "--output",
+            "/dev/null",
+        ]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let reads = |port: u16, namespace: &str| assert!(reading(port, namespace).wait().unwrap().success());

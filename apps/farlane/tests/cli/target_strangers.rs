@@ -46,7 +46,7 @@ impl Bench {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (key, control) = (path("key"), path("control"));
         let option = if with_tls {
-            assert!(farlane(&["key", "tls", &key]).status.success());
+            assert!(farlane(&["setup", "key", "tls", &key]).status.success());
             "tls-key-file"
         } else {
             fs::write(&key, format!("{SECRET}\n")).unwrap();
@@ -317,7 +317,7 @@ fn discovery_without_a_key_is_bounded() {
     let (count, most) = (number("discovery"), number("discovery_most"));
     assert!(count <= most && most <= SHARE / 2 && count > 0, "{strangers}");
     bench.serves();
-    let records = json(&["discover", "--json", &format!("nvme-tcp://{address}")]);
+    let records = json(&["use", "discover", "--json", &format!("nvme-tcp://{address}")]);
     assert_eq!(records["records"][0]["subnqn"], DISCOVERY, "{records}");
     assert!(bench.descriptors() <= before + SHARE + OWN);
     drop(held);
@@ -354,7 +354,7 @@ fn discovery_is_keyed_or_closed_if_the_user_says_so() {
         let bench = Bench::new(with_tls, &["--discovery", "keyed"]);
         assert_eq!(bench.status()["discovery_access"], "keyed");
         let url = format!("nvme-tcp://{}", bench.target.address);
-        let said = fail(&["discover", &url]);
+        let said = fail(&["use", "discover", &url]);
         assert!(said.contains("Connect Invalid Host") && said.contains("this host came as nqn."), "{said}");
         assert!(said.contains("--dhchap-secret-file FILE") && said.contains("?hostnqn=NQN"), "{said}");
         bench.target.wait_for("the discovery service demands a key");
@@ -369,13 +369,13 @@ fn discovery_is_keyed_or_closed_if_the_user_says_so() {
                 let key = bench.folder.path().join("key");
                 let url = format!("{url}?hostnqn={HOST}");
                 let found =
-                    json(&["discover", "--json", &url, "--dhchap-secret-file", key.to_str().unwrap()]);
+                    json(&["use", "discover", "--json", &url, "--dhchap-secret-file", key.to_str().unwrap()]);
                 assert_eq!(found["records"][0]["subnqn"], DISCOVERY, "{found}");
             }
         }
     }
     let bench = Bench::new(false, &["--discovery", "closed"]);
-    let said = fail(&["discover", &format!("nvme-tcp://{}", bench.target.address)]);
+    let said = fail(&["use", "discover", &format!("nvme-tcp://{}", bench.target.address)]);
     assert!(said.contains("Connect Invalid Parameters"), "{said}");
     bench.serves();
     let said = fail(&["target", "--nqn", DISK, "--ram", "1MiB", "--mdns", "--discovery", "closed"]);

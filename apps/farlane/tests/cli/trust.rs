@@ -28,7 +28,7 @@ impl Keys {
         let directory = tempfile::tempdir().unwrap();
         let key = |name: &str| {
             let path = directory.path().join(name);
-            let made = json(&["key", "new", path.to_str().unwrap(), "--json"]);
+            let made = json(&["setup", "key", "new", path.to_str().unwrap(), "--json"]);
             made["key"].as_str().unwrap().to_owned()
         };
         let (far, host, other) = (key("far"), key("host"), key("other"));
@@ -70,17 +70,17 @@ fn only_a_host_with_an_admitted_key_reaches_the_ssd() {
         assert_verified(load(&url, &host, further));
     }
     // Without a key, with another one, and for another far end.
-    let said = fail(&["ping", &format!("tcp://{}", far.address)]);
+    let said = fail(&["measure", "ping", &format!("tcp://{}", far.address)]);
     assert!(said.contains("prove a key") && said.contains("?key="), "{said}");
-    let said = fail(&["ping", &url, "--key", &other]);
+    let said = fail(&["measure", "ping", &url, "--key", &other]);
     assert!(said.contains(&format!("the key {} is not admitted", keys.other)), "{said}");
     let wrong = format!("tcp://{}?key={}", far.address, keys.other);
-    let said = fail(&["ping", &wrong, "--key", &host]);
+    let said = fail(&["measure", "ping", &wrong, "--key", &host]);
     assert!(said.contains(&keys.far) && said.contains(&keys.other), "{said}");
     // Over several paths to the same far end.
     let second = Relay::to(&far.address);
     assert_verified(load(&url, &host, &["--runtime", "1s", "--second-path", &second.address.to_string()]));
-    assert_eq!(json(&["ping", &url, "--key", &host, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", &url, "--key", &host, "--count", "10", "--json"])["count"], 10);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_host_sees_and_changes_what_its_permit_says() {
     let far = keys.export(&["--ram", "8MiB", "--allow", &reader, "--allow", writer]);
     let (url, host, other) = (keys.url(&far.address), keys.path("host"), keys.path("other"));
     let namespaces = |key: &str| {
-        let seen = json(&["identify", &url, "--key", key, "--json"]);
+        let seen = json(&["nvme", "identify", &url, "--key", key, "--json"]);
         seen["namespaces"].as_array().unwrap().len()
     };
     assert_eq!((namespaces(&host), namespaces(&other)), (1, 2));
@@ -125,7 +125,7 @@ fn a_host_stays_below_its_ceiling() {
 fn a_far_end_without_keys_is_named_by_a_host_that_expects_one() {
     let keys = Keys::new();
     let far = Export::start(&["--ram", "1MiB"]);
-    let said = fail(&["ping", &keys.url(&far.address), "--key", &keys.path("host")]);
+    let said = fail(&["measure", "ping", &keys.url(&far.address), "--key", &keys.path("host")]);
     assert!(said.contains("without TLS") && said.contains("--allow"), "{said}");
 }
 
@@ -143,7 +143,7 @@ fn a_device_off_loopback_is_not_offered_to_whoever_comes() {
         "0.0.0.0:0",
         &["--ram", "1MiB", "--key", &keys.path("far"), "--allow", &keys.host, "--control", &socket],
     );
-    assert!(succeed(&["status", &socket]).contains("admits: listed keys"));
+    assert!(succeed(&["observe", "status", &socket]).contains("admits: listed keys"));
     drop(admitted);
 }
 
@@ -168,15 +168,15 @@ fn keys_hold_over_datagrams_that_get_lost_or_changed() {
     let (host, other) = (keys.path("host"), keys.path("other"));
     let place = far.announcement["udp"].as_str().unwrap();
     let url = |place: &str, key: &str| format!("udp://{place}?key={key}");
-    let said = fail(&["ping", &format!("udp://{place}")]);
+    let said = fail(&["measure", "ping", &format!("udp://{place}")]);
     assert!(said.contains("prove a key") && said.contains("?key="), "{said}");
-    let said = fail(&["ping", &url(place, &keys.far), "--key", &other]);
+    let said = fail(&["measure", "ping", &url(place, &keys.far), "--key", &other]);
     assert!(said.contains(&format!("the key {} is not admitted", keys.other)), "{said}");
-    let said = fail(&["ping", &url(place, &keys.other), "--key", &host]);
+    let said = fail(&["measure", "ping", &url(place, &keys.other), "--key", &host]);
     assert!(said.contains(&keys.far) && said.contains(&keys.other), "{said}");
     let open = Export::start(&["--ram", "1MiB", "--udp", "127.0.0.1:0"]);
     let unkeyed = open.announcement["udp"].as_str().unwrap();
-    let said = fail(&["ping", &url(unkeyed, &keys.far), "--key", &host]);
+    let said = fail(&["measure", "ping", &url(unkeyed, &keys.far), "--key", &host]);
     assert!(said.contains("without TLS") && said.contains("--allow"), "{said}");
 
     let between = Outage::losing(place, 30);
@@ -214,9 +214,9 @@ fn bare_frames_want_no_insecurity_where_hosts_prove_keys() {
     let (host, other) = (keys.path("host"), keys.path("other"));
     let url = format!("eth:near/{mac}?key={}", keys.far);
     assert_verified(load(&url, &host, &["--runtime", "500ms"]));
-    let said = fail(&["ping", &url, "--key", &other]);
+    let said = fail(&["measure", "ping", &url, "--key", &other]);
     assert!(said.contains("is not admitted"), "{said}");
-    let said = fail(&["ping", &format!("eth:near/{mac}")]);
+    let said = fail(&["measure", "ping", &format!("eth:near/{mac}")]);
     assert!(said.contains("prove a key"), "{said}");
 }
 
@@ -252,7 +252,7 @@ fn recorded_sessions_that_are_sent_again_put_no_old_block_back() {
     let (key, file) = (keys.path("host"), keys.path("block"));
     let write = |url: &str, byte: u8| {
         fs::write(&file, [byte; 4096]).unwrap();
-        succeed(&["write", url, "--key", &key, "--input", &file, "--offset", "0"]);
+        succeed(&["use", "write", url, "--key", &key, "--input", &file, "--offset", "0"]);
     };
     let (between, recorder) = record(&far.address);
     write(&keys.url(&between), b'o');
@@ -271,7 +271,7 @@ fn recorded_sessions_that_are_sent_again_put_no_old_block_back() {
     }
     let block = keys.path("read");
     let url = keys.url(&far.address);
-    succeed(&["read", &url, "--key", &key, "--length", "4096", "--output", &block]);
+    succeed(&["use", "read", &url, "--key", &key, "--length", "4096", "--output", &block]);
     assert!(fs::read(&block).unwrap() == [b'n'; 4096]);
 }
 
@@ -284,7 +284,7 @@ fn a_key_that_is_struck_off_the_file_loses_its_session_and_the_next_one_gets_the
     let (url, host, other) = (keys.url(&far.address), keys.path("host"), keys.path("other"));
     let load = load(&url, &host, &["--runtime", "60s", "--timeout", "2s"]);
     far.wait_for("link up");
-    assert!(fail(&["ping", &url, "--key", &other]).contains("is not admitted"));
+    assert!(fail(&["measure", "ping", &url, "--key", &other]).contains("is not admitted"));
     // A list that can't be read changes nothing.
     fs::write(&list, "nonsense\n").unwrap();
     far.wait_for("the former list stays in force");
@@ -293,7 +293,8 @@ fn a_key_that_is_struck_off_the_file_loses_its_session_and_the_next_one_gets_the
     let said = load.fail();
     assert!(said.contains("no longer admitted") || said.contains("is not admitted"), "{said}");
     wait_until("the other host", || {
-        let output = crate::support::farlane(&["ping", &url, "--key", &other, "--count", "10", "--json"]);
+        let output =
+            crate::support::farlane(&["measure", "ping", &url, "--key", &other, "--count", "10", "--json"]);
         output.status.success()
     });
 }
@@ -303,12 +304,12 @@ fn a_far_end_is_remembered_and_a_changed_key_is_refused_with_both() {
     let keys = Keys::new();
     let far = keys.export(&["--allow", &keys.host]);
     let (plain, host) = (format!("tcp://{}", far.address), keys.path("host"));
-    succeed(&["key", "trust", &far.address, &keys.far]);
-    assert_eq!(json(&["ping", &plain, "--key", &host, "--count", "10", "--json"])["count"], 10);
-    let said = fail(&["key", "trust", &far.address, &keys.other]);
+    succeed(&["setup", "key", "trust", &far.address, &keys.far]);
+    assert_eq!(json(&["measure", "ping", &plain, "--key", &host, "--count", "10", "--json"])["count"], 10);
+    let said = fail(&["setup", "key", "trust", &far.address, &keys.other]);
     assert!(said.contains(&keys.far) && said.contains(&keys.other) && said.contains("--replace"), "{said}");
-    succeed(&["key", "trust", &far.address, &keys.other, "--replace"]);
-    let said = fail(&["ping", &plain, "--key", &host]);
+    succeed(&["setup", "key", "trust", &far.address, &keys.other, "--replace"]);
+    let said = fail(&["measure", "ping", &plain, "--key", &host]);
     assert!(said.contains(&keys.far) && said.contains(&keys.other), "{said}");
 }
 
@@ -317,10 +318,13 @@ fn a_key_that_others_may_read_is_not_used() {
     let keys = Keys::new();
     let path = PathBuf::from(keys.path("host"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let said = fail(&["key", "show", path.to_str().unwrap()]);
+    let said = fail(&["setup", "key", "show", path.to_str().unwrap()]);
     assert!(said.contains("0644") && said.contains("chmod 600"), "{said}");
     let far = keys.export(&["--allow", &keys.host]);
-    assert!(fail(&["ping", &keys.url(&far.address), "--key", path.to_str().unwrap()]).contains("chmod 600"));
+    assert!(
+        fail(&["measure", "ping", &keys.url(&far.address), "--key", path.to_str().unwrap()])
+            .contains("chmod 600")
+    );
 }
 
 #[test]
@@ -362,11 +366,11 @@ fn a_far_ends_key_is_remembered_from_the_url_that_it_prints() {
         (format!("udp://[2001:db8::1]:4432?key={}", keys.far), "[2001:db8::1]:4432"),
         (format!("eth:eth0/02:00:5e:00:53:01?key={}", keys.far), "eth0/02:00:5e:00:53:01"),
     ] {
-        let (status, told) = said(&["key", "trust", &url]);
+        let (status, told) = said(&["setup", "key", "trust", &url]);
         assert!(status == 0 && told.contains(name) && told.contains(&keys.far), "{url}: {told}");
         // Once more with the same key, which is given on its own.
         let url = url.split('?').next().unwrap();
-        assert_eq!(said(&["key", "trust", url, &keys.far]).0, 0, "{url}");
+        assert_eq!(said(&["setup", "key", "trust", url, &keys.far]).0, 0, "{url}");
     }
     let known = std::fs::read_to_string(user.path().join("farlane/known-ends")).unwrap();
     assert_eq!(known.lines().count(), 4, "{known}");
@@ -381,7 +385,7 @@ fn a_far_ends_key_is_remembered_from_the_url_that_it_prints() {
         (&["tcp://192.0.2.1:4430?dscp=EF", &keys.far], "leave priority= and dscp= out"),
         (&["tcp://192.0.2.1:4430", &keys.other], "--replace"),
     ] {
-        let (status, told) = said(&[&["key", "trust"], arguments].concat());
+        let (status, told) = said(&[&["setup", "key", "trust"], arguments].concat());
         assert!(status == 2 && told.contains(expected), "{arguments:?}: {told}");
     }
 }
@@ -392,7 +396,7 @@ fn a_key_that_is_not_there_is_made_by_the_command_that_is_told() {
     let shown = of_user(user.path(), &["key", "show"]);
     let told = String::from_utf8(shown.stderr).unwrap();
     let path = user.path().join("farlane/key.pem");
-    let told_command = format!("farlane key new {}", path.display());
+    let told_command = format!("farlane setup key new {}", path.display());
     assert!(!shown.status.success() && told.contains(&told_command) && !told.contains("--key"), "{told}");
     assert!(of_user(user.path(), &["key", "new", path.to_str().unwrap()]).status.success());
     assert!(of_user(user.path(), &["key", "show"]).status.success());

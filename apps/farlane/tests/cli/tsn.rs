@@ -93,7 +93,7 @@ fn the_commands_are_printed_for_any_machine() {
     );
     assert!(said.contains("parent 100:4 cbs idleslope 100000 sendslope -900000"), "{said}");
     assert_eq!(apply(&["--remove"]).trim(), "tc qdisc del dev there root");
-    let printed = json(&["tsn", "apply", &plan, "--interface", "there", "--dry-run", "--json"]);
+    let printed = json(&["model", "tsn", "apply", &plan, "--interface", "there", "--dry-run", "--json"]);
     assert_eq!((&printed["applied"], &printed["commands"][0][0]), (&false.into(), &"tc".into()));
 }
 
@@ -103,7 +103,7 @@ fn what_is_no_plan_or_can_not_be_kept_is_refused() {
     let broken = directory.path().join("broken.json").to_str().unwrap().to_owned();
     fs::write(&broken, "{\"cycle\": 5}").unwrap();
     let apply = |further: &[&str]| {
-        fail(&[&["tsn", "apply", "--interface", "no-such-one"], further].concat()).replace('│', " ")
+        fail(&[&["model", "tsn", "apply", "--interface", "no-such-one"], further].concat()).replace('│', " ")
     };
     assert!(apply(&[&broken]).contains("is no plan"));
     assert!(apply(&[&plan]).contains("no interface no-such-one"));
@@ -120,21 +120,22 @@ fn what_is_no_plan_or_can_not_be_kept_is_refused() {
         assert!(said.contains(expected), "{said}");
     }
     let twice = ["--shaper", "3=1Mbit/s", "--shaper", "2=1Mbit/s", "--shaper", "3=2Mbit/s"];
-    let said = fail(&[&["tsn", "check", &plan, "--from", "nowhere.pcap"], &twice[..]].concat());
+    let said = fail(&[&["model", "tsn", "audit", &plan, "--from", "nowhere.pcap"], &twice[..]].concat());
     assert!(said.contains("class 3 has two rates to keep: 1 Mbit/s and 2 Mbit/s"), "{said}");
     let said = apply(&["--dry-run", "--shaper", "3=1Gbit/s"]);
     assert!(said.contains("unknown rate"), "{said}");
-    let said = fail(&["tsn", "apply", &plan, "--interface", "lo", "--hop", "2", "--dry-run", "--software"]);
+    let said =
+        fail(&["model", "tsn", "apply", &plan, "--interface", "lo", "--hop", "2", "--dry-run", "--software"]);
     assert!(said.contains("lo can't keep the plan") || said.contains("no hop 2"), "{said}");
     let launch = format!("{plan},hop=2");
-    let said = fail(&["ping", "udp://127.0.0.1:1", "--launch", &launch]);
+    let said = fail(&["measure", "ping", "udp://127.0.0.1:1", "--launch", &launch]);
     assert!(said.contains("no hop 2"), "{said}");
     let ping = ["ping", "udp://127.0.0.1:1", "--timeout", "300ms", "--launch", &plan];
     let said = fail(&ping);
     assert!(said.contains("without a priority") && said.contains("--priority 7"), "{said}");
     let said = fail(&[&ping[..], &["--priority", "7"]].concat());
     assert!(!said.contains("without a priority"), "{said}");
-    let said = fail(&["ping", "tcp://127.0.0.1:1", "--launch", &plan]);
+    let said = fail(&["measure", "ping", "tcp://127.0.0.1:1", "--launch", &plan]);
     assert!(said.contains("udp:// and eth:"), "{said}");
 }
 
@@ -149,7 +150,8 @@ fn an_interface_has_what_the_plan_needs_or_says_why_not() {
     }
     let (_directory, plan) = plan(&[]);
     let apply = |interface: &str, further: &[&str]| {
-        let output = farlane(&[&["tsn", "apply", &plan, "--interface", interface], further].concat());
+        let output =
+            farlane(&[&["model", "tsn", "apply", &plan, "--interface", interface], further].concat());
         (output.status.code(), String::from_utf8(output.stderr).unwrap().replace('│', " "))
     };
     let (status, said) = apply("near", &[]);
@@ -159,7 +161,7 @@ fn an_interface_has_what_the_plan_needs_or_says_why_not() {
     // A kernel with taprio takes the plan and gives it back; another says what it lacks, and the
     // interface is as it was.
     match apply("near", &["--software", "--launch-times"]) {
-        (Some(0), _) => drop(succeed(&["tsn", "apply", "--interface", "near", "--remove"])),
+        (Some(0), _) => drop(succeed(&["model", "tsn", "apply", "--interface", "near", "--remove"])),
         (status, said) => {
             eprintln!("this kernel has no taprio: {said}");
             assert!(status == Some(1) && said.contains("CONFIG_NET_SCH_TAPRIO"), "{said}");
@@ -175,7 +177,8 @@ fn frames_of_a_capture_are_held_against_the_plan() {
     let file = directory.path().join("left.pcap");
     let check = |further: &[&str]| {
         let path = file.to_str().unwrap();
-        let output = farlane(&[&["tsn", "check", &plan, "--from", path, "--json"], further].concat());
+        let output =
+            farlane(&[&["model", "tsn", "audit", &plan, "--from", path, "--json"], further].concat());
         (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
     };
     // Whole seconds are whole cycles, so TAI and UTC agree about these.
@@ -229,7 +232,7 @@ fn a_capture_that_has_lost_frames_proves_nothing() {
     let times: Vec<u64> = (0..50).map(|cycle| second + cycle * 10_000_000 + 20_000).collect();
     for (lost, status) in [(0_u64, 0), (3, 1)] {
         capture_losing(&file, &times, lost);
-        let output = farlane(&["tsn", "check", &plan, "--from", file.to_str().unwrap(), "--json"]);
+        let output = farlane(&["model", "tsn", "audit", &plan, "--from", file.to_str().unwrap(), "--json"]);
         let said: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((output.status.code(), said["missed"].as_u64()), (Some(status), Some(lost)), "{said}");
     }
@@ -249,14 +252,14 @@ fn a_packet_without_a_time_stamp_is_told_and_proves_nothing() {
         fs::write(&file, whole).unwrap();
     };
     write(&[1_800_000_000_000_020_000]);
-    let output = farlane(&["tsn", "check", &plan, "--from", path, "--json"]);
+    let output = farlane(&["model", "tsn", "audit", &plan, "--from", path, "--json"]);
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (output.status.code(), &said["frames"], &said["without_stamp"]),
         (Some(1), &1.into(), &1.into())
     );
     write(&[]);
-    let said = fail(&["tsn", "check", &plan, "--from", path]);
+    let said = fail(&["model", "tsn", "audit", &plan, "--from", path]);
     assert!(said.contains("beside 1 packets"), "{said}");
 }
 
@@ -269,7 +272,7 @@ fn a_capture_of_another_link_type_is_refused() {
     let mut bytes = fs::read(&file).unwrap();
     bytes[20..24].copy_from_slice(&276_u32.to_le_bytes());
     fs::write(&file, bytes).unwrap();
-    let output = farlane(&["tsn", "check", &plan, "--from", file.to_str().unwrap()]);
+    let output = farlane(&["model", "tsn", "audit", &plan, "--from", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("frames have link type 276, LINUX_SLL2, in"), "{said}");
@@ -292,7 +295,7 @@ fn frames_of_a_tunnel_are_seen_and_found_outside() {
             let output = farlane(&arguments);
             (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
         });
-        json(&["ping", &url, "--launch", &plan, "--count", "300", "--interval", "3ms", "--json"]);
+        json(&["measure", "ping", &url, "--launch", &plan, "--count", "300", "--interval", "3ms", "--json"]);
         check.join().unwrap()
     });
     assert_eq!((seen.0, &seen.1["kept"]), (Some(1), &false.into()), "{}", seen.1);
@@ -300,7 +303,10 @@ fn frames_of_a_tunnel_are_seen_and_found_outside() {
     let flow = classes.iter().find(|one| one["class"] == 7).unwrap();
     assert!(flow["outside"].as_u64().unwrap() > 100, "{flow}");
     assert!(
-        fail(&["tsn", "check", &plan, "--interface", "narrow", "--for", "10ms"]).contains("nothing to check")
+        fail(&["model", "tsn", "audit", &plan, "--interface", "narrow", "--for", "10ms"])
+            .contains("nothing to check")
     );
-    assert!(fail(&["tsn", "check", &plan, "--interface", "nobody"]).contains("can't see the frames"));
+    assert!(
+        fail(&["model", "tsn", "audit", &plan, "--interface", "nobody"]).contains("can't see the frames")
+    );
 }

@@ -1,4 +1,4 @@
-//! `farlane ui`: who may ask, what is answered, and that nothing which is asked ends it.
+//! `farlane observe ui`: who may ask, what is answered, and that nothing which is asked ends it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ impl Answer {
 impl Page {
     fn start(files: &[&Path]) -> Self {
         let mut command = Command::new(&*FARLANE);
-        command.args(["ui", "--json"]).args(files).stdin(Stdio::null());
+        command.args(["observe", "ui", "--json"]).args(files).stdin(Stdio::null());
         let process = Export::of(command);
         let url = process.announcement["url"].as_str().unwrap().to_owned();
         let token = url.rsplit('/').nth(1).unwrap().to_owned();
@@ -118,7 +118,9 @@ fn captured(folder: &Path, name: &str, load: &[&str]) -> PathBuf {
     let path = folder.join(name);
     let (url, file) = (far.url(), path.to_str().unwrap());
     // At this rate the file keeps up on any machine.
-    succeed(&[&["bench", &url, "--runtime", "300ms", "--rate_iops", "500", "--trace", file], load].concat());
+    succeed(
+        &[&["bench", &url, "--runtime", "300ms", "--rate_iops", "500", "--capture", file], load].concat(),
+    );
     path
 }
 
@@ -208,7 +210,7 @@ fn what_is_answered_is_what_the_schemas_say_and_adds_up() {
     for (number, path) in [&first, &second].into_iter().enumerate() {
         assert_eq!(captures[number]["state"], "ready", "{captures}");
         let summary = &captures[number]["summary"];
-        let mut stats = printed(&["trace", "stats", path.to_str().unwrap(), "--json"]);
+        let mut stats = printed(&["observe", "trace", "stats", path.to_str().unwrap(), "--json"]);
         stats.as_object_mut().unwrap().remove("schema_version");
         assert_eq!(summary["statistics"], stats);
         commands_are_those_of_trace(&page, number, path, summary);
@@ -228,7 +230,14 @@ fn what_is_answered_is_what_the_schemas_say_and_adds_up() {
         assert!((shares.sum::<f64>() - 1.0).abs() < 0.02, "{kind}");
     }
     let compared = page.ask("compare?captures=0,1", "trace-compare");
-    let trace = printed(&["trace", "compare", first.to_str().unwrap(), second.to_str().unwrap(), "--json"]);
+    let trace = printed(&[
+        "observe",
+        "trace",
+        "compare",
+        first.to_str().unwrap(),
+        second.to_str().unwrap(),
+        "--json",
+    ]);
     assert_eq!(compared, trace);
     page.ask("histogram?captures=0,1&kind=admin:%20Identify", "ui/histogram");
     page.ask("histogram?captures=0&kind=Read&three_sigma=1", "ui/histogram");
@@ -291,8 +300,15 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
     }
     for place in [1, 3, count / 2, count] {
         let one = page.ask(&format!("captures/{number}/commands/{place}"), "ui/command");
-        let told =
-            printed(&["trace", "chain", path.to_str().unwrap(), "--command", &place.to_string(), "--json"]);
+        let told = printed(&[
+            "observe",
+            "trace",
+            "chain",
+            path.to_str().unwrap(),
+            "--command",
+            &place.to_string(),
+            "--json",
+        ]);
         for key in
             ["command", "queue", "id", "nsid", "lba", "blocks", "bytes", "status", "latency_ns", "whole_ns"]
         {
@@ -319,7 +335,7 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
 
 /// Frames are those that `trace show` prints, from whatever number and time on.
 fn frames_are_those_of_trace(page: &Page, number: usize, path: &Path, summary: &Value) {
-    let text = succeed(&["trace", "show", path.to_str().unwrap(), "--json"]);
+    let text = succeed(&["observe", "trace", "show", path.to_str().unwrap(), "--json"]);
     let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let count = summary["frames"].as_u64().unwrap();
     assert_eq!(told.len() as u64, count);
@@ -566,13 +582,13 @@ fn files_that_are_no_captures_or_broken_ones_are_told_and_end_nothing() {
 
 #[test]
 fn wrong_arguments_are_refused_before_there_is_a_page() {
-    let missing = fail(&["ui", "nowhere.pcapng"]);
+    let missing = fail(&["observe", "ui", "nowhere.pcapng"]);
     assert!(missing.contains("nowhere.pcapng"), "{missing}");
-    let missing = fail(&["ui", "nowhere.toml"]);
+    let missing = fail(&["observe", "ui", "nowhere.toml"]);
     assert!(missing.contains("nowhere.toml"), "{missing}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let refused = fail(&["ui", "--listen", &address]);
+    let refused = fail(&["observe", "ui", "--listen", &address]);
     assert!(refused.contains(&address) && refused.contains("in use"), "{refused}");
 }
 
@@ -612,9 +628,9 @@ fn captured_at_a_target(folder: &Path, scheme: &str, ports: &[&str]) -> PathBuf 
     command.arg("--control").arg(&control);
     let target = Export::of(command);
     let [control, file] = [&control, &path].map(|path| path.to_str().unwrap());
-    let capture = Running::start(&["capture", control, "--out", file, "--json"]);
+    let capture = Running::start(&["observe", "capture", control, "--out", file, "--json"]);
     wait_until("the capture", || {
-        let status = printed(&["capture", control, "--status", "--json"]);
+        let status = printed(&["observe", "capture", control, "--status", "--json"]);
         status["captures"].as_array().unwrap().len() == 1
     });
     let url = format!("{scheme}://{}/{NQN}", target.address);
@@ -674,7 +690,7 @@ fn a_long_capture_is_answered_without_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.pcapng");
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/tcp-1g.toml");
-    succeed(&["sim", scenario, "--trace", path.to_str().unwrap()]);
+    succeed(&["model", "sim", scenario, "--capture", path.to_str().unwrap()]);
     let page = Page::start(&[&path]);
     let captures = page.captures();
     let count = captures[0]["summary"]["frames"].as_f64().unwrap();

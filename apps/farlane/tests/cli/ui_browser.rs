@@ -1,6 +1,6 @@
-//! `farlane ui` in a real browser: each view is opened, clicked and typed into, in light and dark,
-//! at the widths of a desk and a phone. `make ui-test` installs what this needs; without that it is
-//! skipped, and says so.
+//! `farlane observe ui` in a real browser: each view is opened, clicked and typed into, in light
+//! and dark, at the widths of a desk and a phone. `make ui-test` installs what this needs; without
+//! that it is skipped, and says so.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,12 +43,12 @@ fn each_view_works_in_a_browser() {
         // More than a thousand reads have a share of 0.01 % at the end of an axis.
         let load =
             ["--rw", "randrw", "--iodepth", "8", "--runtime", "2s", "--rate_iops", "2000", "--bs", size];
-        succeed(&[&["bench", &far.url(), "--trace", &path(name)][..], &load].concat());
+        succeed(&[&["bench", &far.url(), "--capture", &path(name)][..], &load].concat());
     }
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/tcp-1g.toml");
-    json(&["sim", scenario, "--trace", &path("simulated.pcapng"), "--json"]);
+    json(&["model", "sim", scenario, "--capture", &path("simulated.pcapng"), "--json"]);
     let mut command = Command::new(&*FARLANE);
-    command.args(["ui", "--json"]).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", folder.path());
+    command.args(["observe", "ui", "--json"]).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", folder.path());
     command.args(["mixed.pcapng", "large.pcapng", "simulated.pcapng"].map(path));
     let page = Export::of(command);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/ui/tests/browser.mjs");

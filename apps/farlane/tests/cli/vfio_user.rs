@@ -11,7 +11,7 @@ use crate::support::{Export, FARLANE, fail, json, succeed};
 
 fn device(socket: &Path, more: &[&str]) -> Export {
     let mut command = Command::new(&*FARLANE);
-    command.args(["device", "--json", "--vfio-user"]).arg(socket).args(more);
+    command.args(["offer", "device", "--json", "--vfio-user"]).arg(socket).args(more);
     Export::of(command)
 }
 
@@ -25,16 +25,17 @@ fn commands_reach_it_as_they_reach_a_far_end() {
     let socket = directory.path().join("ssd");
     let _device = device(&socket, &["--ram", "8MiB", "--serial", "BESIDE"]);
     let url = url(&socket);
-    let identified = json(&["identify", &url, "--json"]);
+    let identified = json(&["nvme", "identify", &url, "--json"]);
     assert_eq!(identified["controller"]["sn"].as_str().map(str::trim_end), Some("BESIDE"), "{identified}");
     assert_eq!(identified["namespaces"][0]["nsze"], 16384);
-    assert!(succeed(&["smart-log", &url]).contains("at vfio-user:"));
-    assert_eq!(json(&["ping", &url, "--count", "100", "--json"])["count"], 100);
+    assert!(succeed(&["nvme", "smart-log", &url]).contains("at vfio-user:"));
+    assert_eq!(json(&["measure", "ping", &url, "--count", "100", "--json"])["count"], 100);
     // The copy ends in the middle of a block.
     let (input, output) = (directory.path().join("in"), directory.path().join("out"));
     let text: Vec<u8> = (0..3_000_001_u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
     std::fs::write(&input, &text).unwrap();
-    let written = json(&["write", &url, "--input", input.to_str().unwrap(), "--offset", "64k", "--json"]);
+    let written =
+        json(&["use", "write", &url, "--input", input.to_str().unwrap(), "--offset", "64k", "--json"]);
     let out = output.to_str().unwrap();
     let read = ["read", &url, "--offset", "64k", "--length", "3000001", "--output", out, "--json"];
     assert_eq!(json(&read)["sha256"], written["sha256"]);
@@ -104,7 +105,7 @@ fn one_user_at_a_time() {
     let device = device(&socket, &["--ram", "1MiB"]);
     let running = Running::start(&["bench", &url(&socket), "--runtime", "2s", "--json"]);
     device.wait_for("a client has come");
-    assert!(fail(&["identify", &url(&socket)]).contains("one client at a time"));
+    assert!(fail(&["nvme", "identify", &url(&socket)]).contains("one client at a time"));
     assert!(running.output(Duration::from_secs(20)).status.success());
 }
 
@@ -112,9 +113,9 @@ fn one_user_at_a_time() {
 fn what_is_no_device_is_told_so() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
-    let said = fail(&["identify", &url(&socket)]);
-    assert!(said.contains("no process listens at") && said.contains("farlane device --vfio-user"), "{said}");
-    assert!(fail(&["identify", "vfio-user:"]).contains("expected vfio-user:SOCKET"));
+    let said = fail(&["nvme", "identify", &url(&socket)]);
+    assert!(said.contains("no process listens at") && said.contains("farlane offer device --vfio-user"), "{said}");
+    assert!(fail(&["nvme", "identify", "vfio-user:"]).contains("expected vfio-user:SOCKET"));
     // Something else listens there: it answers nonsense, or leaves after the greeting, or says
     // nothing.
     let listener = UnixListener::bind(&socket).unwrap();
@@ -131,8 +132,8 @@ fn what_is_no_device_is_told_so() {
         std::thread::sleep(Duration::from_secs(30));
         drop(stream);
     });
-    assert!(fail(&["identify", &url(&socket)]).contains("does not speak vfio-user"));
-    assert!(fail(&["identify", &url(&socket)]).contains("ended at once"));
-    assert!(fail(&["identify", &url(&socket), "--timeout", "1s"]).contains("1 s"));
+    assert!(fail(&["nvme", "identify", &url(&socket)]).contains("does not speak vfio-user"));
+    assert!(fail(&["nvme", "identify", &url(&socket)]).contains("ended at once"));
+    assert!(fail(&["nvme", "identify", &url(&socket), "--timeout", "1s"]).contains("1 s"));
     drop(stranger);
 }

@@ -18,12 +18,12 @@ target --listen 0.0.0.0:0 --nqn nqn.2026-01.io.farlane:disk --ram 1MiB
 target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --host nqn.2014-08.org.example:one,fast
 target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --tls-key-file nothing
 bench nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:disk --tls-key-file nothing
-ping tcp://127.0.0.1:1 --tls-key-file nothing
-key tls . --hash sha512
-key check nothing
-key show nothing
-key trust 127.0.0.1:1
-key trust tcp://0.0.0.0:1?key=any
+measure ping tcp://127.0.0.1:1 --tls-key-file nothing
+setup key tls . --hash sha512
+setup key test nothing
+setup key show nothing
+setup key trust 127.0.0.1:1
+setup key trust tcp://0.0.0.0:1?key=any
 record --from generate:1MB --to a.rec --buffer 1
 record --from generate:1MB --to /dev/full
 record --from generate:1MB --to far://one
@@ -31,9 +31,14 @@ record --from generate:1MB --to tcp://127.0.0.1
 record --from - --from - --to a.rec
 record --from file:odd --to odd --force
 record --from file:. --to a.rec
-verify /dev/zero
+recording verify /dev/zero
 fly
 help fly
+id-ctlr tcp://127.0.0.1:1
+nvme ping tcp://127.0.0.1:1
+nvme formt tcp://127.0.0.1:1
+observe trace export capture.pcapng
+measure pnig tcp://127.0.0.1:1
 demo --size 0
 demo --size much
 demo --file missing
@@ -48,32 +53,32 @@ export --namespace .
 export --vfio nvme0
 attach tcp://127.0.0.1:1
 attach far --vfio-user ssd.sock
-device --vfio-user ssd.sock
-device --ram 7 --vfio-user ssd.sock
+offer device --vfio-user ssd.sock
+offer device --ram 7 --vfio-user ssd.sock
 target --ram 1MiB
 target --nqn disk --ram 1MiB
 target --config missing.toml
 target --config broken.toml
 target --config wrong.toml
-lspci
-lspci far
-lspci tcp://far
-lspci tcp://127.0.0.1:1 tcp://127.0.0.1:1
-identify http://far:80
-identify vfio-user:
-identify vfio-user:missing
-smart-log nvme-tcp://far:1/disk
-smart-log quic://far:1
-ping tcp://far:0
-ping tcp://far:70000
-ping tcp://far:1 --count 0
-ping tcp://far:1 --timeout soon
-read tcp://far:1 --offset -1
-read tcp://far:1 --iodepth 0
-write tcp://far:1 --length much
-write tcp://far:1 --input missing
-discover
-discover tcp://far:1
+observe lspci
+observe lspci far
+observe lspci tcp://far
+observe lspci tcp://127.0.0.1:1 tcp://127.0.0.1:1
+nvme identify http://far:80
+nvme identify vfio-user:
+nvme identify vfio-user:missing
+nvme smart-log nvme-tcp://far:1/disk
+nvme smart-log quic://far:1
+measure ping tcp://far:0
+measure ping tcp://far:70000
+measure ping tcp://far:1 --count 0
+measure ping tcp://far:1 --timeout soon
+use read tcp://far:1 --offset -1
+use read tcp://far:1 --iodepth 0
+use write tcp://far:1 --length much
+use write tcp://far:1 --input missing
+use discover
+use discover tcp://far:1
 bench tcp://far:1 --rw fly
 bench tcp://far:1 --bs four
 bench tcp://far:1 --bs 8GiB
@@ -93,32 +98,32 @@ connect tcp://127.0.0.1:1 --over floppy
 connect tcp://127.0.0.1:1 --iodepth 0
 connect tcp://127.0.0.1:1 --timeout 0
 connect tcp://127.0.0.1:1 --list
-disconnect /dev/nothing
-list --of target
-status missing
-sim
-sim missing.toml
-sim broken.toml
-sim wrong.toml
-sim missing.toml --timeline a.csv
-sim empty.toml --timeline a.txt
-preflight
-preflight --rate 1MB --for 1s missing/a.rec
-preflight --rate fast --for 1s a.rec
-preflight --rate 1MB --for 0 a.rec
-preflight --rate 1MB --for 1s --model none a.rec
-preflight --rate 1MB --for 1s --measure-size 1k a.rec
-preflight --udp 8 --rate 1MB a.rec
-preflight --udp 0 a.rec
-preflight --udp 8 --chunk 64k a.rec
-nic send loop: --count 0
-nic receive loop: --count 0
-tsn plan --rate fast
-tsn plan --cycle 2s
-emulate
-emulate --link missing.toml --connect 127.0.0.1:1
-emulate --link broken.toml --connect 127.0.0.1:1
-emulate --link wrong.toml --connect 127.0.0.1:1
+use disconnect /dev/nothing
+observe list --of target
+observe status missing
+model sim
+model sim missing.toml
+model sim broken.toml
+model sim wrong.toml
+model sim missing.toml --timeline a.csv
+model sim empty.toml --timeline a.txt
+recording preflight
+recording preflight --rate 1MB --for 1s missing/a.rec
+recording preflight --rate fast --for 1s a.rec
+recording preflight --rate 1MB --for 0 a.rec
+recording preflight --rate 1MB --for 1s --model none a.rec
+recording preflight --rate 1MB --for 1s --measure-size 1k a.rec
+recording preflight --udp 8 --rate 1MB a.rec
+recording preflight --udp 0 a.rec
+recording preflight --udp 8 --chunk 64k a.rec
+measure nic send loop: --count 0
+measure nic receive loop: --count 0
+model tsn plan --rate fast
+model tsn plan --cycle 2s
+model emulate
+model emulate --link missing.toml --connect 127.0.0.1:1
+model emulate --link broken.toml --connect 127.0.0.1:1
+model emulate --link wrong.toml --connect 127.0.0.1:1
 ";
 
 const FILES: [(&str, &str); 4] = [
@@ -146,17 +151,17 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
     let cases: &[(&[&str], &[&str])] = &[
         (&[], &["Usage"]),
         (&["fly"], &["'fly'", "Usage"]),
-        (&["lspci"], &["<URL>"]),
+        (&["observe", "lspci"], &["<URL>"]),
         (&["export", "--vfio", "/dev/nvme0"], &["'/dev/nvme0'", "0000:01:00.0"]),
         (&["export", "--vfio", "ffff:ff:1f.7"], &["no PCI function ffff:ff:1f.7", "lspci"]),
-        (&["lspci", "far"], &["'far'", "tcp://HOST:PORT"]),
-        (&["identify", "http://far:80"], &["'http'", "tcp://HOST:PORT"]),
-        (&["smart-log", "tcp://far"], &["'far'", "HOST:PORT"]),
-        (&["ping", "tcp://far:0"], &["'far:0'", "1 to 65535"]),
-        (&["ping", "tcp://far:70000"], &["'far:70000'", "1 to 65535"]),
-        (&["ping", url, "--count", "0"], &["'0'", "--count", "1..=1000000000"]),
-        (&["ping", url, "--rate", "0"], &["'0'", "--rate", "1..=1000000"]),
-        (&["ping", url, "--timeout", "soon"], &["'soon'", "--timeout", "10s"]),
+        (&["observe", "lspci", "far"], &["'far'", "tcp://HOST:PORT"]),
+        (&["nvme", "identify", "http://far:80"], &["'http'", "tcp://HOST:PORT"]),
+        (&["nvme", "smart-log", "tcp://far"], &["'far'", "HOST:PORT"]),
+        (&["measure", "ping", "tcp://far:0"], &["'far:0'", "1 to 65535"]),
+        (&["measure", "ping", "tcp://far:70000"], &["'far:70000'", "1 to 65535"]),
+        (&["measure", "ping", url, "--count", "0"], &["'0'", "--count", "1..=1000000000"]),
+        (&["measure", "ping", url, "--rate", "0"], &["'0'", "--rate", "1..=1000000"]),
+        (&["measure", "ping", url, "--timeout", "soon"], &["'soon'", "--timeout", "10s"]),
         (&["bench", url, "--iodepth", "0"], &["'0'", "--iodepth", "1..=1024"]),
         (&["bench", url, "--iodepth", "1025"], &["'1025'", "--iodepth", "1..=1024"]),
         (&["bench", url, "--runtime", "0"], &["'0'", "--runtime", "500ms"]),
@@ -164,18 +169,24 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
         (&["bench", url, "--bs", "four"], &["'four'", "--bs", "4k"]),
         (&["bench", url, "--namespace", "0"], &["'0'", "--namespace"]),
         (&["bench", url, "--bs", "8GiB"], &["--bs", "8589934592", "less than 4 GiB"]),
-        (&["read", url, "--iodepth", "0"], &["'0'", "--iodepth"]),
-        (&["write", url, "--offset", "-1"], &["'-1'"]),
+        (&["use", "read", url, "--iodepth", "0"], &["'0'", "--iodepth"]),
+        (&["use", "write", url, "--offset", "-1"], &["'-1'"]),
         (
             &["bench", url, "--rw", "randread", "--verify"],
             &["--verify compares nothing", "randread", "randwrite"],
         ),
-        (&["lspci", url, url], &["127.0.0.1:1 is given twice", "once"]),
+        (&["observe", "lspci", url, url], &["127.0.0.1:1 is given twice", "once"]),
         (&["demo", "--size", "0"], &["'0'", "--size", "64MiB"]),
-        (&["nic", "send", "loop:", "--count", "0"], &["'0'", "--count", "1..18446744073709551615"]),
-        (&["nic", "receive", "loop:", "--count", "0"], &["'0'", "--count", "1..18446744073709551615"]),
-        (&["tsn", "plan", "--rate", "fast"], &["'fast'", "--rate", "100Mbit/s"]),
-        (&["tsn", "plan", "--cycle", "2s"], &["'2s'", "--cycle", "500us"]),
+        (
+            &["measure", "nic", "send", "loop:", "--count", "0"],
+            &["'0'", "--count", "1..18446744073709551615"],
+        ),
+        (
+            &["measure", "nic", "receive", "loop:", "--count", "0"],
+            &["'0'", "--count", "1..18446744073709551615"],
+        ),
+        (&["model", "tsn", "plan", "--rate", "fast"], &["'fast'", "--rate", "100Mbit/s"]),
+        (&["model", "tsn", "plan", "--cycle", "2s"], &["'2s'", "--cycle", "500us"]),
     ];
     for (arguments, words) in cases {
         assert_refused(arguments, words);
@@ -199,23 +210,26 @@ fn what_does_not_fit_the_device_is_refused_by_its_measures() {
         (&["bench", url, "--namespace", "7"], &["namespace 7", "there are: 1, 2"]),
         (&["bench", url, "--size", "0"], &["--size 0", "at least --bs"]),
         (&["bench", url, "--size", "2MiB"], &["--size 2097152", "1048576 bytes"]),
-        (&["read", url, "--namespace", "3"], &["namespace 3", "there are: 1, 2"]),
-        (&["read", url, "--offset", "1MiB"], &["--offset 1048576", "below the namespace's size 1048576"]),
-        (&["read", url, "--offset", "100"], &["--offset 100", "block size 4096"]),
-        (&["read", url, "--length", "2MiB"], &["--length 2097152", "at most 1048576"]),
-        (&["read", url, "--bs", "100"], &["--bs 100", "block size 4096"]),
-        (&["write", url, "--offset", "2MiB"], &["--offset 2097152", "1048576"]),
-        (&["write", url, "--input", large], &["length 3145728", "at most 1048576"]),
+        (&["use", "read", url, "--namespace", "3"], &["namespace 3", "there are: 1, 2"]),
+        (
+            &["use", "read", url, "--offset", "1MiB"],
+            &["--offset 1048576", "below the namespace's size 1048576"],
+        ),
+        (&["use", "read", url, "--offset", "100"], &["--offset 100", "block size 4096"]),
+        (&["use", "read", url, "--length", "2MiB"], &["--length 2097152", "at most 1048576"]),
+        (&["use", "read", url, "--bs", "100"], &["--bs 100", "block size 4096"]),
+        (&["use", "write", url, "--offset", "2MiB"], &["--offset 2097152", "1048576"]),
+        (&["use", "write", url, "--input", large], &["length 3145728", "at most 1048576"]),
     ];
     for (arguments, words) in cases {
         assert_refused(arguments, words);
     }
-    let said = Running::fed(&["write", url, "--namespace", "2"], vec![1; 3 << 20]).fail();
+    let said = Running::fed(&["use", "write", url, "--namespace", "2"], vec![1; 3 << 20]).fail();
     assert!(said.contains("the namespace is full: 2097152 B are written"), "{said}");
     for (arguments, words) in [
-        (["write", url, "--input", "/nonexistent/file"], "/nonexistent/file: No such file"),
-        (["write", url, "--input", "/"], "/: Is a directory"),
-        (["read", url, "--output", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (["use", "write", url, "--input", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (["use", "write", url, "--input", "/"], "/: Is a directory"),
+        (["use", "read", url, "--output", "/nonexistent/file"], "/nonexistent/file: No such file"),
     ] {
         let said = fail(&arguments);
         assert!(said.contains(words), "{said}");

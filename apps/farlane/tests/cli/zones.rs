@@ -51,17 +51,25 @@ fn every_address_may_name_its_interface() {
         format!("udp://[fe80::77%near]:{udp}"),
         format!("udp://[fe80::77%25near]:{udp}"),
     ] {
-        assert!(succeed(&["identify", &url]).contains(&format!("at {url}")), "{url}");
+        assert!(succeed(&["nvme", "identify", &url]).contains(&format!("at {url}")), "{url}");
     }
     let second = format!("[fe80::77%near]:{tcp}");
-    succeed(&["identify", &format!("tcp://{second}"), "--second-path", &second]);
+    succeed(&["nvme", "identify", &format!("tcp://{second}"), "--second-path", &second]);
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("link.toml");
     std::fs::write(&link, "[link]\nlatency = \"1us\"\n").unwrap();
     let link = link.to_str().unwrap();
-    let between =
-        listening(&["emulate", "--link", link, "--connect", &second, "--listen", "[fe80::78%near]:0"]);
-    succeed(&["identify", &format!("tcp://[fe80::78%near]:{}", port(&between.address))]);
+    let between = listening(&[
+        "model",
+        "emulate",
+        "--link",
+        link,
+        "--connect",
+        &second,
+        "--listen",
+        "[fe80::78%near]:0",
+    ]);
+    succeed(&["nvme", "identify", &format!("tcp://[fe80::78%near]:{}", port(&between.address))]);
 }
 
 #[test]
@@ -78,12 +86,12 @@ fn targets_may_name_their_interface() {
                      \"[fe80::77%near]:4421\"]\n[[subsystem.namespace]]\nram = \"1MiB\"\n";
     std::fs::write(&file, format!("{ports}{subsystem}")).unwrap();
     let _target = listening(&["target", "--config", file.to_str().unwrap()]);
-    succeed(&["identify", &format!("nvme-tcp://[fe80::77%near]/{nqn}")]);
-    succeed(&["identify", &format!("nvme-tcp://[fe80::77%25near]:4420/{nqn}")]);
-    succeed(&["discover", "nvme-tcp://[fe80::77%near]:4420"]);
+    succeed(&["nvme", "identify", &format!("nvme-tcp://[fe80::77%near]/{nqn}")]);
+    succeed(&["nvme", "identify", &format!("nvme-tcp://[fe80::77%25near]:4420/{nqn}")]);
+    succeed(&["use", "discover", "nvme-tcp://[fe80::77%near]:4420"]);
     for local in ["fe80::78", "fe80::78%near", "fe80::78%25near"] {
         let settings = format!("provider=roce&host-traddr={local}");
-        succeed(&["identify", &format!("nvme-rdma://[fe80::77%near]:4421/{nqn}?{settings}")]);
+        succeed(&["nvme", "identify", &format!("nvme-rdma://[fe80::77%near]:4421/{nqn}?{settings}")]);
     }
     std::fs::write(&file, format!("{ports}{subsystem}").replace("near", "nope")).unwrap();
     let said = fail(&["target", "--config", file.to_str().unwrap()]);

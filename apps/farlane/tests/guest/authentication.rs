@@ -32,7 +32,7 @@ fn linux_and_a_target_prove_who_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let secret = |name: &str, hash: &str| {
-        succeed(&["key", "dhchap", &path(name), "--hash", hash]);
+        succeed(&["setup", "key", "dhchap", &path(name), "--hash", hash]);
         fs::read_to_string(path(name)).unwrap().trim().to_owned()
     };
     let (host, controller) = (secret("host", "sha256"), secret("controller", "none"));
@@ -77,7 +77,7 @@ fn linux_and_a_target_prove_who_they_are() {
         let (hash, secret) = line.split_once(' ').unwrap();
         fs::write(path("made"), secret).unwrap();
         fs::set_permissions(path("made"), Permissions::from_mode(0o600)).unwrap();
-        assert!(succeed(&["key", "check", &path("made")]).contains("DH-HMAC-CHAP secret"), "{hash}");
+        assert!(succeed(&["setup", "key", "test", &path("made")]).contains("DH-HMAC-CHAP secret"), "{hash}");
     }
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
@@ -94,7 +94,7 @@ fn our_host_and_the_kernels_target_prove_who_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let secret = |name: &str, hash: &str| {
-        succeed(&["key", "dhchap", &path(name), "--hash", hash]);
+        succeed(&["setup", "key", "dhchap", &path(name), "--hash", hash]);
         fs::read_to_string(path(name)).unwrap().trim().to_owned()
     };
     let (host, controller) = (secret("host", "sha256"), secret("controller", "sha384"));
@@ -121,13 +121,13 @@ fn our_host_and_the_kernels_target_prove_who_they_are() {
             let said = succeed(&[&load[..], secrets].concat());
             assert!(said.contains("verified"), "{method}: {said}");
         }
-        let said = fail(&["identify", &url, "--dhchap-secret-file", &wrong, "--timeout", "5s"]);
+        let said = fail(&["nvme", "identify", &url, "--dhchap-secret-file", &wrong, "--timeout", "5s"]);
         assert!(said.contains("authenticat"), "{method}: {said}");
         let liar = ["--dhchap-secret-file", &ours, "--dhchap-controller-secret-file", &wrong];
-        let said = fail(&[&["identify", &url, "--timeout", "5s"][..], &liar[..]].concat());
+        let said = fail(&[&["nvme", "identify", &url, "--timeout", "5s"][..], &liar[..]].concat());
         assert!(said.contains("authenticat"), "{method}: {said}");
     }
-    let said = fail(&["identify", &url, "--timeout", "5s"]);
+    let said = fail(&["nvme", "identify", &url, "--timeout", "5s"]);
     assert!(said.contains("authenticat"), "{said}");
     guest.tell("end").unwrap();
     let outcome = guest.finish().unwrap().expect_success();

@@ -23,7 +23,8 @@ fn linux_has_its_submission_queues_in_the_controllers_memory() {
     let Some(kit) = skip::newer_kit_or_skip("a controller memory buffer in a guest") else { return };
     let directory = tempfile::tempdir().unwrap();
     let (local, near) = (directory.path().join("local"), directory.path().join("near"));
-    let mut device = served(&["device", "--serial", "LOCAL", "--ram", "64MiB", "--cmb", "2MiB"], &local);
+    let mut device =
+        served(&["offer", "device", "--serial", "LOCAL", "--ram", "64MiB", "--cmb", "2MiB"], &local);
     let mut far = Export::start(&["--serial", "FAR", "--ram", "64MiB", "--cmb", "2MiB"]);
     let attached = served(&["attach", &far.url()], &near);
     let outcome = Guest::builder(kit)

@@ -1,5 +1,5 @@
-//! Stock Linux guests on `farlane device` and on `farlane attach` with a `farlane export` behind
-//! it.
+//! Stock Linux guests on `farlane offer device` and on `farlane attach` with a `farlane export`
+//! behind it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -42,10 +42,10 @@ impl Place {
     fn socket(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// Starts `farlane device` with an SSD in memory.
+    /// Starts `farlane offer device` with an SSD in memory.
     fn device(&self, name: &str, arguments: &[&str]) -> Export {
         let mut command = Command::new(&*FARLANE);
-        command.args(["device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
+        command.args(["offer", "device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
         Export::of(command)
     }
     /// Starts `farlane attach` to `url`, with further arguments.
@@ -136,7 +136,9 @@ fn a_guest_uses_a_far_ssd_with_keys_as_any_other() {
     let Some(kit) = skip::kit_or_skip("a guest on a far SSD with keys") else { return };
     let place = Place::new();
     let path = |name: &str| place.socket(name).to_str().unwrap().to_owned();
-    let key = |name: &str| json(&["key", "new", &path(name), "--json"])["key"].as_str().unwrap().to_owned();
+    let key = |name: &str| {
+        json(&["setup", "key", "new", &path(name), "--json"])["key"].as_str().unwrap().to_owned()
+    };
     let (far_key, host_key) = (key("far"), key("host"));
     let far = ["--ram", "64MiB", "--serial", "FAR", "--key", &path("far"), "--allow", &host_key];
     let far = Export::start(&far);
@@ -166,7 +168,7 @@ fn a_guest_uses_a_far_ssd_over_several_connections_that_are_cut() {
     assert_used(&outcome.expect_success().output, "SPREAD");
     near.wait_for("the client has gone");
     assert!(network.cuts() > 10, "{}", near.said());
-    let status = json(&["status", control.to_str().unwrap(), "--json"]);
+    let status = json(&["observe", "status", control.to_str().unwrap(), "--json"]);
     let connections = status["connections"].as_array().unwrap();
     let came = |index: usize| connections[index]["packets_received"].as_u64().unwrap();
     assert!(connections.len() == 3 && came(1) > 1000 && came(2) > 1000, "{status}");

@@ -1,5 +1,5 @@
 //! Stock Linux guests whose disk is behind an emulated network: `farlane export`, `farlane
-//! emulate`, `farlane attach`.
+//! model emulate`, `farlane attach`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,10 +96,10 @@ fn used_over(scenario: &str) {
     eprintln!("{scenario}: {counters}");
 }
 
-/// Starts `farlane emulate` in front of `to`.
+/// Starts `farlane model emulate` in front of `to`.
 fn between(to: &str, link: &Path) -> Export {
     let mut command = Command::new(&*FARLANE);
-    command.args(["emulate", "--connect", to, "--json", "--every", "0", "--link"]).arg(link);
+    command.args(["model", "emulate", "--connect", to, "--json", "--every", "0", "--link"]).arg(link);
     Export::of(command)
 }
 

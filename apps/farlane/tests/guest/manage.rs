@@ -25,7 +25,7 @@ fn an_administrator_manages_a_local_and_a_far_ssd() {
     let Some(kit) = skip::kit_or_skip("managing SSDs from a guest") else { return };
     let directory = tempfile::tempdir().unwrap();
     let (local, near) = (directory.path().join("local"), directory.path().join("near"));
-    let device = served(&[&["device", "--serial", "LOCAL"], &SSD[..]].concat(), &local);
+    let device = served(&[&["offer", "device", "--serial", "LOCAL"], &SSD[..]].concat(), &local);
     let (pool, state) = (directory.path().join("pool.img"), directory.path().join("ssd.state"));
     let pool = format!("{},size=64MiB", pool.display());
     let remembering =

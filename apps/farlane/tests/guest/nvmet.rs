@@ -46,12 +46,12 @@ fn our_host_uses_the_kernels_target() {
     let one = format!("nvme-tcp://127.0.0.1:{first}/{NQN}");
     let both = format!("nvme-tcp://127.0.0.1:{first},127.0.0.1:{second}/{NQN}");
 
-    let found = say(&["discover", &format!("nvme-tcp://127.0.0.1:{first}")]);
+    let found = say(&["use", "discover", &format!("nvme-tcp://127.0.0.1:{first}")]);
     assert!(found.contains(NQN) && found.contains("tcp"), "{found}");
-    let identity = say(&["identify", &one]);
+    let identity = say(&["nvme", "identify", &one]);
     assert!(identity.contains("Linux"), "{identity}");
-    say(&["smart-log", &one]);
-    let round_trips = say(&["ping", &one, "--count", "20"]);
+    say(&["nvme", "smart-log", &one]);
+    let round_trips = say(&["measure", "ping", &one, "--count", "20"]);
     assert!(round_trips.contains("Property Gets"), "{round_trips}");
 
     // With and without digests; data in the capsule and by R2T.
@@ -63,9 +63,9 @@ fn our_host_uses_the_kernels_target() {
     std::fs::write(&source, &bytes).unwrap();
     for query in ["", "?hdgst=on&ddgst=on&queues=2"] {
         let url = format!("{one}{query}");
-        say(&["write", &url, "--input", &source]);
+        say(&["use", "write", &url, "--input", &source]);
         let _ = std::fs::remove_file(&copy);
-        say(&["read", &url, "--length", "1000448", "--output", &copy]);
+        say(&["use", "read", &url, "--length", "1000448", "--output", &copy]);
         assert!(std::fs::read(&copy).unwrap() == bytes, "{query}");
         for size in ["512", "4k", "64k"] {
             let job = ["--rw", "randrw", "--bs", size, "--iodepth", "16", "--runtime", "500ms", "--verify"];

@@ -41,7 +41,7 @@ fn measure(program: &str, provider: &str) {
     let given = ["rdma", action, &at, "--provider", provider, "--peer", "perftest", "--verb", verb];
     let row = &json(&[&given[..], &["--size", SIZE, "--iters", COUNT, "--json"]].concat())["rows"][0];
     assert_eq!((&row["verb"], &row["bytes"]), (&verb.into(), &8192.into()), "{row}");
-    println!("farlane rdma {action} --peer perftest --verb {verb}: {row}");
+    println!("farlane measure rdma {action} --peer perftest --verb {verb}: {row}");
 }
 
 /// Lets all programs be both ends, over `link` of the guest and our `provider`.
@@ -61,7 +61,7 @@ fn meet(kit: &Kit, (link, mtu, provider): (&str, u16, &str)) {
     let at = format!("{here}:18515");
     for program in PROGRAMS {
         let mut command = Command::new(&*FARLANE);
-        command.args(["rdma", "serve", "--provider", provider, "--listen", &at, "--json"]);
+        command.args(["measure", "rdma", "serve", "--provider", provider, "--listen", &at, "--json"]);
         command.args(["--perftest", program, "--size", SIZE, "--iters", COUNT]);
         if program == "ib_write_lat" && writes == "no" {
             let given = ["rdma", "serve", "--provider", "iwarp", "--listen", &at, "--perftest", program];

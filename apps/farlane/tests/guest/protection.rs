@@ -44,7 +44,7 @@ fn linux_generates_and_checks_protection_information() {
         Export::of(command)
     };
     let (near, far) = (namespace(&near, "16"), namespace(&far, "64"));
-    let local = served(&["device", "--serial", "GUARD16", "--namespace", &near], &path("local"));
+    let local = served(&["offer", "device", "--serial", "GUARD16", "--namespace", &near], &path("local"));
     let export = Export::start(&["--serial", "GUARD64", "--namespace", &far]);
     let attached = served(&["attach", &export.url()], &path("attached"));
     let plain = ["device", "--serial", "PLAIN", "--ram", "64MiB", "--max-transfer", "1MiB"];

@@ -117,17 +117,17 @@ fn the_kernels_host_uses_our_target_by_roce() {
 /// Uses the kernel's target by our host: finds it, writes, reads and compares.
 fn use_theirs(at: &str, query: &str, directory: &Path) -> String {
     let url = format!("nvme-rdma://{at}/{THEIRS}?queues=2&{query}");
-    let found = succeed(&["discover", &format!("nvme-rdma://{at}?{query}")]);
+    let found = succeed(&["use", "discover", &format!("nvme-rdma://{at}?{query}")]);
     assert!(found.contains("rdma") && found.contains(THEIRS), "{found}");
-    assert!(succeed(&["identify", &url]).contains("Linux"));
-    succeed(&["ping", &url, "--count", "20"]);
+    assert!(succeed(&["nvme", "identify", &url]).contains("Linux"));
+    succeed(&["measure", "ping", &url, "--count", "20"]);
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (source, copy) = (path("source"), path("copy"));
     let bytes: Vec<u8> =
         (0..1_000_448_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
     std::fs::write(&source, &bytes).unwrap();
-    succeed(&["write", &url, "--input", &source]);
-    succeed(&["read", &url, "--length", "1000448", "--output", &copy]);
+    succeed(&["use", "write", &url, "--input", &source]);
+    succeed(&["use", "read", &url, "--length", "1000448", "--output", &copy]);
     assert!(std::fs::read(&copy).unwrap() == bytes);
     url
 }

@@ -39,5 +39,5 @@ fn linux_starts_watches_and_stops_a_recording() {
     let end: serde_json::Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     let account = format!("in {} stored {} lost {}", end["bytes_in"], end["bytes_stored"], end["bytes_lost"]);
     assert!(told.contains(&account), "the certificate says {account}: {told}");
-    assert_eq!(json(&["verify", recording, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", recording, "--json"])["ok"], true);
 }

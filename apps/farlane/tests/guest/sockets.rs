@@ -1,4 +1,4 @@
-//! The sockets of `farlane device` and `farlane attach`, without a guest.
+//! The sockets of `farlane offer device` and `farlane attach`, without a guest.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,7 +15,7 @@ const VERSION: [u8; 20] = [1, 0, 1, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
 fn device(socket: &Path) -> Export {
     let mut command = Command::new(&*FARLANE);
-    command.args(["device", "--json", "--ram", "1MiB", "--vfio-user"]).arg(socket);
+    command.args(["offer", "device", "--json", "--ram", "1MiB", "--vfio-user"]).arg(socket);
     Export::of(command)
 }
 
@@ -99,7 +99,7 @@ fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
         (&path("missing/ssd"), "there is no directory"),
         (&long, "a socket's at most 107"),
     ] {
-        let said = fail(&["device", "--ram", "1MiB", "--vfio-user", socket]).replace('│', " ");
+        let said = fail(&["offer", "device", "--ram", "1MiB", "--vfio-user", socket]).replace('│', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(words) && said.contains("can't listen at"), "{said}");
         let output = farlane(&["attach", &nobody(), "--vfio-user", socket]);
@@ -138,5 +138,5 @@ fn a_monitor_that_comes_before_the_far_end_waits_for_it() {
     near.wait_for("the client has gone");
     // A near end that is killed leaves the far end as it was.
     near.kill();
-    wait_until("the far end serves another", || farlane(&["lspci", &far.url()]).status.success());
+    wait_until("the far end serves another", || farlane(&["observe", "lspci", &far.url()]).status.success());
 }

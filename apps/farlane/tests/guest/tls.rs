@@ -30,7 +30,7 @@ fn linux_encrypts_as_a_host_and_as_a_target() {
     let Some(kit) = skip::kit_or_skip("TLS with the kernel's NVMe/TCP") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    succeed(&["key", "tls", &path("key")]);
+    succeed(&["setup", "key", "tls", &path("key")]);
     let text = fs::read_to_string(path("key")).unwrap().trim().to_owned();
     let mut command = Command::new(&*FARLANE);
     command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"]);
@@ -53,9 +53,9 @@ fn linux_encrypts_as_a_host_and_as_a_target() {
     let job = ["--rw", "randrw", "--bs", "16k", "--iodepth", "16", "--runtime", "1s", "--verify"];
     let said = succeed(&[&["bench", &url, "--tls-key-file", &path("key")][..], &job].concat());
     assert!(said.contains("as written"), "{said}");
-    succeed(&["key", "tls", &path("other")]);
-    fail(&["ping", &url, "--tls-key-file", &path("other"), "--timeout", "3s"]);
-    fail(&["ping", &url, "--timeout", "3s"]);
+    succeed(&["setup", "key", "tls", &path("other")]);
+    fail(&["measure", "ping", &url, "--tls-key-file", &path("other"), "--timeout", "3s"]);
+    fail(&["measure", "ping", &url, "--timeout", "3s"]);
 
     guest.tell("end").unwrap();
     let said = guest.finish().unwrap().expect_success().output;
@@ -73,7 +73,7 @@ fn linux_encrypts_as_a_host_and_as_a_target() {
     // A key that nvme-cli made, checked by farlane.
     let made = said.lines().find_map(|line| line.strip_prefix("made ")).unwrap();
     fs::write(path("key"), made).unwrap();
-    assert!(succeed(&["key", "check", &path("key")]).contains("a TLS key of 32 bytes"));
+    assert!(succeed(&["setup", "key", "test", &path("key")]).contains("a TLS key of 32 bytes"));
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("has connected without TLS"), "{said}");

@@ -77,7 +77,7 @@ fn drive(kit: &Kit, device: &Device) {
     let mut guest = with_program(builder, directory.path(), &known).start().unwrap();
     wait(&mut guest, "offering");
     let url = format!("nvme-rdma://{there}:4421/{THEIRS}?provider={provider}&queues=2");
-    assert!(succeed(&["identify", &url]).contains("Farlane"));
+    assert!(succeed(&["nvme", "identify", &url]).contains("Farlane"));
     for size in ["512", "4k", "128k"] {
         let job = ["--rw", "randrw", "--bs", size, "--iodepth", "64", "--runtime", "300ms", "--verify"];
         succeed(&[&["bench", &url][..], &job[..]].concat());
@@ -89,7 +89,7 @@ fn drive(kit: &Kit, device: &Device) {
     wait(&mut guest, "serving");
     drop(running);
     let at = format!("{here}:18515");
-    let running = start(&["rdma", "serve", "--json", "--provider", provider, "--listen", &at]);
+    let running = start(&["measure", "rdma", "serve", "--json", "--provider", provider, "--listen", &at]);
     guest.tell("served").unwrap();
     wait(&mut guest, "measuring");
     drop(running);

@@ -27,7 +27,7 @@ pub(crate) fn assert_verified(load: Running) -> String {
 
 /// Checks that the far end at `url` serves a new host.
 pub(crate) fn assert_serves(url: &str) {
-    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", url, "--count", "10", "--json"])["count"], 10);
 }
 
 /// Whether a verified load of half a second succeeds, and the words that it prints with single

@@ -1,4 +1,4 @@
-//! `farlane emulate`: a modelled network between two live ends.
+//! `farlane model emulate`: a modelled network between two live ends.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,7 +19,7 @@ impl Emulated {
     fn between(to: &str, link: &str) -> Self {
         let (directory, path) = file(link);
         let mut command = Command::new(&*FARLANE);
-        command.args(["emulate", "--connect", to, "--json", "--seed", "7", "--link"]).arg(path);
+        command.args(["model", "emulate", "--connect", to, "--json", "--seed", "7", "--link"]).arg(path);
         Self { process: Export::of(command), _directory: directory }
     }
 
@@ -52,7 +52,7 @@ fn file(link: &str) -> (TempDir, PathBuf) {
 fn a_ping_takes_the_time_of_the_model() {
     let far = Export::start(&["--ram", "1MiB"]);
     let network = Emulated::between(&far.address, "[link]\nlatency = \"10ms\"\nrate = \"1Gbit/s\"\n");
-    let ping = json(&["ping", &network.url(), "--count", "20", "--json"]);
+    let ping = json(&["measure", "ping", &network.url(), "--count", "20", "--json"]);
     let least = ping["latency_ns"]["p50"].as_u64().unwrap();
     assert!((20_000_000..60_000_000).contains(&least), "{ping}");
     let counters = network.end();
@@ -66,10 +66,10 @@ fn copy(url: &str, bytes: usize) {
     let noise: Vec<u8> =
         (0..bytes as u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9)).to_le_bytes()).collect();
     let noise = &noise[..bytes];
-    let (written, _) = Running::fed(&["write", url, "--json"], noise.to_vec()).json();
+    let (written, _) = Running::fed(&["use", "write", url, "--json"], noise.to_vec()).json();
     assert_eq!(written["bytes"], bytes);
     let length = bytes.to_string();
-    let read = Running::start(&["read", url, "--length", &length]).output(Duration::from_secs(60));
+    let read = Running::start(&["use", "read", url, "--length", &length]).output(Duration::from_secs(60));
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     assert!(read.stdout == noise);
 }
@@ -78,7 +78,7 @@ fn copy(url: &str, bytes: usize) {
 fn it_says_how_late_it_was() {
     let far = Export::start(&["--ram", "1MiB"]);
     let network = Emulated::between(&far.address, "[link]\nlatency = \"5ms\"\n");
-    json(&["ping", &network.url(), "--count", "50", "--json"]);
+    json(&["measure", "ping", &network.url(), "--count", "50", "--json"]);
     let late = network.end()["late_ns"].clone();
     assert!(late["count"].as_u64().unwrap() >= 100, "{late}");
     // How late it was depends on the machine, which may have other work.
@@ -161,7 +161,7 @@ fn a_target_of_nvme_over_tcp_is_used_through_it() {
 fn a_far_end_that_is_killed_is_gone_for_the_host_too() {
     let mut far = Export::start(&["--ram", "1MiB", "--hold", "1s"]);
     let network = Emulated::between(&far.address, "[link]\nlatency = \"1ms\"\n");
-    let ping = Running::start(&["ping", &network.url(), "--count", "1000000", "--timeout", "5s"]);
+    let ping = Running::start(&["measure", "ping", &network.url(), "--count", "1000000", "--timeout", "5s"]);
     network.process.wait_for("connected");
     wait_until("the host is there", || far.said().contains("link up"));
     far.kill();
@@ -172,7 +172,7 @@ fn a_far_end_that_is_killed_is_gone_for_the_host_too() {
         said.contains("reset") || said.contains("closed")
     });
     // Nobody listens any more: later connections are refused.
-    fail(&["ping", &network.url(), "--timeout", "300ms"]);
+    fail(&["measure", "ping", &network.url(), "--timeout", "300ms"]);
     network.process.wait_for("refused: the other end: Connection refused");
     network.end();
 }
@@ -190,7 +190,7 @@ fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
     };
     let (mut near, url) = attach("impatient", "10ms");
     near.wait_for("completion timeout: configuration read of ");
-    let said = fail(&["identify", &url]);
+    let said = fail(&["nvme", "identify", &url]);
     assert!(said.contains("it is no NVMe controller"), "{said}");
     let (status, said) = near.end_by("TERM");
     assert!(status == Some(0) && said.contains("at 0x000: no answer within 10 ms"), "{said}");
@@ -199,7 +199,7 @@ fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
     assert!(told["completion_timeouts"].as_u64().unwrap() > 0, "{told}");
     // The timeout is long, since the machine may have other work.
     let (mut near, url) = attach("patient", "3.5s");
-    let identified = json(&["identify", &url, "--json"]);
+    let identified = json(&["nvme", "identify", &url, "--json"]);
     assert!(identified["controller"]["mn"].as_str().unwrap().starts_with("Farlane"), "{identified}");
     near.end_by("TERM");
     let told = near.next_line();
@@ -217,14 +217,14 @@ fn a_link_that_cannot_be_is_explained() {
     ] {
         let (_directory, path) = file(link);
         let path = path.to_str().unwrap();
-        let output = farlane(&["emulate", "--connect", "127.0.0.1:1", "--link", path]);
+        let output = farlane(&["model", "emulate", "--connect", "127.0.0.1:1", "--link", path]);
         assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
-    let said = fail(&["emulate", "--connect", "127.0.0.1:1", "--link", "/nowhere/link.toml"]);
+    let said = fail(&["model", "emulate", "--connect", "127.0.0.1:1", "--link", "/nowhere/link.toml"]);
     assert!(said.contains("/nowhere/link.toml") && said.contains("No such file"), "{said}");
     let (_directory, path) = file("[link]\nlatency = \"1ms\"\n");
-    let said = fail(&["emulate", "--connect", "nowhere", "--link", path.to_str().unwrap()]);
+    let said = fail(&["model", "emulate", "--connect", "nowhere", "--link", path.to_str().unwrap()]);
     assert!(said.contains("--connect nowhere"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! `farlane emulate --between`: the kernel's own TCP over a modelled path between two network
+//! `farlane model emulate --between`: the kernel's own TCP over a modelled path between two network
 //! namespaces. A test that is not allowed to make namespaces says so and does nothing.
 
 use std::io::{BufRead, BufReader};
@@ -69,7 +69,17 @@ impl Emulated {
     fn between(near: &Namespace, far: &Namespace, subnet: &str, link: &str) -> Option<Self> {
         let (directory, path) = file(link);
         let mut child = Command::new(&*FARLANE)
-            .args(["emulate", "--json", "--between", &near.path(), &far.path(), "--subnet", subnet, "--link"])
+            .args([
+                "model",
+                "emulate",
+                "--json",
+                "--between",
+                &near.path(),
+                &far.path(),
+                "--subnet",
+                subnet,
+                "--link",
+            ])
             .arg(path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -140,7 +150,7 @@ fn two_paths_between_the_same_namespaces_take_their_own_times() {
     {
         let ping = near
             .command(&FARLANE)
-            .args(["ping", &format!("tcp://{host}:4430"), "--count", "5", "--json"])
+            .args(["measure", "ping", &format!("tcp://{host}:4430"), "--count", "5", "--json"])
             .output()
             .unwrap();
         let ping: Value = serde_json::from_slice(&ping.stdout).unwrap();
@@ -163,11 +173,12 @@ fn two_paths_between_the_same_namespaces_take_their_own_times() {
 fn a_namespace_that_is_not_there_is_said_with_the_remedy() {
     let (_directory, path) = file("[link]\nlatency = \"1ms\"\n");
     let path = path.to_str().unwrap();
-    let said = fail(&["emulate", "--between", "no-such-namespace", "no-other", "--link", path]);
+    let said = fail(&["model", "emulate", "--between", "no-such-namespace", "no-other", "--link", path]);
     assert!(said.contains("ip netns add no-such-namespace"), "{said}");
-    let said = fail(&["emulate", "--between", "one", "two", "--connect", "127.0.0.1:1", "--link", path]);
+    let said =
+        fail(&["model", "emulate", "--between", "one", "two", "--connect", "127.0.0.1:1", "--link", path]);
     assert!(said.contains("cannot be used with"), "{said}");
-    let said = fail(&["emulate", "--link", path]);
+    let said = fail(&["model", "emulate", "--link", path]);
     assert!(said.contains("--connect"), "{said}");
 }
 

@@ -169,5 +169,5 @@ fn memory_that_a_guest_takes_away_ends_its_session_and_nobody_elses() {
         let (status, said) = device.end_by("TERM");
         assert_eq!(status, Some(0), "{said}");
     }
-    json(&["identify", "--json", &far.url()]);
+    json(&["nvme", "identify", "--json", &far.url()]);
 }

@@ -1,4 +1,4 @@
-//! `farlane measure`: many samples of several points, and a report that stands alone.
+//! `farlane measure report`: many samples of several points, and a report that stands alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use serde_json::Value;
 const SHORT: [&str; 8] = ["--time", "30ms", "--samples", "50", "--sizes", "512,4k", "--load", "4"];
 
 fn measure(url: &str, more: &[&str]) -> Value {
-    json(&[&["measure", url, "--json"][..], &SHORT, more].concat())
+    json(&[&["measure", "report", url, "--json"][..], &SHORT, more].concat())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn devices_take_turns_and_the_report_stands_alone() {
     let rows = SerializedFileReader::new(std::fs::File::open(&paths[2]).unwrap()).unwrap();
     assert_eq!(rows.get_row_iter(None).unwrap().count(), 10);
     assert!(read(&paths[3]).starts_with(b"<svg") && read(&paths[4]).starts_with(b"\x89PNG"));
-    let shown = succeed(&[&["measure", &far.url(), "--beside", &fabric][..], &SHORT].concat());
+    let shown = succeed(&[&["measure", "report", &far.url(), "--beside", &fabric][..], &SHORT].concat());
     assert!(shown.contains("doorbell goes down") && shown.contains("of pairs"), "{shown}");
 }
 
@@ -91,7 +91,8 @@ fn a_device_that_fails_costs_nothing_of_what_was_measured_before() {
     let path = folder.path().join("disk.img");
     std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
     let far = Export::start(&["--namespace", &format!("{},readonly", path.display())]);
-    let output = farlane(&[&["measure", &far.url(), "--json", "--rw", "read,write"][..], &SHORT].concat());
+    let output =
+        farlane(&[&["measure", "report", &far.url(), "--json", "--rw", "read,write"][..], &SHORT].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("a command failed"), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -106,9 +107,10 @@ fn a_capture_has_the_measurement_and_not_what_follows_it() {
     let path = folder.path().join("capture");
     let far = Export::start(&["--ram", "16MiB"]);
     let short = ["--time", "30ms", "--samples", "50", "--sizes", "8k", "--load", "1"];
-    let trace = ["--trace", path.to_str().unwrap()];
-    json(&[&["measure", &far.url(), "--json"][..], &short, &trace].concat());
-    let shown = succeed(&["trace", "show", path.to_str().unwrap(), "--level", "command", "--json"]);
+    let trace = ["--capture", path.to_str().unwrap()];
+    json(&[&["measure", "report", &far.url(), "--json"][..], &short, &trace].concat());
+    let shown =
+        succeed(&["observe", "trace", "show", path.to_str().unwrap(), "--level", "command", "--json"]);
     // Reads that are followed hop by hop have 4 KiB.
     assert!(shown.contains("\"bytes\":8192"), "{shown}");
 }
@@ -117,20 +119,20 @@ fn a_capture_has_the_measurement_and_not_what_follows_it() {
 fn what_cannot_be_measured_is_refused_before_anything_is() {
     let far = Export::start(&["--ram", "16MiB"]);
     let url = far.url();
-    let refused = fail(&["measure", &url, "--sizes", "1000"]);
+    let refused = fail(&["measure", "report", &url, "--sizes", "1000"]);
     assert!(
         refused.contains("--sizes 1000") && refused.contains("multiples of the block size 512"),
         "{refused}"
     );
     for huge in ["1TiB", "15EiB"] {
-        let refused = fail(&["measure", &url, "--sizes", huge]);
+        let refused = fail(&["measure", "report", &url, "--sizes", huge]);
         assert!(refused.contains("--sizes times --load") && refused.contains("at most"), "{refused}");
     }
-    let refused = fail(&["measure", &url, "--to", "report.pdf"]);
+    let refused = fail(&["measure", "report", &url, "--to", "report.pdf"]);
     assert!(refused.contains("report.pdf") && refused.contains(".html"), "{refused}");
-    let refused = fail(&["measure", &url, "--to", "/nonexistent/report.html"]);
+    let refused = fail(&["measure", "report", &url, "--to", "/nonexistent/report.html"]);
     assert!(refused.contains("/nonexistent/report.html"), "{refused}");
-    let refused = fail(&["measure", &url, "--beside", "tcp://127.0.0.1:1", "--timeout", "1s"]);
+    let refused = fail(&["measure", "report", &url, "--beside", "tcp://127.0.0.1:1", "--timeout", "1s"]);
     assert!(refused.contains("127.0.0.1:1"), "{refused}");
 }
 
@@ -142,7 +144,7 @@ fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_o
     let to = path.to_str().unwrap();
     let words = ["--sizes", "4k", "--load", "2", "--samples", "10", "--to", to, "--json"];
     let start = |time| {
-        let load = Running::start(&[&["measure", &far.url(), "--time", time][..], &words].concat());
+        let load = Running::start(&[&["measure", "report", &far.url(), "--time", time][..], &words].concat());
         wait_until("the measurement begins", || load.said().contains("measuring 3 points"));
         load
     };
@@ -180,7 +182,7 @@ fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_o
 #[test]
 fn a_quick_measurement_has_five_points_and_other_options_stay_possible() {
     let far = Export::start(&["--ram", "16MiB"]);
-    let report = json(&["measure", &far.url(), "--quick", "--time", "300ms", "--json"]);
+    let report = json(&["measure", "report", &far.url(), "--quick", "--time", "300ms", "--json"]);
     let sizes: Vec<_> =
         report["points"].as_array().unwrap().iter().map(|point| point["bytes"].clone()).collect();
     assert_eq!(sizes, [0, 4096, 4096, 65_536, 65_536].map(Value::from));

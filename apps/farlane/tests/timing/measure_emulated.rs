@@ -1,6 +1,6 @@
-//! `farlane measure` of a tunnel over an emulated network says what the simulation says of the same
-//! file, but for how late the emulator itself says that it was, for what this machine takes to wake
-//! a process, and for the software of the ends.
+//! `farlane measure report` of a tunnel over an emulated network says what the simulation says of
+//! the same file, but for how late the emulator itself says that it was, for what this machine
+//! takes to wake a process, and for the software of the ends.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -94,7 +94,7 @@ fn what_is_measured_over_an_emulated_network_is_what_is_simulated() {
     let file = folder.path().join("network.toml");
     std::fs::write(&file, FILE).unwrap();
     let file = file.to_str().unwrap();
-    let simulated = crate::support::json(&["sim", file, "--json"]);
+    let simulated = crate::support::json(&["model", "sim", file, "--json"]);
     // How busy others keep the machine may change meanwhile.
     let before = waking();
 
@@ -102,14 +102,24 @@ fn what_is_measured_over_an_emulated_network_is_what_is_simulated() {
     let mut far = Export::start(&ram);
     let beside = far.next_url();
     let mut command = Command::new(&*FARLANE);
-    command.args(["emulate", "--listen", "127.0.0.1:0", "--connect", &far.address, "--link", file, "--json"]);
+    command.args([
+        "model",
+        "emulate",
+        "--listen",
+        "127.0.0.1:0",
+        "--connect",
+        &far.address,
+        "--link",
+        file,
+        "--json",
+    ]);
     let mut network = Export::of(command);
     // The simulated switch has packets of 256 B, and its host reads no further ahead.
     let host = ["--payload-size", "256", "--no-lookahead"];
     let points = ["--rw", "read,write", "--sizes", "4k", "--load", "2", "--samples", "60", "--time", "500ms"];
     let url = network.url();
     let report = crate::support::json(
-        &[&["measure", &url, "--beside", &beside, "--json"][..], &host, &points].concat(),
+        &[&["measure", "report", &url, "--beside", &beside, "--json"][..], &host, &points].concat(),
     );
     network.end_by("TERM");
     let late = loop {

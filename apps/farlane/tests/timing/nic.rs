@@ -1,4 +1,4 @@
-//! `farlane nic`: packets between processes, cards that others serve, and peers that fail.
+//! `farlane measure nic`: packets between processes, cards that others serve, and peers that fail.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -26,21 +26,22 @@ fn wire(folder: &tempfile::TempDir) -> String {
 }
 
 fn echo(card: &str) -> Running {
-    let receiver = Running::start(&["nic", "receive", card, "--echo"]);
+    let receiver = Running::start(&["measure", "nic", "receive", card, "--echo"]);
     wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
     receiver
 }
 
 /// Serves a card at `socket`; ready when it is there.
 fn serve(socket: &Path, wire: &str) -> Running {
-    let server = Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", wire]);
+    let server = Running::start(&["measure", "nic", "--vfio-user", socket.to_str().unwrap(), "--wire", wire]);
     wait_for_listener(socket);
     server
 }
 
 /// Pings `card`, and looks at what is told of each size.
 fn ping(card: &str) -> Value {
-    let found = json(&["nic", "ping", card, "--sizes", "14,60,64,1500", "--count", "300", "--json"]);
+    let found =
+        json(&["measure", "nic", "ping", card, "--sizes", "14,60,64,1500", "--count", "300", "--json"]);
     let sizes = found["sizes"].as_array().unwrap();
     let told: Vec<_> =
         sizes.iter().map(|one| (one["size"].as_u64().unwrap(), one["path"].as_str().unwrap())).collect();
@@ -71,12 +72,12 @@ fn packets_are_measured_over_shared_memory_and_drawn() {
     assert_eq!(found["interrupted"], false);
     let picture = folder.path().join("sizes.svg");
     let options = ["--sizes", "60,1500", "--count", "200", "--draw", picture.to_str().unwrap()];
-    let text = succeed(&[&["nic", "ping", &wire][..], &options].concat());
+    let text = succeed(&[&["measure", "nic", "ping", &wire][..], &options].concat());
     for part in ["floor: two lines cross", "the kernel's UDP", "60 B", "inline", "dma", "█", "x as long"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(std::fs::read_to_string(picture).unwrap().contains("polyline"));
-    let rates = json(&["nic", "bench", &wire, "--sizes", "60,1500", "--count", "500", "--json"]);
+    let rates = json(&["measure", "nic", "bench", &wire, "--sizes", "60,1500", "--count", "500", "--json"]);
     for rate in rates["sizes"].as_array().unwrap() {
         assert!(rate["packets_s"].as_f64().unwrap() > 0.0, "{rate}");
     }
@@ -120,7 +121,7 @@ fn udp_end() -> (UdpSocket, SocketAddr, String) {
 #[test]
 fn packets_of_others_are_neither_counted_nor_sent_back() {
     let (_, address, wire) = udp_end();
-    let receiver = Running::start(&["nic", "receive", &wire, "--echo", "--count", "1", "--json"]);
+    let receiver = Running::start(&["measure", "nic", "receive", &wire, "--echo", "--count", "1", "--json"]);
     let (socket, ..) = udp_end();
     wait_until("the receiver is there", || {
         socket.send_to(HELLO, address).unwrap();
@@ -143,7 +144,7 @@ fn packets_of_others_are_neither_counted_nor_sent_back() {
 fn what_bench_has_not_sent_is_no_answer() {
     let (socket, _, wire) = udp_end();
     let options = ["--sizes", "60", "--count", "1", "--timeout", "3s"];
-    let bench = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+    let bench = Running::start(&[&["measure", "nic", "bench", &wire][..], &options].concat());
     let (mut packet, from) = next_packet(&socket);
     packet[20] ^= 1;
     socket.send_to(&packet, from).unwrap();
@@ -156,7 +157,7 @@ fn what_bench_has_not_sent_is_no_answer() {
 fn what_bench_has_measured_is_told_when_it_is_interrupted() {
     let (socket, _, wire) = udp_end();
     let options = ["--sizes", "14,61", "--count", "10", "--json"];
-    let bench = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+    let bench = Running::start(&[&["measure", "nic", "bench", &wire][..], &options].concat());
     loop {
         let (packet, from) = next_packet(&socket);
         if packet.len() == 61 {
@@ -179,7 +180,7 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
     for (command, draw) in [("ping", &["--draw", picture.to_str().unwrap()][..]), ("bench", &[])] {
         let (socket, _, wire) = udp_end();
         let options = ["--sizes", "14,61", "--count", "10", "--timeout", "2s", "--json"];
-        let measurement = Running::start(&[&["nic", command, &wire][..], &options, draw].concat());
+        let measurement = Running::start(&[&["measure", "nic", command, &wire][..], &options, draw].concat());
         loop {
             let (packet, from) = next_packet(&socket);
             if packet.len() == 61 {
@@ -203,7 +204,7 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
 #[test]
 fn bench_is_interrupted_although_it_never_waits() {
     let options = ["--sizes", "60", "--count", "100000000"];
-    let bench = Running::start(&[&["nic", "bench", "loop:"][..], &options].concat());
+    let bench = Running::start(&[&["measure", "nic", "bench", "loop:"][..], &options].concat());
     wait_until("packets are sent", || bench.ticks() > 20);
     bench.signal("INT");
     let ended = bench.output(LONG);
@@ -214,7 +215,7 @@ fn bench_is_interrupted_although_it_never_waits() {
 fn packets_that_warm_up_do_not_count_as_lost() {
     let (socket, _, wire) = udp_end();
     let options = ["--sizes", "61", "--count", "10", "--json"];
-    let ping = Running::start(&[&["nic", "ping", &wire][..], &options].concat());
+    let ping = Running::start(&[&["measure", "nic", "ping", &wire][..], &options].concat());
     let number = |packet: &[u8]| u32::from_le_bytes(packet[14..18].try_into().unwrap());
     loop {
         let (packet, from) = next_packet(&socket);
@@ -237,7 +238,7 @@ fn packets_that_warm_up_do_not_count_as_lost() {
 fn ping_gives_up_when_packets_come_back_no_more() {
     let (socket, _, wire) = udp_end();
     let options = ["--sizes", "61", "--count", "100000", "--timeout", "2s"];
-    let ping = Running::start(&[&["nic", "ping", &wire][..], &options].concat());
+    let ping = Running::start(&[&["measure", "nic", "ping", &wire][..], &options].concat());
     for _ in 0..300 {
         let (packet, from) = next_packet(&socket);
         socket.send_to(&packet, from).unwrap();
@@ -250,7 +251,7 @@ fn ping_gives_up_when_packets_come_back_no_more() {
 #[test]
 fn ping_gives_up_although_other_packets_come_all_the_time() {
     let (socket, _, wire) = udp_end();
-    let ping = Running::start(&["nic", "ping", &wire, "--sizes", "60", "--count", "1"]);
+    let ping = Running::start(&["measure", "nic", "ping", &wire, "--sizes", "60", "--count", "1"]);
     let (mut packet, from) = next_packet(&socket);
     packet[20] ^= 1;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -271,10 +272,10 @@ fn ping_gives_up_although_other_packets_come_all_the_time() {
 fn a_wire_that_takes_no_packets_ends_send() {
     let folder = folder();
     let wire = wire(&folder);
-    let receiver = Running::start(&["nic", "receive", &wire]);
+    let receiver = Running::start(&["measure", "nic", "receive", &wire]);
     wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
     let options = ["--count", "1000000000000", "--timeout", "3s"];
-    let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
+    let sender = Running::start(&[&["measure", "nic", "send", &wire][..], &options].concat());
     // Whoever only waits for the other end takes no time of the processor.
     wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("STOP");
@@ -308,11 +309,11 @@ fn packets_are_measured_over_a_pair_of_interfaces() {
     wait_until("the link is down", || server.said().contains("link down"));
     link("near", "up");
     ping(&card);
-    let said = fail(&["nic", "ping", "eth:no-such-one", "--timeout", "1s"]);
+    let said = fail(&["measure", "nic", "ping", "eth:no-such-one", "--timeout", "1s"]);
     assert!(said.contains("eth:no-such-one"), "{said}");
     // The longest packets that pass, and longer ones.
     let options = ["--sizes", "1514", "--count", "10", "--json"];
-    let found = json(&[&["nic", "ping", "eth:near"][..], &options].concat());
+    let found = json(&[&["measure", "nic", "ping", "eth:near"][..], &options].concat());
     assert_eq!(found["sizes"][0]["one_way_ns"]["count"], 10, "{found}");
     for arguments in [
         &["nic", "ping", "eth:near", "--sizes", "60,1515", "--count", "10"][..],
@@ -334,7 +335,7 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     let _receiver = echo(&wire);
     let card = format!("vfio-user:{}", socket.display());
     ping(&card);
-    let user = Running::start(&["nic", "receive", &card]);
+    let user = Running::start(&["measure", "nic", "receive", &card]);
     wait_until("the card is in use", || user.said().contains("waiting for packets"));
     user.signal("KILL");
     ping(&card);
@@ -350,14 +351,22 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
 fn ends_that_sleep_cost_no_processor_and_are_woken() {
     let folder = folder();
     let (wire, socket) = (wire(&folder), folder.path().join("card"));
-    let server =
-        Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", &wire, "--spin", "0s"]);
+    let server = Running::start(&[
+        "measure",
+        "nic",
+        "--vfio-user",
+        socket.to_str().unwrap(),
+        "--wire",
+        &wire,
+        "--spin",
+        "0s",
+    ]);
     wait_for_listener(&socket);
     let card = format!("vfio-user:{}", socket.display());
-    let asleep = Running::start(&["nic", "receive", &card, "--echo", "--spin", "0s"]);
+    let asleep = Running::start(&["measure", "nic", "receive", &card, "--echo", "--spin", "0s"]);
     wait_until("the receiver is there", || asleep.said().contains("waiting for packets"));
     let options = ["--sizes", "60,1500", "--count", "50", "--interval", "2ms", "--spin", "0s"];
-    let found = json(&[&["nic", "ping", &wire, "--json"][..], &options].concat());
+    let found = json(&[&["measure", "nic", "ping", &wire, "--json"][..], &options].concat());
     assert_eq!(found["floor"]["wake_ns"]["count"], 50, "{found}");
     for one in found["sizes"].as_array().unwrap() {
         // Who is not woken looks again after 100 ms.
@@ -378,8 +387,8 @@ fn ends_that_sleep_cost_no_processor_and_are_woken() {
 fn packets_that_are_sent_are_counted_where_they_come() {
     let folder = folder();
     let wire = wire(&folder);
-    let receiver = Running::start(&["nic", "receive", &wire, "--count", "500", "--json"]);
-    let sent = json(&["nic", "send", &wire, "--size", "61", "--count", "500", "--json"]);
+    let receiver = Running::start(&["measure", "nic", "receive", &wire, "--count", "500", "--json"]);
+    let sent = json(&["measure", "nic", "send", &wire, "--size", "61", "--count", "500", "--json"]);
     assert_eq!(sent["bytes"], 500 * 61);
     let ended = receiver.output(LONG);
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
@@ -394,7 +403,7 @@ fn what_comes_back_does_not_hold_up_send() {
     let _receiver = echo(&wire);
     // More than both directions of the wire and both cards hold.
     let options = ["--count", "20000", "--timeout", "5s", "--json"];
-    let sent = json(&[&["nic", "send", &wire][..], &options].concat());
+    let sent = json(&[&["measure", "nic", "send", &wire][..], &options].concat());
     assert_eq!(sent["packets"], 20_000);
 }
 
@@ -402,11 +411,12 @@ fn what_comes_back_does_not_hold_up_send() {
 fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
     let folder = folder();
     let wire = wire(&folder);
-    let _sender = Running::start(&["nic", "send", &wire, "--count", "1000000000000", "--timeout", "20s"]);
-    let first = Running::start(&["nic", "receive", &wire]);
+    let _sender =
+        Running::start(&["measure", "nic", "send", &wire, "--count", "1000000000000", "--timeout", "20s"]);
+    let first = Running::start(&["measure", "nic", "receive", &wire]);
     wait_until("packets come", || first.ticks() > 10);
     first.signal("KILL");
-    let second = Running::start(&["nic", "receive", &wire, "--count", "1000", "--json"]);
+    let second = Running::start(&["measure", "nic", "receive", &wire, "--count", "1000", "--json"]);
     let ended = second.output(LONG);
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((ended.status.code(), &told["packets"]), (Some(0), &1_000.into()), "{told}");
@@ -416,10 +426,10 @@ fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
 fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
     let folder = folder();
     let wire = wire(&folder);
-    let receiver = Running::start(&["nic", "receive", &wire]);
+    let receiver = Running::start(&["measure", "nic", "receive", &wire]);
     wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
     let options = ["--count", "1000000000000", "--timeout", "2s"];
-    let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
+    let sender = Running::start(&[&["measure", "nic", "send", &wire][..], &options].concat());
     wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("KILL");
     let said = sender.fail();
@@ -430,7 +440,7 @@ fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
 #[test]
 fn send_is_interrupted_and_tells_what_it_has_sent() {
     let (socket, _, wire) = udp_end();
-    let sender = Running::start(&["nic", "send", &wire, "--count", "1000000000000", "--json"]);
+    let sender = Running::start(&["measure", "nic", "send", &wire, "--count", "1000000000000", "--json"]);
     next_packet(&socket);
     sender.signal("INT");
     let ended = sender.output(LONG);
@@ -446,7 +456,7 @@ fn a_peer_that_is_killed_or_stopped_is_told() {
         let wire = wire(&folder);
         let receiver = echo(&wire);
         let options = ["--count", "100000000", "--sizes", "60", "--timeout", "2s"];
-        let pinger = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+        let pinger = Running::start(&[&["measure", "nic", "bench", &wire][..], &options].concat());
         // Whoever only waits for the other end takes no time of the processor.
         wait_until("some packets pass before", || pinger.ticks() > 10);
         receiver.signal(signal);
@@ -473,7 +483,7 @@ fn a_server_that_is_killed_is_told() {
     let (wire, socket) = (wire(&folder), folder.path().join("card"));
     let server = serve(&socket, &wire);
     let card = format!("vfio-user:{}", socket.display());
-    let user = Running::start(&["nic", "receive", &card]);
+    let user = Running::start(&["measure", "nic", "receive", &card]);
     wait_until("the card is in use", || user.said().contains("waiting for packets"));
     server.signal("KILL");
     let ended = user.output(LONG);
@@ -509,7 +519,7 @@ fn a_third_end_is_told_that_two_others_use_the_wire() {
     let folder = folder();
     let wire = wire(&folder);
     let _ends = [echo(&wire), echo(&wire)];
-    let said = fail(&["nic", "ping", &wire, "--timeout", "300ms", "--count", "10"]);
+    let said = fail(&["measure", "nic", "ping", &wire, "--timeout", "300ms", "--count", "10"]);
     assert!(said.contains("two others use the wire"), "{said}");
 }
 
@@ -517,18 +527,18 @@ fn a_third_end_is_told_that_two_others_use_the_wire() {
 fn what_can_not_be_used_is_told_with_a_remedy() {
     let folder = folder();
     let nobody = format!("vfio-user:{}", folder.path().join("nobody").display());
-    let said = fail(&["nic", "ping", &nobody]);
-    assert!(said.contains("there is no card") && said.contains("farlane nic serve"), "{said}");
+    let said = fail(&["measure", "nic", "ping", &nobody]);
+    assert!(said.contains("there is no card") && said.contains("farlane measure nic serve"), "{said}");
     let alone = wire(&folder);
-    let said = fail(&["nic", "ping", &alone, "--timeout", "100ms", "--count", "10"]);
+    let said = fail(&["measure", "nic", "ping", &alone, "--timeout", "100ms", "--count", "10"]);
     assert!(said.contains("nobody came to the other end"), "{said}");
-    let said = fail(&["nic", "ping", &alone, "--sizes", "13"]);
+    let said = fail(&["measure", "nic", "ping", &alone, "--sizes", "13"]);
     assert!(said.contains("expected 14 to 9216 bytes"), "{said}");
     let missing = format!("shm:{}", folder.path().join("missing/wire").display());
-    let said = fail(&["nic", "ping", &missing, "--count", "10"]);
+    let said = fail(&["measure", "nic", "ping", &missing, "--count", "10"]);
     assert!(said.contains("there is no directory") && said.contains("create the directory"), "{said}");
     let socket = folder.path().join("card").display().to_string();
-    let serve = |wire: &str| fail(&["nic", "serve", "--vfio-user", &socket, "--wire", wire]);
+    let serve = |wire: &str| fail(&["measure", "nic", "serve", "--vfio-user", &socket, "--wire", wire]);
     let said = serve(&missing);
     assert!(said.contains("there is no directory") && said.contains("create the directory"), "{said}");
     let said = serve("eth:no-such-one");

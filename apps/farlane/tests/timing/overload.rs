@@ -108,7 +108,8 @@ fn a_target_of_which_nobody_reads_the_errors_serves_on_and_ends() {
 fn a_device_and_a_guests_end_of_which_nobody_reads_the_errors_serve_on_and_end() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("device");
-    let device = Muted::start(&["device", "--vfio-user", socket.to_str().unwrap(), "--ram", "16MiB"]);
+    let device =
+        Muted::start(&["offer", "device", "--vfio-user", socket.to_str().unwrap(), "--ram", "16MiB"]);
     let url = format!("vfio-user:{}", device.address);
     device.serves(&url, knock);
     let export = Export::start(&["--ram", "16MiB"]);
@@ -125,7 +126,7 @@ fn strangers_by_the_thousand_are_counted_rather_than_listed() {
         browse(&export.address);
     }
     // The far end has seen all strangers by the time it has served a later host.
-    json(&["identify", &export.url(), "--json"]);
+    json(&["nvme", "identify", &export.url(), "--json"]);
     let (status, said) = export.end_by("TERM");
     assert_eq!(status, Some(0));
     assert!(said.contains(" more like it in the last 10 s)"), "{said}");
@@ -150,7 +151,7 @@ fn a_namespace_in_memory_takes_no_more_than_its_size_whatever_the_lengths_of_wri
     };
     for size in ["4k", "128k"] {
         let whole = std::iter::repeat_n(0x5a, usize::try_from(DISK).unwrap()).collect();
-        Running::fed(&["write", &url, "--bs", size, "--iodepth", "32", "--json"], whole)
+        Running::fed(&["use", "write", &url, "--bs", size, "--iodepth", "32", "--json"], whole)
             .output(Duration::from_secs(60));
         for (rw, bs, depth) in [
             ("randrw", "4k", "32"),

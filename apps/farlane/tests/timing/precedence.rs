@@ -63,7 +63,7 @@ fn packets_have_the_class_that_each_end_was_given() {
     }
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key").to_str().unwrap().to_owned();
-    json(&["key", "new", &key, "--json"]);
+    json(&["setup", "key", "new", &key, "--json"]);
     let far = Export::start(&[
         "--udp",
         "127.0.0.1:0",
@@ -98,8 +98,9 @@ fn packets_have_the_class_that_each_end_was_given() {
     }
     // A name says it as well, and more than the options do.
     let url = format!("udp://{}?dscp=CS5", said("udp"));
-    let both =
-        classes(port(&said("udp")), &mut hosts, || drop(succeed(&["identify", &url, "--dscp", "AF11"])));
+    let both = classes(port(&said("udp")), &mut hosts, || {
+        drop(succeed(&["nvme", "identify", &url, "--dscp", "AF11"]))
+    });
     assert_eq!(both, (vec![EF], vec![CS5]));
 }
 
@@ -142,7 +143,7 @@ fn frames_of_a_vlan_have_the_priority_in_their_tags() {
     ] {
         let mut tap = Tap::open("far").unwrap();
         let url = format!("eth:near{tag}/{mac}");
-        succeed(&[&["identify", &url][..], options].concat());
+        succeed(&[&["nvme", "identify", &url][..], options].concat());
         std::thread::sleep(LAG);
         let mut priorities = [Vec::new(), Vec::new()];
         while let Some(frame) = tap.next_frame() {
@@ -162,9 +163,12 @@ fn frames_of_a_vlan_have_the_priority_in_their_tags() {
 
 #[test]
 fn what_can_not_be_marked_is_said() {
-    assert!(fail(&["ping", "tcp://127.0.0.1:1", "--dscp", "AF9"]).contains("0 to 63"));
-    assert!(fail(&["ping", "tcp://127.0.0.1:1", "--priority", "16"]).contains("0 to 15"));
-    let said = fail(&["ping", "eth:eth0/02:00:5e:00:53:01", "--dscp", "EF"]);
+    assert!(fail(&["measure", "ping", "tcp://127.0.0.1:1", "--dscp", "AF9"]).contains("0 to 63"));
+    assert!(fail(&["measure", "ping", "tcp://127.0.0.1:1", "--priority", "16"]).contains("0 to 15"));
+    let said = fail(&["measure", "ping", "eth:eth0/02:00:5e:00:53:01", "--dscp", "EF"]);
     assert!(said.contains("no DSCP"), "{said}");
-    assert!(fail(&["ping", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:x?dscp=64"]).contains("0 to 63"));
+    assert!(
+        fail(&["measure", "ping", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:x?dscp=64"])
+            .contains("0 to 63")
+    );
 }

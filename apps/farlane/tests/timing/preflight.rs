@@ -72,7 +72,7 @@ fn without_a_preflight_the_recorder_looks_at_the_room() {
     let record = ["record", "--from", "generate:10MB", "--to", path.to_str().unwrap()];
     let (output, said) = run(directory.path(), &[&record[..], &long].concat());
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("is full after") && said.contains("farlane preflight"), "{said}");
+    assert!(said.contains("is full after") && said.contains("farlane recording preflight"), "{said}");
 }
 
 #[test]

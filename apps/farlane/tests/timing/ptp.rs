@@ -35,14 +35,14 @@ fn uneven(to: &str, folder: &Path) -> Export {
     std::fs::write(&link, "[link]\n[link.there]\nlatency = \"20ms\"\n[link.back]\nlatency = \"1ms\"\n")
         .unwrap();
     let mut command = Command::new(&*FARLANE);
-    command.args(["emulate", "--connect", to, "--json", "--every", "0", "--link"]).arg(&link);
+    command.args(["model", "emulate", "--connect", to, "--json", "--every", "0", "--link"]).arg(&link);
     Export::of(command)
 }
 
 /// What a near end with this option says of the far end's clock: the offset, if both follow one
 /// clock, and its error.
 fn clock(url: &str, further: &[&str]) -> (Option<i64>, i64) {
-    let told: Value = json(&[&["ping", url, "--count", "5", "--json"], further].concat());
+    let told: Value = json(&[&["measure", "ping", url, "--count", "5", "--json"], further].concat());
     (told["clock"]["offset_ns"].as_i64(), told["clock"]["error_ns"].as_i64().unwrap())
 }
 

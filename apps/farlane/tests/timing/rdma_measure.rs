@@ -1,4 +1,4 @@
-//! `farlane rdma`: a server and whoever measures with it, over both providers.
+//! `farlane measure rdma`: a server and whoever measures with it, over both providers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ fn serve(provider: &str, address: &str) -> Export {
 
 fn serve_with(provider: &str, address: &str, options: &[&str]) -> Export {
     let mut command = Command::new(&*FARLANE);
-    command.args(["rdma", "serve", "--json", "--provider", provider, "--listen", address]);
+    command.args(["measure", "rdma", "serve", "--json", "--provider", provider, "--listen", address]);
     command.args(options);
     Export::of(command)
 }
@@ -25,7 +25,7 @@ fn address(server: &Export) -> String {
 fn measure(server: &str, options: &[&str]) {
     for verb in ["send", "write", "read"] {
         let given = [&[server, "--verb", verb, "--iters", "200", "--json"][..], options].concat();
-        let found = json(&[&["rdma", "ping"][..], &given[..]].concat());
+        let found = json(&[&["measure", "rdma", "ping"][..], &given[..]].concat());
         assert_eq!(
             (&found["rows"][0]["verb"], &found["rows"][0]["iterations"]),
             (&verb.into(), &200.into()),
@@ -35,7 +35,7 @@ fn measure(server: &str, options: &[&str]) {
         let least = found["rows"][0]["t_min_ns"].as_f64().unwrap();
         assert!(0.0 < least && least <= at("p50") && at("p50") <= at("max"), "{found}");
         for size in ["1", "4k", "1MiB"] {
-            let found = json(&[&["rdma", "bench"][..], &given[..], &["--size", size]].concat());
+            let found = json(&[&["measure", "rdma", "bench"][..], &given[..], &["--size", size]].concat());
             let (average, peak) = (
                 found["rows"][0]["mib_s"].as_f64().unwrap(),
                 found["rows"][0]["peak_mib_s"].as_f64().unwrap(),
@@ -49,9 +49,9 @@ fn measure(server: &str, options: &[&str]) {
 fn iwarp_is_measured() {
     let server = serve("iwarp", "127.0.0.1:0");
     measure(&address(&server), &[]);
-    let table = succeed(&["rdma", "ping", &address(&server), "--iters", "20"]);
+    let table = succeed(&["measure", "rdma", "ping", &address(&server), "--iters", "20"]);
     assert!(table.contains("t_typical[usec]") && table.lines().count() == 2, "{table}");
-    let table = succeed(&["rdma", "bench", &address(&server), "--iters", "20", "--all"]);
+    let table = succeed(&["measure", "rdma", "bench", &address(&server), "--iters", "20", "--all"]);
     assert!(table.contains("BW average[MiB/sec]") && table.lines().count() == 21, "{table}");
 }
 
@@ -73,13 +73,14 @@ fn measure_as_perftest(provider: &str, at: &str, programs: &[&str], options: &[&
         let action = if mode == "lat" { "ping" } else { "bench" };
         let test = ["--peer", "perftest", "--verb", verb, "--size", "5000", "--iters", "300", "--json"];
         for _ in 0..2 {
-            let found = json(&[&["rdma", action, &address(&server)], &test[..], options].concat());
+            let found = json(&[&["measure", "rdma", action, &address(&server)], &test[..], options].concat());
             let row = &found["rows"][0];
             assert_eq!((&row["verb"], &row["bytes"]), (&verb.into(), &5000.into()), "{found}");
         }
         // The same server still serves ours.
-        let found =
-            json(&[&["rdma", "ping", &address(&server), "--iters", "20", "--json"], options].concat());
+        let found = json(
+            &[&["measure", "rdma", "ping", &address(&server), "--iters", "20", "--json"], options].concat(),
+        );
         assert_eq!(found["rows"][0]["iterations"], 20, "{found}");
     }
 }
@@ -103,7 +104,9 @@ fn both_ends_speak_as_perftest_does() {
 fn our_server_answers_our_rping() {
     let server = serve("iwarp", "127.0.0.1:0");
     let at = address(&server);
-    let found = json(&["rdma", "ping", &at, "--peer", "rping", "--size", "60000", "--iters", "50", "--json"]);
+    let found = json(&[
+        "measure", "rdma", "ping", &at, "--peer", "rping", "--size", "60000", "--iters", "50", "--json",
+    ]);
     let row = &found["rows"][0];
     assert_eq!((&row["verb"], &row["iterations"]), (&"rping".into(), &50.into()), "{found}");
 }
@@ -118,12 +121,12 @@ fn what_other_peoples_programs_do_not_do_is_refused_with_a_reason() {
         (&["serve", "--listen", "127.0.0.1:0", "--perftest", "ib_write_lat"], "RFC 5044"),
         (&["serve", "--listen", "127.0.0.1:0", "--size", "4"], "--perftest"),
     ] {
-        let said = fail(&[&["rdma"], given].concat());
+        let said = fail(&[&["measure", "rdma"], given].concat());
         assert!(said.contains(why), "{given:?}: {said}");
     }
     // A server of ours that was not told of perftest takes its client for rping, and ends it.
     let server = serve("iwarp", "127.0.0.1:0");
-    let said = fail(&["rdma", "ping", &address(&server), "--peer", "perftest", "--timeout", "5s"]);
+    let said = fail(&["measure", "rdma", "ping", &address(&server), "--peer", "perftest", "--timeout", "5s"]);
     assert!(said.contains("with -R"), "{said}");
 }
 
@@ -148,6 +151,6 @@ fn garbage_harms_nobody_and_a_killed_server_is_told() {
     server.kill();
     let ended = client.wait_with_output().unwrap();
     assert!(!ended.status.success() && String::from_utf8_lossy(&ended.stderr).contains(&at));
-    let refused = fail(&["rdma", "ping", &at]);
-    assert!(refused.contains("farlane rdma serve"), "{refused}");
+    let refused = fail(&["measure", "rdma", "ping", &at]);
+    assert!(refused.contains("farlane measure rdma serve"), "{refused}");
 }

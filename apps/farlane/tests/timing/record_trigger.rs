@@ -85,10 +85,10 @@ fn what_was_kept_is_recorded_with_what_comes_after_a_trigger() {
     assert_eq!((&end["reason"], &end["bytes_lost"]), (&"limit reached".into(), &0.into()));
     let (kept, all) = (number(event, "bytes_before"), number(&end, "bytes_in"));
     assert!(kept > 3_000_000 && all > kept + 3_000_000, "{end}");
-    assert_eq!(json(&["verify", &at("a.rec"), "--json"])["ok"], true);
-    let info = json(&["info", &at("a.rec"), "--json"]);
+    assert_eq!(json(&["recording", "verify", &at("a.rec"), "--json"])["ok"], true);
+    let info = json(&["recording", "info", &at("a.rec"), "--json"]);
     assert_eq!(info["triggered"]["before_ns"], before, "{info}");
-    assert!(succeed(&["info", &at("a.rec")]).contains("triggered at 20"));
+    assert!(succeed(&["recording", "info", &at("a.rec")]).contains("triggered at 20"));
     // The bytes go on without a gap, and begin with the first that was kept.
     succeed(&["export", &at("a.rec"), "--to", &at("raw"), "--format", "raw"]);
     let bytes = std::fs::read(at("raw")).unwrap();
@@ -130,7 +130,7 @@ fn a_signal_triggers_and_datagrams_of_before_are_there() {
     let before = number(&end["triggered"], "before_ns");
     assert!((600_000_000..1_500_000_000).contains(&before), "{end}");
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    assert_eq!(json(&["verify", &at("a.rec"), "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &at("a.rec"), "--json"])["ok"], true);
     succeed(&["export", &at("a.rec"), "--to", &at("raw"), "--format", "raw"]);
     let bytes = std::fs::read(at("raw")).unwrap();
     // Datagrams of 504 bytes.
@@ -176,7 +176,7 @@ fn a_recording_that_nobody_triggers_is_empty_and_certified() {
     let (_, end, directory) = armed.end();
     assert_eq!((&end["bytes_in"], &end["triggered"]), (&0.into(), &Value::Null), "{end}");
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &0.into()), "{proof}");
     // A source that ends is forgotten when what it brought is too old.
     let file = directory.path().join("file").to_str().unwrap().to_owned();
@@ -194,8 +194,8 @@ fn a_recorder_that_is_killed_before_a_trigger_leaves_an_empty_recording() {
     let Armed { recorder, directory } = armed;
     recorder.output(Duration::from_secs(10));
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
-    succeed(&["recover", &path]);
-    let proof = json(&["verify", &path, "--json"]);
+    succeed(&["recording", "recover", &path]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &0.into()), "{proof}");
 }
 
@@ -252,5 +252,5 @@ fn a_driver_triggers_by_the_registers() {
     let output = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
     let end: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     assert!(number(&end["triggered"], "before_ns") > 200_000_000, "{end}");
-    assert_eq!(json(&["verify", &recording, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &recording, "--json"])["ok"], true);
 }

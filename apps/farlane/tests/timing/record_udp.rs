@@ -65,7 +65,7 @@ impl Recording {
     fn end(mut self) -> Value {
         let end = self.stop();
         assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
-        let proof = json(&["verify", &self.path, "--json"]);
+        let proof = json(&["recording", "verify", &self.path, "--json"]);
         assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
         let mut gaps = end["gaps"].as_array().unwrap().clone();
         gaps.sort_by_key(|gap| (number(gap, "stream"), number(gap, "from")));
@@ -251,7 +251,7 @@ fn long_and_short_datagrams_come_back_as_they_were() {
     signal(recording.child.id(), "INT");
     let mut recording = recording;
     assert!(recording.child.wait().unwrap().success());
-    json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
+    json(&["recording", "replay", &path, "--to", &copy, "--speed", "max", "--json"]);
     assert!(std::fs::read(copy).unwrap() == sent);
 }
 
@@ -344,8 +344,8 @@ fn packets_of_an_interface_are_recorded_or_the_missing_capability_is_named() {
     let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert!(number(&end["streams"][0], "packets") >= 500, "{end}");
     assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
-    json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
+    json(&["recording", "replay", &path, "--to", &copy, "--speed", "max", "--json"]);
     let bytes = std::fs::read(copy).unwrap();
     for number in [0, 1, 250, 499] {
         let mark = marked(number);

@@ -55,14 +55,14 @@ fn a_certificate_is_signed_and_whoever_changes_it_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (path, key, other) = (at("a.rec"), at("key.pem"), at("other.pem"));
-    let ours = json(&["key", "new", &key, "--json"])["key"].as_str().unwrap().to_owned();
-    let theirs = json(&["key", "new", &other, "--json"])["key"].as_str().unwrap().to_owned();
+    let ours = json(&["setup", "key", "new", &key, "--json"])["key"].as_str().unwrap().to_owned();
+    let theirs = json(&["setup", "key", "new", &other, "--json"])["key"].as_str().unwrap().to_owned();
     let arguments = ["record", "--from", "generate:100MB", "--to", &path, "--size", "2MB"];
     succeed(&[&arguments[..], &["--sign", &key]].concat());
-    let proof = json(&["verify", &path, "--signed-by", &ours, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--signed-by", &ours, "--json"]);
     assert_eq!((&proof["ok"], &proof["signed_by"]), (&true.into(), &ours.clone().into()));
-    assert!(succeed(&["verify", &path]).contains(&format!("signed by {ours}")));
-    let refused = Running::start(&["verify", &path, "--signed-by", &theirs]).fail();
+    assert!(succeed(&["recording", "verify", &path]).contains(&format!("signed by {ours}")));
+    let refused = Running::start(&["recording", "verify", &path, "--signed-by", &theirs]).fail();
     assert!(refused.contains("is not signed with the key") && refused.contains(&theirs), "{refused}");
     // The reason of the end is changed, with digests that fit.
     let mut medium = std::fs::read(&path).unwrap();
@@ -74,7 +74,7 @@ fn a_certificate_is_signed_and_whoever_changes_it_is_found_out() {
     let digest = live::sys::digest::crc32c(0, &chunk[..124]);
     chunk[124..128].copy_from_slice(&digest.to_le_bytes());
     std::fs::write(&path, medium).unwrap();
-    let output = farlane(&["verify", &path, "--json"]);
+    let output = farlane(&["recording", "verify", &path, "--json"]);
     let proof: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&proof["ok"], &proof["wrong_signature"]), (&false.into(), &true.into()), "{proof}");
     // A key that is not there is missed before anything is recorded.

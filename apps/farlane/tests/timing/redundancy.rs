@@ -53,7 +53,7 @@ fn two_paths_are_one_link_as_long_as_either_works() {
     }
     sleep(Duration::from_millis(400));
     // What became of the frames is told.
-    let status = json(&["status", &control, "--json"]);
+    let status = json(&["observe", "status", &control, "--json"]);
     let told = &status["far_ends"][0]["datagrams"][0];
     assert!(
         told["copies"]["passed"].as_u64() > Some(1_000) && told["received"].as_u64() > Some(1_000),
@@ -64,22 +64,22 @@ fn two_paths_are_one_link_as_long_as_either_works() {
     let of = |path: usize, key: &str| told["paths"][path]["copies"][key].as_u64().unwrap();
     let missed: u64 = (0..2).map(|path| of(path, "lost") + of(path, "rogue")).sum();
     assert!(missed > 0 && told["paths"][1]["interface"] == "far2", "{told}");
-    let text = succeed(&["status", &control]);
+    let text = succeed(&["observe", "status", &control]);
     assert!(text.contains("far1: ") && text.contains("all paths: "), "{text}");
     for path in ["far1", "far2", "all"] {
         assert!(figures.sum("farlane_frames_passed_total", &[&format!("path=\"{path}\"")]) > 0.0);
     }
     assert!(figures.sum("farlane_datagrams_received_total", &[]) > 1_000.0);
     // Numbers of another process would eliminate these.
-    let said = fail(&["ping", &url, "--timeout", "300ms"]);
+    let said = fail(&["measure", "ping", &url, "--timeout", "300ms"]);
     assert!(said.contains("another process sends copies"), "{said}");
     // One path goes away for good, in the middle of everything.
     ip("link del near2");
     assert!(!assert_verified(load).contains("interrupted"));
     // A plain end does not understand numbered frames, and the reverse.
-    let said = fail(&["ping", &format!("eth:near1,vlan=7,pcp=5/{mac}"), "--timeout", "300ms"]);
+    let said = fail(&["measure", "ping", &format!("eth:near1,vlan=7,pcp=5/{mac}"), "--timeout", "300ms"]);
     assert!(said.contains("was not ready within"), "{said}");
-    let said = fail(&["ping", &url, "--timeout", "300ms"]);
+    let said = fail(&["measure", "ping", &url, "--timeout", "300ms"]);
     assert!(said.contains("near2"), "{said}");
 }
 
@@ -118,7 +118,7 @@ fn copies_on_two_paths_carry_one_number() {
     let mac = said(&far, "eth").rsplit('/').next().unwrap();
     let mut taps = ["far1", "far2"].map(|interface| live::drivers::tap::Tap::open(interface).unwrap());
     let url = format!("eth:near1+near2/{mac}");
-    let host = std::thread::spawn(move || succeed(&["identify", &url]));
+    let host = std::thread::spawn(move || succeed(&["nvme", "identify", &url]));
     let mut copies = [Vec::new(), Vec::new()];
     // Read while the host runs: the kernel keeps few frames. A busy kernel takes longer to hand on
     // what came last.
@@ -168,10 +168,10 @@ fn a_path_that_fails_in_silence_is_told() {
     // The switch in the second path is switched off. No interface goes down.
     ip("link set near-port2 nomaster");
     far.wait_for("frames came by other paths alone");
-    let told = &json(&["status", &control, "--json"])["far_ends"][0]["datagrams"][0];
+    let told = &json(&["observe", "status", &control, "--json"])["far_ends"][0]["datagrams"][0];
     let of = |path: usize| told["paths"][path]["failing"].as_bool().unwrap();
     assert!(!of(0) && of(1) && told["copies"]["latent_errors"].as_u64() > Some(0), "{told}");
-    assert!(succeed(&["status", &control]).contains("far2: the path fails"));
+    assert!(succeed(&["observe", "status", &control]).contains("far2: the path fails"));
     assert!(failing() > 0.5);
     ip("link set near-port2 master middle2");
     far.wait_for("works again");
@@ -194,7 +194,7 @@ fn a_far_end_and_a_host_of_one_station_send_no_copies_to_the_same_peer() {
     let load = verified(&to_far, "4s", &[]);
     ends[0].wait_for("link up");
     // The far end at far1 answers the station at near1, so no host at far1 may send to that, ...
-    let refused = fail(&["ping", &to_near, "--timeout", "500ms"]);
+    let refused = fail(&["measure", "ping", &to_near, "--timeout", "500ms"]);
     assert!(refused.contains("another process sends copies over several paths there"), "{refused}");
     assert!(!assert_verified(load).contains("interrupted"));
     ends[0].wait_for("link down");
@@ -203,9 +203,9 @@ fn a_far_end_and_a_host_of_one_station_send_no_copies_to_the_same_peer() {
     ends[1].wait_for("link down");
     // The same at the other station.
     let so_far = times(&ends[1].said(), "link up");
-    let held = Running::start(&["ping", &to_near, "--interval", "30s", "--count", "2"]);
+    let held = Running::start(&["measure", "ping", &to_near, "--interval", "30s", "--count", "2"]);
     wait_until("another host", || times(&ends[1].said(), "link up") > so_far);
-    let late = fail(&["ping", &to_far, "--timeout", "500ms"]);
+    let late = fail(&["measure", "ping", &to_far, "--timeout", "500ms"]);
     assert!(late.contains("another process sends copies"), "{late}");
     drop(held);
 }

@@ -32,20 +32,20 @@ fn ipv6_carries_roce() {
     let _target = target("[fd09::1]:4420", &directory);
     let at = "nvme-rdma://[fd09::1]:4420";
     let query = "provider=roce&host-traddr=fd09::3";
-    let found = succeed(&["discover", &format!("{at}?{query}")]);
+    let found = succeed(&["use", "discover", &format!("{at}?{query}")]);
     assert!(found.contains("fd09::1") && found.contains(NQN), "{found}");
     let url = format!("{at}/{NQN}?queues=2&{query}");
-    assert!(succeed(&["identify", &url]).contains(NQN));
+    assert!(succeed(&["nvme", "identify", &url]).contains(NQN));
     let job = ["--rw", "randrw", "--bs", "16k", "--iodepth", "16", "--runtime", "300ms", "--verify"];
     succeed(&[&["bench", &url][..], &job[..]].concat());
 
     let mut command = Command::new(&*FARLANE);
-    command.args(["rdma", "serve", "--json", "--provider", "roce", "--listen", "[fd09::5]:18515"]);
+    command.args(["measure", "rdma", "serve", "--json", "--provider", "roce", "--listen", "[fd09::5]:18515"]);
     ip("addr add fd09::5/64 dev lo nodad");
     let _server = Export::of(command);
     for verb in ["send", "write", "read"] {
         let local = ["--provider", "roce", "--local", "fd09::3", "--iters", "100"];
-        succeed(&[&["rdma", "ping", "[fd09::5]:18515", "--verb", verb][..], &local[..]].concat());
+        succeed(&[&["measure", "rdma", "ping", "[fd09::5]:18515", "--verb", verb][..], &local[..]].concat());
     }
 }
 
@@ -79,5 +79,5 @@ fn an_address_that_comes_back_is_used_again() {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("no errors"), "{said}{errors}");
-    succeed(&["identify", &url]);
+    succeed(&["nvme", "identify", &url]);
 }

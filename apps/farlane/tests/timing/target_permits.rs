@@ -28,7 +28,7 @@ fn rate(url: &str) -> f64 {
 }
 
 fn namespaces(url: &str) -> usize {
-    json(&["identify", url, "--json"])["namespaces"].as_array().unwrap().len()
+    json(&["nvme", "identify", url, "--json"])["namespaces"].as_array().unwrap().len()
 }
 
 #[test]
@@ -79,8 +79,11 @@ fn hosts_of_the_command_line_have_permits_too() {
     let one = format!("nvme-tcp://{}/{DISK}?hostnqn={ONE}", target.address);
     let block = folder.path().join("block");
     fs::write(&block, [b'w'; 4096]).unwrap();
-    assert!(fail(&["write", &one, "--input", block.to_str().unwrap()]).contains("Write Protected"));
-    assert!(fail(&["identify", &one.replace(ONE, "nqn.2014-08.org.example:three")]).contains("Invalid Host"));
+    assert!(fail(&["use", "write", &one, "--input", block.to_str().unwrap()]).contains("Write Protected"));
+    assert!(
+        fail(&["nvme", "identify", &one.replace(ONE, "nqn.2014-08.org.example:three")])
+            .contains("Invalid Host")
+    );
 
     let wrong = farlane(&["target", "--nqn", DISK, "--ram", "1MiB", "--host", &format!("{ONE},fast")]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();

@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
 #[test]
 fn every_capture_is_read_and_an_ssds_have_the_commands_of_their_names() {
     for path in captures() {
-        let stats = json(&["trace", "stats", text(&path), "--json"]);
+        let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
         assert!(stats["tlps"].as_u64().unwrap() > 0, "{}", path.display());
         assert_eq!(stats["skipped"]["malformed"], 0, "{}", path.display());
         let name = path.file_stem().unwrap().to_string_lossy();
@@ -55,7 +55,7 @@ fn captured(folder: &Path, load: &[&str]) -> (PathBuf, Value) {
     // At this rate the file keeps up on any machine: a capture with lost packets has other counts.
     let rate: &[&str] = if load.contains(&"--rate_iops") { &[] } else { &["--rate_iops", "500"] };
     let url = far.url();
-    let bench = [&["bench", &url, "--json", "--trace", text(&path)][..], rate, load].concat();
+    let bench = [&["bench", &url, "--json", "--capture", text(&path)][..], rate, load].concat();
     // A busy machine takes longer to run as many commands.
     for seconds in ["0.2", "1", "5", "25"] {
         let report = json(&[&bench[..], &["--runtime", &format!("{seconds}s")]].concat());
@@ -72,7 +72,7 @@ fn a_capture_of_ours_has_each_command_with_its_steps() {
     let folder = tempfile::tempdir().unwrap();
     // Transfers of 64 KiB have lists of pages.
     let (path, report) = captured(folder.path(), &["--rw", "randrw", "--bs", "64k", "--iodepth", "4"]);
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     let commands = &stats["commands"];
     let count = |kind: &str| commands[kind]["count"].as_u64().unwrap_or_default();
     assert!(count("read") > 0 && count("write") > 0, "{stats}");
@@ -86,7 +86,7 @@ fn a_capture_of_ours_has_each_command_with_its_steps() {
     // The report counts what the load measured; the capture has the load's beginning too.
     let measured = report["operations"].as_u64().or(report["latency"]["count"].as_u64()).unwrap_or(1);
     assert!(count("read") + count("write") >= measured, "{report}");
-    let chains = json(&["trace", "chain", text(&path), "--json"]);
+    let chains = json(&["observe", "trace", "chain", text(&path), "--json"]);
     let read = chains["chains"].as_array().unwrap().iter().find(|one| one["command"] == "Read").unwrap();
     let steps: Vec<_> = read["hops"].as_array().unwrap().iter().map(|hop| hop["step"].clone()).collect();
     for step in ["doorbell", "entry fetch", "entry", "list fetch", "list", "data", "completion"] {
@@ -99,20 +99,20 @@ fn the_times_of_a_commands_steps_add_up_to_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = captured(folder.path(), &["--rw", "randwrite", "--bs", "4k", "--iodepth", "1"]);
     for number in ["1", "9", "20"] {
-        let chain = json(&["trace", "chain", text(&path), "--command", number, "--json"]);
+        let chain = json(&["observe", "trace", "chain", text(&path), "--command", number, "--json"]);
         let hops = chain["hops"].as_array().unwrap();
         let sum: u64 = hops.iter().map(|hop| hop["ns"].as_u64().unwrap()).sum();
         assert_eq!(chain["whole_ns"], sum, "{chain}");
         assert!(chain["latency_ns"].as_u64().unwrap() <= sum, "{chain}");
     }
-    let chain = json(&["trace", "chain", text(&path), "--command", "20", "--json"]);
+    let chain = json(&["observe", "trace", "chain", text(&path), "--command", "20", "--json"]);
     assert_eq!(
         (&chain["command"], &chain["blocks"], &chain["status"]),
         (&"Write".into(), &8.into(), &0.into())
     );
-    let shown = succeed(&["trace", "chain", text(&path), "--command", "20"]);
+    let shown = succeed(&["observe", "trace", "chain", text(&path), "--command", "20"]);
     assert!(shown.contains("data arrived") && shown.contains("LBA"), "{shown}");
-    let missing = fail(&["trace", "chain", text(&path), "--command", "99999999"]);
+    let missing = fail(&["observe", "trace", "chain", text(&path), "--command", "99999999"]);
     assert!(missing.contains("--command") && missing.contains("1 to "), "{missing}");
 }
 
@@ -120,9 +120,9 @@ fn the_times_of_a_commands_steps_add_up_to_the_whole() {
 fn lines_are_packets_transactions_or_commands() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = captured(folder.path(), &["--rw", "randread", "--bs", "4k", "--iodepth", "1"]);
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     let lines = |level: &str| {
-        let shown = succeed(&["trace", "show", text(&path), "--level", level, "--json"]);
+        let shown = succeed(&["observe", "trace", "show", text(&path), "--level", level, "--json"]);
         shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
     };
     assert_eq!(lines("tlp").len() as u64, stats["tlps"].as_u64().unwrap());
@@ -134,7 +134,7 @@ fn lines_are_packets_transactions_or_commands() {
     assert!(times.is_sorted() && times[0] > 0, "{times:?}");
     let first = &commands[0];
     assert!(first["command"].as_str().unwrap().starts_with("admin"), "{first}");
-    let chain = json(&["trace", "chain", text(&path), "--command", "1", "--json"]);
+    let chain = json(&["observe", "trace", "chain", text(&path), "--command", "1", "--json"]);
     assert_eq!(chain["command"], first["command"]);
     let transactions = lines("transaction");
     let request = |one: &Value| one["tlp"].as_str().unwrap().to_owned();
@@ -145,9 +145,9 @@ fn lines_are_packets_transactions_or_commands() {
     let counts = ["errors", "failed", "unfinished"].map(|key| &stats[key]);
     assert_eq!(counts, [&zero; 3], "{stats}");
     assert!(stats["probes"].as_u64() > Some(0), "{stats}");
-    let told = succeed(&["trace", "stats", text(&path)]);
+    let told = succeed(&["observe", "trace", "stats", text(&path)]);
     assert!(told.contains(" 0 completions without success") && told.contains("0 commands failed"), "{told}");
-    for line in succeed(&["trace", "show", text(&path), "--level", "command"]).lines() {
+    for line in succeed(&["observe", "trace", "show", text(&path), "--level", "command"]).lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
@@ -159,20 +159,20 @@ fn malformed_files_are_refused_with_the_place_and_vfio_user_has_no_packets() {
     let whole = std::fs::read(&path).unwrap();
     let broken = folder.path().join("broken.pcapng");
     std::fs::write(&broken, &whole[..whole.len() / 2 + 1]).unwrap();
-    let cut = fail(&["trace", "stats", text(&broken)]);
+    let cut = fail(&["observe", "trace", "stats", text(&broken)]);
     assert!(cut.contains("at byte") && cut.contains("ends within a block"), "{cut}");
     std::fs::write(&broken, b"neither pcap nor pcapng").unwrap();
-    assert!(fail(&["trace", "stats", text(&broken)]).contains("neither as pcap nor as pcapng"));
+    assert!(fail(&["observe", "trace", "stats", text(&broken)]).contains("neither as pcap nor as pcapng"));
     std::fs::write(&broken, b"").unwrap();
-    fail(&["trace", "show", text(&broken)]);
-    let missing = fail(&["trace", "stats", "/nonexistent/capture"]);
+    fail(&["observe", "trace", "show", text(&broken)]);
+    let missing = fail(&["observe", "trace", "stats", "/nonexistent/capture"]);
     assert!(missing.contains("/nonexistent/capture"), "{missing}");
     let socket = folder.path().join("ssd.sock");
     let device = ["device", "--vfio-user", text(&socket), "--ram", "16MiB"];
     let device = Running::start(&device);
     wait_for_listener(&socket);
     let url = format!("vfio-user:{}", socket.display());
-    let refused = fail(&["ping", &url, "--count", "1", "--trace", text(&broken)]);
+    let refused = fail(&["measure", "ping", &url, "--count", "1", "--capture", text(&broken)]);
     assert!(refused.contains("neither PCIe packets nor a fabric's bytes"), "{refused}");
     device.signal("INT");
 }
@@ -191,10 +191,10 @@ fn a_hosts_capture_of_a_fabric_has_each_command_with_its_steps() {
         let url = format!("{scheme}://{}/{NQN}{provider}", target.address);
         let path = folder.path().join(format!("{scheme}.pcapng"));
         let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--rate_iops", "200"];
-        let further = ["--size", "4MiB", "--runtime", "300ms", "--json", "--trace", text(&path)];
+        let further = ["--size", "4MiB", "--runtime", "300ms", "--json", "--capture", text(&path)];
         let report = json(&[&load[..], &further].concat());
         assert_eq!(report["errors"], 0, "{report}");
-        let stats = json(&["trace", "stats", text(&path), "--json"]);
+        let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
         let commands = &stats["commands"];
         let count = |kind: &str| commands[kind]["count"].as_u64().unwrap_or_default();
         assert_eq!(count("read") + count("write"), report["commands"], "{scheme}: {stats} {report}");
@@ -205,7 +205,7 @@ fn a_hosts_capture_of_a_fabric_has_each_command_with_its_steps() {
         for nothing in ["gaps", "unexpected_completions", "lost", "dropped"] {
             assert_eq!(stats[nothing], 0, "{scheme}: {stats}");
         }
-        let shown = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+        let shown = succeed(&["observe", "trace", "show", text(&path), "--level", "command", "--json"]);
         let kinds = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let read = kinds.enumerate().find(|(_, one)| one["command"] == "Read").unwrap().0 + 1;
         let steps: Vec<_> = steps_of(&path, read).into_iter().map(|(step, _)| step).collect();
@@ -218,8 +218,8 @@ fn enumeration_alone_is_captured_too() {
     let folder = tempfile::tempdir().unwrap();
     let far = Export::start(&["--ram", "16MiB"]);
     let path = folder.path().join("lspci.pcapng");
-    succeed(&["lspci", &far.url(), "--trace", text(&path)]);
-    let shown = succeed(&["trace", "show", text(&path)]);
+    succeed(&["observe", "lspci", &far.url(), "--capture", text(&path)]);
+    let shown = succeed(&["observe", "trace", "show", text(&path)]);
     assert!(shown.contains("CfgRd") && shown.contains("CfgWr") && !shown.contains("MWr"), "{shown}");
 }
 
@@ -229,7 +229,7 @@ fn a_mixed_load_reads_as_often_as_it_was_told() {
     let mixed =
         ["--rw", "randrw", "--bs", "4k", "--rwmixread", "80", "--rate_iops", "1600,400", "--randseed", "7"];
     let (path, _) = captured(folder.path(), &mixed);
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     let [reads, writes] =
         ["read", "write"].map(|kind| stats["commands"][kind]["count"].as_f64().unwrap_or_default());
     // Four deviations of 400 commands are 8 %.
@@ -248,11 +248,11 @@ fn a_comparison_marks_what_is_more_than_chance() {
         let task = format!("[[task]]\nkind = \"read\"\ncount = 100\nsize = \"{size}\"\n");
         std::fs::write(&scenario, format!("{task}[ssd]\nmodel = \"980\"\n")).unwrap();
         let path = folder.path().join(format!("{size}.pcapng"));
-        succeed(&["sim", text(&scenario), "--trace", text(&path)]);
+        succeed(&["model", "sim", text(&scenario), "--capture", text(&path)]);
         path
     });
     let row = |one: &Path, other: &Path, step: &str| {
-        let table = json(&["trace", "compare", text(one), text(other), "--json"]);
+        let table = json(&["observe", "trace", "compare", text(one), text(other), "--json"]);
         let rows = table["rows"].as_array().unwrap().clone();
         rows.into_iter().find(|row| row["command"] == "Read" && row["step"] == step).unwrap()
     };
@@ -265,21 +265,21 @@ fn a_comparison_marks_what_is_more_than_chance() {
     assert!(longer["second_longer"].as_f64().unwrap() > 0.6, "{longer}");
     assert!(longer["difference"].as_f64().unwrap() > 0.0, "{longer}");
     assert_eq!(row(&first, &second, "list fetch")["first_ns"]["count"], 0);
-    let shown = succeed(&["trace", "compare", text(&first), text(&second), "--three-sigma"]);
+    let shown = succeed(&["observe", "trace", "compare", text(&first), text(&second), "--three-sigma"]);
     assert!(shown.contains("until completion") && shown.contains("  *"), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-    fail(&["trace", "compare", text(&first), "/nonexistent/capture"]);
+    fail(&["observe", "trace", "compare", text(&first), "/nonexistent/capture"]);
 }
 
 #[test]
 fn other_programs_get_each_command_once() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = captured(folder.path(), &["--rw", "randrw", "--bs", "16k", "--iodepth", "4"]);
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     let known = stats["known"].as_u64().unwrap();
     let export = |name: &str| {
         let to = folder.path().join(name);
-        let said = json(&["trace", "export", text(&path), "--to", text(&to), "--json"]);
+        let said = json(&["observe", "trace", "convert", text(&path), "--to", text(&to), "--json"]);
         assert_eq!(said["commands"], known, "{name}");
         std::fs::read(to).unwrap()
     };
@@ -327,14 +327,23 @@ fn other_programs_get_each_command_once() {
     let picture = String::from_utf8(export("where.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.contains("Write") && picture.contains("head doorbell"));
     assert!(export("where.png").starts_with(b"\x89PNG"));
-    let refused = fail(&["trace", "export", text(&path), "--to", "commands.xml"]);
+    let refused = fail(&["observe", "trace", "convert", text(&path), "--to", "commands.xml"]);
     assert!(refused.contains("commands.xml") && refused.contains(".parquet"), "{refused}");
-    let refused = fail(&["trace", "export", text(&path), "--to", "/nonexistent/commands.csv"]);
+    let refused = fail(&["observe", "trace", "convert", text(&path), "--to", "/nonexistent/commands.csv"]);
     assert!(refused.contains("/nonexistent/commands.csv"), "{refused}");
     // What can't be read replaces nothing, not even itself.
     let csv = folder.path().join("commands.csv");
-    fail(&["trace", "export", "/nonexistent/capture", "--to", text(&csv)]);
-    fail(&["trace", "export", text(&csv), "--columns", "time=Time,tlp=Bytes", "--to", text(&csv)]);
+    fail(&["observe", "trace", "convert", "/nonexistent/capture", "--to", text(&csv)]);
+    fail(&[
+        "observe",
+        "trace",
+        "convert",
+        text(&csv),
+        "--columns",
+        "time=Time,tlp=Bytes",
+        "--to",
+        text(&csv),
+    ]);
     assert_eq!(std::fs::read_to_string(&csv).unwrap(), table);
 }
 
@@ -354,15 +363,15 @@ fn time_that_runs_back_is_told() {
         bytes.extend([1, 8, 1, 0, 0, 0, 0, 0, 0x40, 0, 0, 1, 0x19, 0, 0, 0x0f, 0xa0, 0, 0, 0, 1, 2, 3, 4]);
     }
     std::fs::write(&path, bytes).unwrap();
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     assert_eq!((&stats["tlps"], &stats["time_ran_back"]), (&4.into(), &1.into()), "{stats}");
-    let shown = succeed(&["trace", "stats", text(&path)]);
+    let shown = succeed(&["observe", "trace", "stats", text(&path)]);
     assert!(shown.contains("packets with an earlier time than the one before: 1"), "{shown}");
 }
 
 /// The steps of a command with how many packets each has.
 fn steps_of(path: &Path, number: usize) -> Vec<(String, u64)> {
-    let chain = json(&["trace", "chain", text(path), "--command", &number.to_string(), "--json"]);
+    let chain = json(&["observe", "trace", "chain", text(path), "--command", &number.to_string(), "--json"]);
     let hops = chain["hops"].as_array().unwrap();
     let step = |hop: &Value| (hop["step"].as_str().unwrap().to_owned(), hop["packets"].as_u64().unwrap());
     hops.iter().map(step).collect()
@@ -375,9 +384,9 @@ fn a_live_capture_has_the_published_anatomy_of_a_read_and_a_write() {
     let host = ["--payload-size", "256", "--completion-size", "128", "--interrupts"];
     let load = ["--rw", "randrw", "--bs", "4k", "--iodepth", "1"];
     let (path, _) = captured(folder.path(), &[&host[..], &load].concat());
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     assert!(stats["confidence"].as_f64().unwrap() > 0.99, "{stats}");
-    let commands = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+    let commands = succeed(&["observe", "trace", "show", text(&path), "--level", "command", "--json"]);
     let commands: Vec<Value> = commands.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (kind, data) in [("Read", &[("data", 16)][..]), ("Write", &[("data", 16), ("data arrived", 32)])] {
         let before = [("doorbell", 1), ("entry fetch", 1), ("entry", 1)];
@@ -400,7 +409,7 @@ fn a_live_capture_has_the_published_anatomy_of_a_read_and_a_write() {
 fn a_hardware_analysers_table_has_the_commands_of_the_capture_that_it_was_made_from() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = captured(folder.path(), &["--rw", "randrw", "--bs", "8k", "--iodepth", "4"]);
-    let shown = succeed(&["trace", "show", text(&path), "--json"]);
+    let shown = succeed(&["observe", "trace", "show", text(&path), "--json"]);
     let bytes = std::fs::read(&path).unwrap();
     let mut table = "Exported by nobody\nStamp,Way,Bytes\n".to_owned();
     // The frames of our own file, block by block; each line of `show` has the time of one.
@@ -420,12 +429,12 @@ fn a_hardware_analysers_table_has_the_commands_of_the_capture_that_it_was_made_f
     let csv = folder.path().join("analyser.csv");
     std::fs::write(&csv, table).unwrap();
     let map = ["--columns", "time=Stamp,direction=Way,tlp=Bytes", "--json"];
-    let from_table = json(&[&["trace", "stats", text(&csv)][..], &map].concat());
-    let from_capture = json(&["trace", "stats", text(&path), "--json"]);
+    let from_table = json(&[&["observe", "trace", "stats", text(&csv)][..], &map].concat());
+    let from_capture = json(&["observe", "trace", "stats", text(&path), "--json"]);
     for key in ["tlps", "bytes", "commands", "confidence", "known"] {
         assert_eq!(from_table[key], from_capture[key], "{key}");
     }
-    let wrong = fail(&["trace", "stats", text(&csv), "--columns", "time=Time,tlp=Bytes"]);
+    let wrong = fail(&["observe", "trace", "stats", text(&csv), "--columns", "time=Time,tlp=Bytes"]);
     assert!(wrong.contains("Time") && wrong.contains("Exported by nobody"), "{wrong}");
 }
 
@@ -434,8 +443,8 @@ fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("direct.pcapng");
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/direct.toml");
-    let played = json(&["sim", text(&scenario), "--trace", text(&path), "--json"]);
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let played = json(&["model", "sim", text(&scenario), "--capture", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     assert_eq!((&stats["confidence"], &stats["time_ran_back"]), (&1.0.into(), &0.into()), "{stats}");
     // The published time lines: 16 MWr or MRd of 256 B each, and 32 CplD of 128 B.
     let read: &[(&str, u64)] = &[
@@ -448,14 +457,15 @@ fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
         ("head doorbell", 1),
     ];
     let write = [&read[..4], &[("data arrived", 32)], &read[4..]].concat();
-    let commands = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+    let commands = succeed(&["observe", "trace", "show", text(&path), "--level", "command", "--json"]);
     let commands: Vec<Value> = commands.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (kind, expected) in [("Read", read), ("Write", &write)] {
         let count = commands.iter().filter(|one| one["command"] == kind).count();
         assert_eq!(count, 1_000, "{kind}");
         let place = commands.iter().position(|one| one["command"] == kind).unwrap();
         for number in [place + 1, place + 500] {
-            let chain = json(&["trace", "chain", text(&path), "--command", &number.to_string(), "--json"]);
+            let chain =
+                json(&["observe", "trace", "chain", text(&path), "--command", &number.to_string(), "--json"]);
             let hops = chain["hops"].as_array().unwrap();
             let found: Vec<_> = hops
                 .iter()
@@ -464,7 +474,7 @@ fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
             assert_eq!(found, expected, "{kind} {number}");
         }
         // The simulator counts to the acknowledgement of the last packet, some hundred ns later.
-        let chains = json(&["trace", "chain", text(&path), "--json"]);
+        let chains = json(&["observe", "trace", "chain", text(&path), "--json"]);
         let chains = chains["chains"].as_array().unwrap();
         let chain = chains.iter().find(|one| one["command"] == kind).unwrap();
         let tasks = played["tasks"].as_array().unwrap();
@@ -474,7 +484,7 @@ fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
     }
     let scenario = scenario.with_file_name("fabrics");
     let fabric = std::fs::read_dir(scenario).unwrap().next().unwrap().unwrap().path();
-    let refused = fail(&["sim", text(&fabric), "--trace", text(&path)]);
+    let refused = fail(&["model", "sim", text(&fabric), "--capture", text(&path)]);
     assert!(refused.contains("no root port"), "{refused}");
 }
 
@@ -492,16 +502,16 @@ fn words_of_linux_tracers_are_commands_too() {
         words += &format!("cmdid={number}, res=0x0, retries=0, flags=0x0, status=0x0\n");
     }
     std::fs::write(&path, words).unwrap();
-    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let stats = json(&["observe", "trace", "stats", text(&path), "--json"]);
     let writes = &stats["commands"]["write"];
     assert_eq!((&writes["count"], &writes["bytes"]), (&100.into(), &409_600.into()), "{stats}");
     let median = writes["latency_ns"]["p50"].as_u64().unwrap();
     assert!((79_900..=80_100).contains(&median), "{stats}");
     assert_eq!(stats["skipped"]["foreign"], 1, "{stats}");
-    let shown = succeed(&["trace", "chain", text(&path), "--command", "7"]);
+    let shown = succeed(&["observe", "trace", "chain", text(&path), "--command", "7"]);
     assert!(shown.contains("LBA 48") && shown.contains("completion"), "{shown}");
-    let compared = json(&["trace", "compare", text(&path), text(&path), "--json"]);
+    let compared = json(&["observe", "trace", "compare", text(&path), text(&path), "--json"]);
     assert_eq!(compared["rows"][0]["significant"], false, "{compared}");
     std::fs::write(&path, "nothing that anybody traced\n").unwrap();
-    assert!(fail(&["trace", "stats", text(&path)]).contains("neither as pcap nor as pcapng"));
+    assert!(fail(&["observe", "trace", "stats", text(&path)]).contains("neither as pcap nor as pcapng"));
 }

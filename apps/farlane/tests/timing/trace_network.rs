@@ -11,7 +11,7 @@ use serde_json::Value;
 const NQN: &str = "nqn.2026-01.io.farlane:captured";
 
 fn stats(path: &Path) -> Value {
-    json(&["trace", "stats", path.to_str().unwrap(), "--json"])
+    json(&["observe", "trace", "stats", path.to_str().unwrap(), "--json"])
 }
 
 /// A capture of loads on a target, and the commands of each: reads, and writes by R2T and in
@@ -94,7 +94,7 @@ fn each_command_of_a_session_is_found_as_the_network_left_it() {
     let cut = stats(&changed(folder.path(), "editcap", &["-s", "200"], &[&path]));
     assert!(count(&cut) >= count(&found) * 9 / 10, "{cut} of {found}");
 
-    let chains = json(&["trace", "chain", path.to_str().unwrap(), "--json"]);
+    let chains = json(&["observe", "trace", "chain", path.to_str().unwrap(), "--json"]);
     let chains = chains["chains"].as_array().unwrap();
     let steps = |kind: &str| {
         let chain = chains.iter().find(|one| one["command"] == kind).unwrap();
@@ -103,6 +103,6 @@ fn each_command_of_a_session_is_found_as_the_network_left_it() {
     };
     assert_eq!(steps("Read"), ["command capsule", "data", "completion"]);
     assert_eq!(steps("Write"), ["command capsule", "R2T", "data arrived", "completion"]);
-    let shown = succeed(&["trace", "show", path.to_str().unwrap(), "--level", "command"]);
+    let shown = succeed(&["observe", "trace", "show", path.to_str().unwrap(), "--level", "command"]);
     assert!(shown.contains("fabrics: Connect") && shown.contains("Write"), "{shown}");
 }

@@ -43,7 +43,7 @@ fn sniffed(provider: &str, listen: &str, filter: impl Fn(&str) -> String) -> Opt
         json(&[&load[..], &["--rate_iops", "200", "--runtime", "500ms", "--verify", "--json"]].concat());
     assert_eq!(report["errors"], 0, "{report}");
     capture.finish();
-    Some((json(&["trace", "stats", text(&file), "--json"]), report))
+    Some((json(&["observe", "trace", "stats", text(&file), "--json"]), report))
 }
 
 fn text(path: &Path) -> &str {

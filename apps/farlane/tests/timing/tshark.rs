@@ -70,11 +70,11 @@ fn use_it(address: &str, query: &str, directory: &Path) {
     let (source, copy) = (path("source"), path("copy"));
     let bytes: Vec<u8> = (0..500_224_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
     std::fs::write(&source, &bytes).unwrap();
-    succeed(&["discover", &format!("nvme-tcp://{address}{query}")]);
-    succeed(&["identify", &url]);
-    succeed(&["write", &url, "--input", &source]);
+    succeed(&["use", "discover", &format!("nvme-tcp://{address}{query}")]);
+    succeed(&["nvme", "identify", &url]);
+    succeed(&["use", "write", &url, "--input", &source]);
     let _ = std::fs::remove_file(&copy);
-    succeed(&["read", &url, "--length", "500224", "--output", &copy]);
+    succeed(&["use", "read", &url, "--length", "500224", "--output", &copy]);
     assert!(std::fs::read(&copy).unwrap() == bytes);
     for size in ["512", "4k", "128k"] {
         let job = ["--rw", "randrw", "--bs", size, "--iodepth", "8", "--runtime", "30ms", "--verify"];

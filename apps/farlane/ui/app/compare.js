@@ -53,7 +53,7 @@ export function Compare({ captures, values, set, theme }) {
   if (!enough) {
     const waits = captures.some((capture) => capture.state === 'reading');
     return html`<div class="empty"><h2>${waits ? 'The captures are still being read' : 'One capture has nothing beside it'}</h2>
-      <p>Name two: <code>farlane ui direct.pcapng tunnelled.pcapng</code>. Farlane compares each step, and says which differences are more than chance.</p></div>`;
+      <p>Name two: <code>farlane observe ui direct.pcapng tunnelled.pcapng</code>. Farlane compares each step, and says which differences are more than chance.</p></div>`;
   }
   const options = ready.map(([at, name]) => [at, name]);
   const names = [first, second].map((at) => captures[at]?.name ?? '');

@@ -1,5 +1,5 @@
-// Far ends, namespaces and hosts of running daemons, as farlane top shows them, with what they did in
-// the last minutes.
+// Far ends, namespaces and hosts of running daemons, as farlane observe top shows them, with what
+// they did in the last minutes.
 
 import { html, useEffect, useRef, useState } from './library.js';
 import { ask } from './api.js';

@@ -140,8 +140,8 @@ function Help({ onClose }) {
 function Without({ capture, captures }) {
   if (!captures.length) {
     return html`<div class="empty"><h2>No capture was named</h2>
-      <p>End this program and name one: <code>farlane ui FILE</code>. Each command that attaches to a far end writes one
-      with <code>--trace FILE</code>, and so does <code>farlane sim SCENARIO --trace FILE.pcapng</code>.</p>
+      <p>End this program and name one: <code>farlane observe ui FILE</code>. Each command that attaches to a far end writes one
+      with <code>--capture FILE</code>, and so does <code>farlane model sim SCENARIO --capture FILE.pcapng</code>.</p>
       <p>Meanwhile, <a href="#/simulate">scenarios can be played</a>, and <a href="#/live">daemons watched</a>.</p></div>`;
   }
   if (capture.state === 'failed') return html`<${Note} kind="error">${capture.why}<//>`;

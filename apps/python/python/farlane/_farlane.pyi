@@ -32,7 +32,7 @@ class Rows:
 
 @final
 class Capture:
-    """A capture: a file as `farlane trace` reads it. It is read anew for each answer."""
+    """A capture: a file as `farlane observe trace` reads it. It is read anew for each answer."""
 
     def __new__(cls, path: str | PathLike[str], columns: str | None = None) -> Capture: ...
     @property
@@ -64,7 +64,7 @@ class Run:
 
 @final
 class Scenario:
-    """A scenario: the text of a file as `farlane sim` reads it, checked."""
+    """A scenario: the text of a file as `farlane model sim` reads it, checked."""
 
     def __new__(cls, text: str, folder: str | PathLike[str] = ...) -> Scenario: ...
     @staticmethod

@@ -1,4 +1,4 @@
-"""Measurements by the command `farlane measure`."""
+"""Measurements by the command `farlane measure report`."""
 
 import subprocess
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from ._farlane import Table, measured
 def measure(
     url: str, *, beside: Iterable[str] = (), program: str | PathLike[str] = "farlane", **options: object
 ) -> Table:
-    """Runs `farlane measure url`; returns a row for each point of each device.
+    """Runs `farlane measure report url`; returns a row for each point of each device.
 
     `beside` are URLs of devices that are measured in turn with it. The other arguments are the
-    options of `farlane measure`, without their dashes: `samples=1000, time="1s", sizes=["4k"]`.
+    options of `farlane measure report`, without their dashes: `samples=1000, time="1s", sizes=["4k"]`.
     `program` is the command to run. It goes on in a process of its own, which Ctrl-C ends.
     """
-    words = [str(program), "measure", str(url)]
+    words = [str(program), "measure", "report", str(url)]
     for other in beside:
         words += ["--beside", str(other)]
     for name, value in options.items():

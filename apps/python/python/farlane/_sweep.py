@@ -24,7 +24,7 @@ def sweep(
 ) -> list[dict[str, Any]]:
     """Plays `scenario` with every combination of `values`; returns a row for each task of each.
 
-    `values` has lists of values by path, as `farlane sim sweep --set` names them. The last path
+    `values` has lists of values by path, as `farlane model sweep --set` names them. The last path
     changes fastest. `map` may be that of a pool of processes or machines: it plays the points
     anywhere, and returns the results in the order of the points.
 

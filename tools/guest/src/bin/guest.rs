@@ -13,7 +13,7 @@ use guest::{Device, Error, Firmware, Guest, Kit};
 /// Boots a stock Linux guest with an NVMe device, and gives a shell or runs a script in it.
 #[derive(Debug, Parser)]
 #[command(after_help = "EXAMPLE\n  \
-    farlane device --ram 64MiB --vfio-user /tmp/ssd.sock &\n  \
+    farlane offer device --ram 64MiB --vfio-user /tmp/ssd.sock &\n  \
     guest --vfio-user /tmp/ssd.sock\n  \
     ~ # nvme list; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt\n\n\
     Leaving the shell powers off; Ctrl-A X ends QEMU at once.")]

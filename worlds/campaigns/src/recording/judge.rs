@@ -12,7 +12,7 @@ use crate::digest::crc32c;
 /// When recordings are recovered.
 const WHEN: Time = Time { nanos: 1, source: TimeSource::Host };
 
-/// A medium that is read as `farlane verify` and `farlane recover` read it.
+/// A medium that is read as `farlane recording verify` and `farlane recording recover` read it.
 #[derive(Debug)]
 pub(super) struct Reading {
     chunk: u32,
@@ -78,8 +78,8 @@ impl Reading {
         )
     }
 
-    /// What `farlane recover` writes to make the recording whole, and where: a sync follows
-    /// each step.
+    /// What `farlane recording recover` writes to make the recording whole, and where: a sync
+    /// follows each step.
     pub(super) fn steps_of_mending(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
         let slots = (self.medium.len() as u64).div_ceil(u64::from(self.chunk));
         let recovery = self.survey.clone().recover(&self.digests, slots, WHEN, crc32c);
@@ -88,7 +88,8 @@ impl Reading {
         recovery.steps.into_iter().map(|step| step.into_iter().map(placed).collect()).collect()
     }
 
-    /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
+    /// Makes the recording whole, as `farlane recording recover` does. The medium grows where it
+    /// has no room.
     pub(super) fn mend(&mut self) {
         for (start, bytes) in self.steps_of_mending().into_iter().flatten() {
             if self.medium.len() < start + bytes.len() {

@@ -387,7 +387,7 @@ mod tests {
             ("quic://far?key=any", "HOST:PORT"),
             ("quic://far:0?key=any", "1 to 65535"),
             ("far:1?key=", "43 characters of base64"),
-            ("quic://far:1?key=12:34", "farlane key show"),
+            ("quic://far:1?key=12:34", "farlane setup key show"),
             ("far:1?cert=1", "'cert=1'"),
             ("far:1?dscp=EE", "dscp=EE: expected a number from 0 to 63"),
             ("far:1?priority=16", "0 to 15"),

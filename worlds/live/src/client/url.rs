@@ -30,7 +30,7 @@ impl FromStr for Url {
             let url: SubsystemUrl = text.parse()?;
             if url.subsystem.is_discovery() {
                 return Err(format!(
-                    "which subsystem? expected {text}/NQN; farlane discover {text} lists them"
+                    "which subsystem? expected {text}/NQN; farlane use discover {text} lists them"
                 ));
             }
             return Ok(Self::Subsystem(Box::new(url)));

@@ -113,7 +113,7 @@ impl Captures {
         let out = descriptors.next().ok_or("a capture needs a descriptor to which it is written")?;
         if self.running.len() >= CAPTURES_MAX {
             return Err(format!(
-                "{CAPTURES_MAX} captures are running, which is the most: farlane capture --stop ends them"
+                "{CAPTURES_MAX} captures are running, which is the most: farlane observe capture --stop ends them"
             ));
         }
         let snap = snap.map_or(usize::MAX, |snap| usize::try_from(snap).unwrap_or(usize::MAX));

@@ -1,4 +1,5 @@
-//! `farlane capture`: what passes a running daemon, as a file or a stream that Wireshark reads.
+//! `farlane observe capture`: what passes a running daemon, as a file or a stream that Wireshark
+//! reads.
 
 mod daemon;
 mod direct;

@@ -8,7 +8,7 @@ use trace::{Analyser, Command, Kind as CommandKind, Place, Seen, Transactions};
 
 use crate::args::{Filters, PacketKind};
 
-/// Looks at each frame as `farlane trace` does.
+/// Looks at each frame as `farlane observe trace` does.
 pub(super) struct Sieve {
     filters: Filters,
     /// The latency beyond which a command ends the capture.

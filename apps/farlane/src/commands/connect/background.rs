@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use crate::args::names;
 use crate::commands::print;
 use crate::error::Error;
 
@@ -21,7 +22,7 @@ pub(super) fn start() -> Result<(), Error> {
     let fail = |error| Error::Child { what: "the process in the background", error };
     let program = std::env::current_exe().map_err(fail)?;
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1)).env(THERE, "1");
+    command.args(names::given().into_iter().skip(1)).env(THERE, "1");
     // Its own group: Ctrl-C ends this process only. What it has to tell goes where ours goes.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(fail)?;

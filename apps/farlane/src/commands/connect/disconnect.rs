@@ -1,4 +1,4 @@
-//! `farlane disconnect`: removes a block device that `farlane connect` has made.
+//! `farlane use disconnect`: removes a block device that `farlane connect` has made.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn wait_for_end(device: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A row for `farlane list`: what the block device is, and how it fares.
+/// A row for `farlane observe list`: what the block device is, and how it fares.
 pub(crate) fn row(status: &Value) -> (String, String) {
     let word = |key: &str| status[key].as_str().unwrap_or_default();
     let state = if word("far_end") == "away" { "the far end is away" } else { "connected" };

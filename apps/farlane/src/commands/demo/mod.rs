@@ -97,7 +97,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let target = Target {
         url: url.parse().expect("the URL was printed by ourselves"),
         timeout: PATIENCE,
-        trace: args.trace.clone(),
+        capture: args.capture.clone(),
         root: args.root,
         tunnel: TunnelOptions { lookahead: args.lookahead, ..TunnelOptions::default() },
         secrets: Secrets::default(),

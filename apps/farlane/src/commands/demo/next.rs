@@ -10,7 +10,7 @@ pub(super) fn steps(program: &str) -> String {
     format!(
         "\nWhat next? The same by hand:\n  \
          {program} export --listen 127.0.0.1:4430 --ram 1GiB &\n  \
-         {program} lspci -t tcp://127.0.0.1:4430\n  \
+         {program} observe lspci -t tcp://127.0.0.1:4430\n  \
          {program} bench tcp://127.0.0.1:4430 --runtime 2s\n{}",
         if Path::new(&program).components().count() > 1 {
             "make install puts farlane on the search path; README.md shows what else it does\n"
@@ -41,7 +41,10 @@ mod tests {
             "{built}"
         );
         let installed = steps("farlane");
-        assert!(installed.contains("\n  farlane lspci -t ") && !installed.contains("make"), "{installed}");
+        assert!(
+            installed.contains("\n  farlane observe lspci -t ") && !installed.contains("make"),
+            "{installed}"
+        );
         assert_eq!(quoted("my build/it's"), r"'my build/it'\''s'");
         assert_eq!(quoted(""), "''");
     }

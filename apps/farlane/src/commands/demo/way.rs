@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::args::{Carrier, DemoArgs};
+use crate::args::{Carrier, DemoArgs, names};
 use crate::error::Error;
 
 /// Makes a network with two interfaces, then becomes the program that follows.
@@ -55,5 +55,5 @@ fn in_own_network() -> io::Error {
         command.arg("--map-root-user");
     }
     command.args(["--net", "sh", "-c", MAKE]).arg(own);
-    command.args(std::env::args_os().skip(1)).args(["--interfaces", "near,far"]).exec()
+    command.args(names::given().into_iter().skip(1)).args(["--interfaces", "near,far"]).exec()
 }

@@ -101,7 +101,7 @@ fn control_sockets() -> Finding {
         Ok(()) => Finding::ok("control sockets", format!("in {}", folder.display())),
         Err(why) => Finding::weak(
             "control sockets",
-            format!("{why}: farlane list finds no daemon"),
+            format!("{why}: farlane observe list finds no daemon"),
             "set XDG_RUNTIME_DIR to a folder that this user alone may write, or give --control PATH",
         ),
     }

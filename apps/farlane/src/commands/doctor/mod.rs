@@ -1,4 +1,4 @@
-//! `farlane doctor`: what this machine has and lacks, and what to do about it.
+//! `farlane setup doctor`: what this machine has and lacks, and what to do about it.
 
 mod checks;
 mod finding;

@@ -1,4 +1,4 @@
-//! `farlane emulate`: a modelled network, in real time, between two live ends.
+//! `farlane model emulate`: a modelled network, in real time, between two live ends.
 
 mod packets;
 mod relay;

@@ -1,5 +1,5 @@
-//! What `farlane attach` and `farlane device` have in common: a socket for a guest, and reports
-//! about the guest.
+//! What `farlane attach` and `farlane offer device` have in common: a socket for a guest, and
+//! reports about the guest.
 
 pub(crate) mod metrics;
 

@@ -1,4 +1,4 @@
-//! `farlane identify`: what a controller and its namespaces say of themselves.
+//! `farlane nvme identify`: what a controller and its namespaces say of themselves.
 
 mod controller;
 mod namespace;

@@ -1,5 +1,5 @@
-//! `farlane measure`: the method of published measurements. Many samples of each of several sizes,
-//! idle and under load, of several devices in turn.
+//! `farlane measure report`: the method of published measurements. Many samples of each of several
+//! sizes, idle and under load, of several devices in turn.
 
 mod page;
 mod picture;
@@ -124,7 +124,7 @@ fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
     let mut subjects = Vec::<Subject>::new();
     for url in std::iter::once(&args.target.url).chain(&args.beside) {
         // The capture has the first device.
-        let capture = args.target.trace.as_deref().filter(|_| subjects.is_empty());
+        let capture = args.target.capture.as_deref().filter(|_| subjects.is_empty());
         let session = Session::attach_to(url, &args.target, capture, needs)?;
         let namespace = session.namespace(args.namespace)?;
         subjects.push(Subject { url: url.clone(), session, namespace });

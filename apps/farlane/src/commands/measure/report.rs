@@ -9,7 +9,7 @@ use live::client::Url;
 use serde_json::{Value, json};
 
 use super::filtered;
-use crate::args::MeasureArgs;
+use crate::args::{MeasureArgs, names};
 use crate::hops::Hops;
 use crate::picture;
 use crate::workload::rate;
@@ -141,6 +141,12 @@ fn proc(path: &str, key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
+/// The words of the command line behind the program's name.
+fn given() -> String {
+    let words = names::given().into_iter().skip(1);
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
 fn machine() -> Vec<(&'static str, String)> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
@@ -153,7 +159,7 @@ fn machine() -> Vec<(&'static str, String)> {
         ("kernel", kernel.trim().to_owned()),
         ("processors", format!("{processors} × {model}")),
         ("load average", load),
-        ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        ("command", given()),
     ]
 }
 

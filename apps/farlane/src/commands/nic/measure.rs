@@ -1,4 +1,5 @@
-//! `farlane nic ping` and `farlane nic bench`: latency and rate by the size of packets.
+//! `farlane measure nic ping` and `farlane measure nic bench`: latency and rate by the size of
+//! packets.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -183,7 +184,9 @@ fn round_trips(
         silence = if came { Nanos::ZERO } else { silence + LOST };
         if !came {
             if number == 0 || silence > bench.patience {
-                return Err(bench.failed("no packet came back; does farlane nic receive --echo run there?"));
+                return Err(
+                    bench.failed("no packet came back; does farlane measure nic receive --echo run there?")
+                );
             }
             lost += u64::from(number >= WARM_UP);
         } else if number >= WARM_UP {
@@ -274,7 +277,7 @@ fn packets(bench: &mut Bench, (size, by_dma): (usize, bool), count: u32) -> Resu
         let deadline = bench.station.clock().now() + bench.patience;
         if !comes_back(bench, &mut bytes, &sent, deadline)? {
             return Err(bench.failed(format!(
-                "{back} of {out} packets came back; does farlane nic receive --echo run there?"
+                "{back} of {out} packets came back; does farlane measure nic receive --echo run there?"
             )));
         }
         back += 1;

@@ -1,4 +1,4 @@
-//! `farlane nic`: low-latency network cards between processes.
+//! `farlane measure nic`: low-latency network cards between processes.
 
 mod crossover;
 mod measure;

@@ -1,4 +1,4 @@
-//! `farlane nic send` and `farlane nic receive`: packets one by one.
+//! `farlane measure nic send` and `farlane measure nic receive`: packets one by one.
 
 use engine::Nanos;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `farlane nic serve`: a card that another process uses.
+//! `farlane measure nic serve`: a card that another process uses.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `farlane reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and `lockdown`:
-//! what concerns a controller as a whole.
+//! `farlane nvme reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and
+//! `lockdown`: what concerns a controller as a whole.
 
 use engine::Nanos;
 use live::client::Url;
@@ -17,7 +17,7 @@ use crate::error::{Error, NvmeError};
 use crate::session::{Needs, PATIENCE, Session};
 
 /// What gives the controller of a fabric a reset that lasts.
-const LASTING: &str = "on the host that uses it, nvme reset /dev/nvmeN resets a controller of Linux, and farlane disconnect and \
+const LASTING: &str = "on the host that uses it, nvme reset /dev/nvmeN resets a controller of Linux, and farlane use disconnect and \
      farlane connect make that of a block device anew";
 /// A register or property: offset, size, nvme-cli's name, and the title.
 type Register = (u32, PropertySize, &'static str, &'static str);

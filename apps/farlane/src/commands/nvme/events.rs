@@ -1,4 +1,4 @@
-//! `farlane persistent-event-log` and `telemetry-log`.
+//! `farlane nvme persistent-event-log` and `telemetry-log`.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `farlane get-feature` and `set-feature`.
+//! `farlane nvme get-feature` and `set-feature`.
 
 use nvme::wire::feature::{FID, FeatureId, SAVE, SELECT, capability};
 use nvme::wire::{AdminOpcode, SubmissionQueueEntry};

@@ -1,4 +1,4 @@
-//! `farlane fw-log`, `fw-download` and `fw-commit`.
+//! `farlane nvme fw-log`, `fw-download` and `fw-commit`.
 
 use nvme::wire::log::{FirmwareSlotLog, LogPage};
 use nvme::wire::{AdminOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};

@@ -1,4 +1,5 @@
-//! `farlane show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: what needs no controller.
+//! `farlane nvme show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: what needs no
+//! controller.
 
 use live::client::host_names;
 use live::sys::entropy;

@@ -1,4 +1,4 @@
-//! `farlane id-ctrl`, `id-ns`, `ns-descs` and `id-uuid`.
+//! `farlane nvme id-ctrl`, `id-ns`, `ns-descs` and `id-uuid`.
 
 use nvme::wire::NamespaceId;
 use nvme::wire::identify::{cns, uuid_list};

@@ -1,4 +1,5 @@
-//! `farlane flush`, `write-zeroes`, `write-uncor`, `verify-blocks`, `compare`, `copy` and `dsm`.
+//! `farlane nvme flush`, `write-zeroes`, `write-uncor`, `verify`, `compare`, `copy` and
+//! `dsm`.
 
 use nvme::wire::{CopyRange, DatasetRange, IoOpcode, LongCopyRange, NamespaceId, SubmissionQueueEntry};
 use serde_json::json;

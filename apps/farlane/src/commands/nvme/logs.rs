@@ -1,4 +1,4 @@
-//! `farlane get-log` and `error-log`.
+//! `farlane nvme get-log` and `error-log`.
 
 use nvme::host::command::get_log_page;
 use nvme::wire::log::{ErrorEntry, LogPage};

@@ -36,6 +36,7 @@ const PAGE: u32 = 4096;
 
 pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
     match command {
+        NvmeCommand::Identify(args) => super::identify::run(args),
         NvmeCommand::IdCtrl(args) => identify::controller(args),
         NvmeCommand::SmartLog(args) => smart_log::run(args),
         NvmeCommand::IdNs(args) => identify::namespace(args),

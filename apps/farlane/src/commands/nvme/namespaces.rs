@@ -1,4 +1,5 @@
-//! `farlane list-ns`, `list-ctrl`, `create-ns`, `delete-ns`, `attach-ns`, `detach-ns` and `format`.
+//! `farlane nvme list-ns`, `list-ctrl`, `create-ns`, `delete-ns`, `attach-ns`, `detach-ns` and
+//! `format`.
 
 use nvme::wire::identify::{IdentifyNamespace, cns, namespace_list};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};

@@ -1,4 +1,4 @@
-//! `farlane admin-passthru` and `io-passthru`: any command, as its user builds it.
+//! `farlane nvme admin-passthru` and `io-passthru`: any command, as its user builds it.
 
 use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;

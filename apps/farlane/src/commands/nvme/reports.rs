@@ -1,4 +1,4 @@
-//! `farlane effects-log`, `ana-log`, `supported-log-pages`, `changed-ns-list-log` and
+//! `farlane nvme effects-log`, `ana-log`, `supported-log-pages`, `changed-ns-list-log` and
 //! `endurance-log`.
 
 use nvme::host::{AnaGroup, ana_groups, ana_log_length};

@@ -1,4 +1,4 @@
-//! `farlane resv-register`, `resv-acquire`, `resv-release` and `resv-report`.
+//! `farlane nvme resv-register`, `resv-acquire`, `resv-release` and `resv-report`.
 
 use nvme::wire::{IoOpcode, SubmissionQueueEntry};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `farlane sanitize` and `sanitize-log`.
+//! `farlane nvme sanitize` and `sanitize-log`.
 
 use nvme::wire::log::{LogPage, SanitizeLog, sanitize_status};
 use nvme::wire::{AdminOpcode, Bits, NamespaceId, SubmissionQueueEntry};
@@ -23,7 +23,7 @@ pub(super) fn sanitize(args: &SanitizeArgs) -> Result<(), Error> {
         | u32::from(args.no_dealloc) << 9;
     let command = SubmissionQueueEntry { cdw10, cdw11: args.ovrpat, ..entry(AdminOpcode::Sanitize, 0) };
     with(&args.at.target, |session| session.admin("Sanitize", command, 0))?;
-    let text = "the operation has begun; farlane sanitize-log tells how it fares\n";
+    let text = "the operation has begun; farlane nvme sanitize-log tells how it fares\n";
     done(&args.at, text, &json!({ "sanact": args.sanact }))
 }
 

@@ -1,4 +1,4 @@
-//! `farlane device-self-test` and `self-test-log`.
+//! `farlane nvme device-self-test` and `self-test-log`.
 
 use engine::Nanos;
 use indicatif::ProgressBar;

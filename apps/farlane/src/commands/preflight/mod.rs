@@ -1,4 +1,4 @@
-//! `farlane preflight`: whether a medium keeps up with a recording.
+//! `farlane recording preflight`: whether a medium keeps up with a recording.
 
 pub(crate) mod answer;
 pub(crate) mod kept;

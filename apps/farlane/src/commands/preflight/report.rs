@@ -232,7 +232,7 @@ pub(super) fn warning(path: &Path, wish: &Wish, is_limited: bool, kept: Option<&
     let full = time(time_of(wish.room, wish.rate));
     let (room, rate) = (size(wish.room), rate(wish.rate));
     Some(format!(
-        "{path}: there is room for {room}, which is full after {full} at {rate}; farlane preflight tells whether \
+        "{path}: there is room for {room}, which is full after {full} at {rate}; farlane recording preflight tells whether \
          it keeps up"
     ))
 }

@@ -1,4 +1,4 @@
-//! `farlane verify`, `recover` and `info`: what a recording has.
+//! `farlane recording verify`, `recover` and `info`: what a recording has.
 
 use engine::Nanos;
 use live::drivers::record::{Recording, Signer};

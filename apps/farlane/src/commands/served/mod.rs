@@ -1,4 +1,4 @@
-//! The SSD that `farlane export`, `farlane device` and `farlane target` offer.
+//! The SSD that `farlane export`, `farlane offer device` and `farlane target` offer.
 
 pub(crate) mod changes;
 pub(crate) mod room;

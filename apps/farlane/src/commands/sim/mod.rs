@@ -1,10 +1,10 @@
-//! `farlane sim`: simulated networks.
+//! `farlane model sim`: simulated networks.
 
-mod explain;
-mod play;
+pub(crate) mod explain;
+pub(crate) mod play;
 mod plot;
-mod published;
-mod sweep;
+pub(crate) mod published;
+pub(crate) mod sweep;
 mod table;
 mod timeline;
 
@@ -12,18 +12,8 @@ use std::path::Path;
 
 use scenarios::file::scenario::Scenario;
 
-use crate::args::{SimAction, SimArgs};
 use crate::error::Error;
 use crate::whole_file;
-
-pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
-    match &args.action {
-        Some(SimAction::Explain(args)) => explain::run(args),
-        Some(SimAction::Published(args)) => published::run(args),
-        Some(SimAction::Sweep(args)) => sweep::run(args),
-        None => play::run(&args.play),
-    }
-}
 
 /// Checks the scenario at `path` without playing it.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {

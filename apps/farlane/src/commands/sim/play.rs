@@ -1,4 +1,4 @@
-//! `farlane sim SCENARIO`: plays a scenario once.
+//! `farlane model sim SCENARIO`: plays a scenario once.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::commands::{print, print_json};
 use crate::error::Error;
 
 pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
-    let path = args.scenario.as_deref().expect("without a subcommand it is required");
+    let path = args.scenario.as_path();
     let name = path.display();
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
     let scenario = read_scenario(path)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     // A mistake is reported before minutes of work, not after.
     args.timeline.iter().try_for_each(|path| timeline::Form::of(path).map(|_| ()))?;
-    let capture = args.trace.as_deref().filter(|path| is_capture(path));
+    let capture = args.capture.as_deref().filter(|path| is_capture(path));
     let played = match (args.timeline.is_empty(), capture) {
         (true, Some(path)) => {
             let file = files::write(path, Kind::Private);
@@ -34,16 +34,16 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
             capture.borrow_mut().finish()?;
             played
         }
-        (true, None) => scenario.play(seed, args.trace.is_some()).map_err(wrong)?,
+        (true, None) => scenario.play(seed, args.capture.is_some()).map_err(wrong)?,
         (false, _) => {
             let (played, line) = scenario.timeline(seed).map_err(wrong)?;
-            let title = args.scenario.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
+            let title = path.file_name().unwrap_or_default();
             let title = title.to_string_lossy();
             args.timeline.iter().try_for_each(|path| timeline::write(path, &line, &title))?;
             played
         }
     };
-    if let Some(path) = args.trace.as_deref().filter(|path| !is_capture(path)) {
+    if let Some(path) = args.capture.as_deref().filter(|path| !is_capture(path)) {
         write(path, &trace(&played))?;
     }
     if args.output.json {

@@ -1,4 +1,4 @@
-//! `farlane sim published`: simulated values beside published ones.
+//! `farlane model published`: simulated values beside published ones.
 
 use scenarios::published::{self, Kind, Report, Row};
 use serde_json::{Value, json};

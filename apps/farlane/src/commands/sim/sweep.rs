@@ -1,4 +1,4 @@
-//! `farlane sim sweep`: plays a scenario with every combination of some values.
+//! `farlane model sweep`: plays a scenario with every combination of some values.
 
 use std::path::Path;
 use std::sync::Mutex;

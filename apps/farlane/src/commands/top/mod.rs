@@ -1,4 +1,4 @@
-//! `farlane top`: what far ends, namespaces and hosts do right now.
+//! `farlane observe top`: what far ends, namespaces and hosts do right now.
 
 mod figures;
 mod screen;

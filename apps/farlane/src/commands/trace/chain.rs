@@ -1,4 +1,4 @@
-//! `farlane trace chain`: where the time of a command went.
+//! `farlane observe trace chain`: where the time of a command went.
 
 use captures::{Ordered, Population, Times, name, populations};
 use engine::Nanos;

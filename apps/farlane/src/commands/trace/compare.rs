@@ -1,4 +1,4 @@
-//! `farlane trace compare`: two captures, step by step.
+//! `farlane observe trace compare`: two captures, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `farlane trace dissector`: what Wireshark needs to decode our captures and the tunnel.
+//! `farlane observe trace dissector`: what Wireshark needs to decode our captures and the tunnel.
 
 use std::io;
 use std::path::{Path, PathBuf};

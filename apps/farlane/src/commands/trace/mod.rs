@@ -1,4 +1,4 @@
-//! `farlane trace`: what a capture of PCIe packets means.
+//! `farlane observe trace`: what a capture of PCIe packets means.
 
 mod advice;
 mod chain;
@@ -20,7 +20,7 @@ pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
         TraceAction::Chain(args) => chain::run(args),
         TraceAction::Show(args) => show::run(args),
         TraceAction::Compare(args) => compare::run(args),
-        TraceAction::Export(args) => export::run(args),
+        TraceAction::Convert(args) => export::run(args),
         TraceAction::Dissector(args) => dissector::run(args),
     }
 }

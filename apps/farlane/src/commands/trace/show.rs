@@ -1,4 +1,4 @@
-//! `farlane trace show`: a capture line by line.
+//! `farlane observe trace show`: a capture line by line.
 
 use std::io::{self, BufWriter, Write};
 

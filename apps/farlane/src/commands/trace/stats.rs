@@ -1,4 +1,4 @@
-//! `farlane trace stats`: what a capture has.
+//! `farlane observe trace stats`: what a capture has.
 
 use captures::statistics::{as_json, confidence, failed};
 use captures::{Analysis, Groups, each_command, of_kind};

@@ -1,4 +1,4 @@
-//! `farlane tsn apply`: gives an interface the queueing disciplines that keep a plan.
+//! `farlane model tsn apply`: gives an interface the queueing disciplines that keep a plan.
 
 use std::io;
 use std::process::{Command, Output};
@@ -154,7 +154,7 @@ fn remedy(said: &str, command: &[String]) -> String {
         "--software has the kernel open the gates".to_owned()
     } else if has("of a running schedule") || has("Invalid qdisc name") {
         // Linux changes the times of a schedule that runs, but neither classes, clocks nor kinds.
-        "farlane tsn apply --remove takes what is there from the interface; then apply this".to_owned()
+        "farlane model tsn apply --remove takes what is there from the interface; then apply this".to_owned()
     } else if has("handle of zero") || has("No such file") {
         "there is nothing to remove".to_owned()
     } else {

@@ -1,4 +1,4 @@
-//! `farlane tsn check`: whether what left an interface keeps to a plan, frame by frame.
+//! `farlane model tsn audit`: whether what left an interface keeps to a plan, frame by frame.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use network_models::tsn::conformance::{Conformance, Departure, Kept};
 use serde::Serialize;
 
 use super::PlanFile;
-use crate::args::CheckPlanArgs;
+use crate::args::AuditArgs;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
 
@@ -93,7 +93,7 @@ struct Listed {
 
 /// Frames as they are checked.
 struct Checked<'a> {
-    args: &'a CheckPlanArgs,
+    args: &'a AuditArgs,
     conformance: Conformance,
     /// The largest error of a stamp.
     error: Nanos,
@@ -105,7 +105,7 @@ struct Checked<'a> {
     outside: Vec<Listed>,
 }
 
-pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
+pub(super) fn run(args: &AuditArgs) -> Result<(), Error> {
     has_one_rate_each(args)?;
     let plan = PlanFile::read(&args.plan)?;
     let report = match (&args.interface, &args.from) {
@@ -135,7 +135,7 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
 }
 
 /// Whether each class is to keep to one rate at most. Only the last of several would be checked.
-fn has_one_rate_each(args: &CheckPlanArgs) -> Result<(), TsnError> {
+fn has_one_rate_each(args: &AuditArgs) -> Result<(), TsnError> {
     for (index, shaper) in args.shaper.iter().enumerate() {
         if let Some(before) = args.shaper[..index].iter().find(|before| before.class == shaper.class) {
             let (class, rates) = (shaper.class.number(), [before.rate, shaper.rate]);
@@ -145,7 +145,7 @@ fn has_one_rate_each(args: &CheckPlanArgs) -> Result<(), TsnError> {
     Ok(())
 }
 
-fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
+fn of_interface(args: &AuditArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
     let failed = |error| TsnError::Tap { interface: interface.to_owned(), error };
     let mut tap = Tap::open(interface).map_err(failed)?;
     let mut checked = Checked::new(args, plan)?;
@@ -176,7 +176,7 @@ fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Resul
     Ok(checked.report(tap.missed().into()))
 }
 
-fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
+fn of_file(args: &AuditArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
     let mut checked = Checked::new(args, plan)?;
     let (ahead, mut missed, mut other) = (clock::network_ahead(), 0_u64, None);
     Reader::open(path)?.each_item(|item| {
@@ -201,7 +201,7 @@ fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report,
 }
 
 impl<'a> Checked<'a> {
-    fn new(args: &'a CheckPlanArgs, plan: &PlanFile) -> Result<Self, Error> {
+    fn new(args: &'a AuditArgs, plan: &PlanFile) -> Result<Self, Error> {
         let schedule = plan.schedule(args.hop.into())?.clone();
         let mut conformance = Conformance::new(schedule, plan.rate);
         for shaper in &args.shaper {

@@ -1,4 +1,4 @@
-//! A plan as a file: what `farlane tsn plan --json` has printed.
+//! A plan as a file: what `farlane model tsn plan --json` has printed.
 
 use std::path::{Path, PathBuf};
 

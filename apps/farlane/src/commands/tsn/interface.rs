@@ -86,7 +86,7 @@ impl Interface {
             && own < rate
         {
             let why = format!("its link carries {own}, and the plan is for {rate}");
-            return Err(refuse(why, "plan for the link that there is: farlane tsn plan --rate"));
+            return Err(refuse(why, "plan for the link that there is: farlane model tsn plan --rate"));
         }
         if offload == Offload::Hardware && !self.has_clock {
             let why = "it has no hardware clock, so its card opens no gates".to_owned();

@@ -1,4 +1,4 @@
-//! `farlane tsn`: plans for Time-Sensitive Networking; whether an interface keeps to one.
+//! `farlane model tsn`: plans for Time-Sensitive Networking; whether an interface keeps to one.
 
 mod apply;
 mod check;
@@ -15,6 +15,6 @@ pub(crate) fn run(action: &TsnAction) -> Result<(), Error> {
     match action {
         TsnAction::Plan(args) => plan::run(args),
         TsnAction::Apply(args) => apply::run(args),
-        TsnAction::Check(args) => check::run(args),
+        TsnAction::Audit(args) => check::run(args),
     }
 }

@@ -1,5 +1,5 @@
-//! `farlane tsn plan`: a gate schedule, the delays that it promises, and the commands that set it
-//! up on Linux.
+//! `farlane model tsn plan`: a gate schedule, the delays that it promises, and the commands that
+//! set it up on Linux.
 
 use std::fmt::Write as _;
 
@@ -285,12 +285,12 @@ fn symbol(window: Nanos, guard: Nanos, base: u64, cycle: u64, column: u64) -> ch
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command, TsnAction};
+    use crate::args::{Cli, Command, ModelCommand, TsnAction};
     use clap::Parser as _;
 
     fn reported(arguments: &[&str]) -> (Plan, Report) {
-        let cli = Cli::try_parse_from([&["farlane", "tsn", "plan"], arguments].concat()).unwrap();
-        let Command::Tsn(TsnAction::Plan(args)) = cli.command else { panic!("{cli:?}") };
+        let cli = Cli::try_parse_from([&["farlane", "model", "tsn", "plan"], arguments].concat()).unwrap();
+        let Command::Model(ModelCommand::Tsn(TsnAction::Plan(args))) = cli.command else { panic!("{cli:?}") };
         let plan = Plan::new(request(&args)).unwrap();
         let report = report(&args, &plan);
         (plan, report)

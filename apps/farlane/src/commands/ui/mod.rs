@@ -1,4 +1,4 @@
-//! `farlane ui`: captures, scenarios and running daemons in a browser.
+//! `farlane observe ui`: captures, scenarios and running daemons in a browser.
 
 mod api;
 mod assets;

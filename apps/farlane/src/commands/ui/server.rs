@@ -120,7 +120,7 @@ fn admitted(request: &Request<'_>, token: &Token) -> Result<String, (u16, &'stat
         return Err((421, "ask by an address or as localhost\n"));
     }
     let path = token.admits(&request.path);
-    let path = path.ok_or((403, "the address that farlane ui has printed has a secret\n"))?;
+    let path = path.ok_or((403, "the address that farlane observe ui has printed has a secret\n"))?;
     match request.method.as_str() {
         "GET" | "HEAD" => Ok(path.to_owned()),
         "POST" if path.starts_with(API) => Ok(path.to_owned()),

@@ -114,7 +114,7 @@ fn what_loses_data_wants_a_word_more_and_then_loses_them() {
         let read = ["--opcode", "2", "-n", "1", "--data-len", "512", "--read", "-b"];
         farlane(&served.with("io-passthru", &read)).stdout
     };
-    succeed(&["write", &served.url, "--input", path]);
+    succeed(&["use", "write", &served.url, "--input", path]);
     assert_eq!(kept(), [0xa5; 512]);
     for (verb, more) in [("format", &["-n", "1"][..]), ("sanitize", &["-a", "start-block-erase"])] {
         let refused = served.refused(verb, more);
@@ -235,7 +235,7 @@ fn a_form_that_a_command_has_not_is_refused_before_anything_is_done() {
         let refused = served.refused(verb, &[more, &["-o", "binary"]].concat());
         assert!(refused.contains("prints no structure"), "{verb}: {refused}");
     }
-    assert!(fail(&["list", "-o", "binary"]).contains("prints no structure"));
+    assert!(fail(&["observe", "list", "-o", "binary"]).contains("prints no structure"));
     let number = served.refused("get-feature", &["-f", "6", "-b"]);
     assert!(number.contains("no bytes to print") && number.contains("Volatile Write Cache"), "{number}");
     let nothing = served.refused("admin-passthru", &["--opcode", "0x18", "-b"]);

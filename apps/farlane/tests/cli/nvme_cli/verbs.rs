@@ -36,7 +36,7 @@ fn blocks_are_read_written_compared_and_copied_in_nvme_clis_words() {
         assert_eq!(json(&report)["bytes"], 4096);
         let file = served.refused("read", &["-o", "json"]);
         assert!(file.contains("--output-format json"), "{file}");
-        assert!(served.refused("verify", &[]).contains("farlane verify-blocks"));
+        assert!(served.refused("verify", &[]).contains("farlane nvme verify"));
 
         let same = served.said("compare", &[&blocks[..], &["--data", &data]].concat());
         assert_eq!(same, "compare: Success\n");
@@ -199,9 +199,9 @@ fn properties_of_fabrics_are_shown() {
 
 #[test]
 fn a_hosts_name_is_shown_and_made() {
-    let shown = json(&["show-hostnqn", "-o", "json"]);
-    assert_eq!(succeed(&["show-hostnqn"]).trim(), shown["hostnqn"]);
-    let made = [succeed(&["gen-hostnqn"]), succeed(&["gen-hostnqn"])];
+    let shown = json(&["nvme", "show-hostnqn", "-o", "json"]);
+    assert_eq!(succeed(&["nvme", "show-hostnqn"]).trim(), shown["hostnqn"]);
+    let made = [succeed(&["nvme", "gen-hostnqn"]), succeed(&["nvme", "gen-hostnqn"])];
     assert_ne!(made[0], made[1]);
     for one in &made {
         let id = one.trim().strip_prefix("nqn.2014-08.org.nvmexpress:uuid:").unwrap();
@@ -218,7 +218,7 @@ fn a_target_is_discovered_in_nvme_clis_words() {
     let log = json(&[&words[..], &["-o", "json"]].concat());
     let found = log["records"].as_array().unwrap().iter().any(|one| one["subnqn"] == NQN);
     assert!(found && log["genctr"].is_u64(), "{log}");
-    assert_eq!(log, json(&["discover", &format!("nvme-tcp://{place}"), "--json"]));
+    assert_eq!(log, json(&["use", "discover", &format!("nvme-tcp://{place}"), "--json"]));
     let bytes = farlane(&[&words[..], &["--output-format", "binary"]].concat()).stdout;
     assert_eq!(bytes.len(), 1024 * (1 + log["records"].as_array().unwrap().len()));
     assert_eq!(bytes[..8], log["genctr"].as_u64().unwrap().to_le_bytes());
@@ -267,5 +267,5 @@ fn subsystems_of_daemons_are_listed() {
     let path = &subsystem["Paths"][0];
     assert_eq!((&path["Transport"], &path["State"]), (&"tcp".into(), &"live".into()));
     assert_eq!(path["Address"], format!("traddr=127.0.0.1,trsvcid={port}"));
-    assert!(fail(&["list-subsys", "-o", "binary"]).contains("prints no structure"));
+    assert!(fail(&["nvme", "list-subsys", "-o", "binary"]).contains("prints no structure"));
 }

@@ -82,8 +82,16 @@ fn wireshark_reads_packets_with_their_times_from_pcap_and_pcapng() {
     record_packets(&at("frames.rec"), LinkType::ETHERNET, 100, frame);
     record_packets(&at("payloads.rec"), LinkType::PAYLOAD, 100, packet);
     for format in ["pcap", "pcapng"] {
-        let report =
-            json(&["export", &at("frames.rec"), "--to", &at("frames"), "--format", format, "--json"]);
+        let report = json(&[
+            "recording",
+            "convert",
+            &at("frames.rec"),
+            "--to",
+            &at("frames"),
+            "--format",
+            format,
+            "--json",
+        ]);
         assert_eq!(report["messages"], 100);
         let fields = ["frame.time_epoch", "udp.dstport", "udp.payload"];
         let Some(lines) = tshark(&at("frames"), &fields) else { return };
@@ -94,7 +102,16 @@ fn wireshark_reads_packets_with_their_times_from_pcap_and_pcapng() {
             let time = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
             assert_eq!(words, [&*time, "5000", &hex(&packet(number))], "{format} {number}");
         }
-        json(&["export", &at("payloads.rec"), "--to", &at("payloads"), "--format", format, "--json"]);
+        json(&[
+            "recording",
+            "convert",
+            &at("payloads.rec"),
+            "--to",
+            &at("payloads"),
+            "--format",
+            format,
+            "--json",
+        ]);
         let lines = tshark(&at("payloads"), &["frame.len"]).unwrap();
         assert!(
             lines.iter().map(|line| line.parse::<usize>().unwrap()).eq((0..100).map(|n| packet(n).len()))
@@ -104,9 +121,18 @@ fn wireshark_reads_packets_with_their_times_from_pcap_and_pcapng() {
     let mut harmed = std::fs::read(at("frames.rec")).unwrap();
     harmed[4 * 131_072 + 500] ^= 1;
     std::fs::write(at("frames.rec"), harmed).unwrap();
-    let recovered = json(&["recover", &at("frames.rec"), "--json"]);
+    let recovered = json(&["recording", "recover", &at("frames.rec"), "--json"]);
     let missing = recovered["new_gaps"][0]["bytes"].as_u64().unwrap();
-    let report = json(&["export", &at("frames.rec"), "--to", &at("rest"), "--format", "pcapng", "--json"]);
+    let report = json(&[
+        "recording",
+        "convert",
+        &at("frames.rec"),
+        "--to",
+        &at("rest"),
+        "--format",
+        "pcapng",
+        "--json",
+    ]);
     assert_eq!((&report["messages"], &report["bytes_lost"]), (&70.into(), &missing.into()));
     let lines = tshark(&at("rest"), &["frame.comment"]).unwrap();
     let told: Vec<_> = (0..).zip(&lines).filter(|(_, line)| !line.is_empty()).collect();
@@ -121,8 +147,8 @@ fn the_reader_of_mcap_finds_every_message_of_every_stream() {
     record_packets(&at("packets.rec"), LinkType::PAYLOAD, 100, packet);
     let bytes: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
     let recording = record_file(directory.path(), &bytes);
-    json(&["export", &at("packets.rec"), "--to", &at("packets.mcap"), "--json"]);
-    json(&["export", &recording, "--to", &at("bytes.mcap"), "--json"]);
+    json(&["recording", "convert", &at("packets.rec"), "--to", &at("packets.mcap"), "--json"]);
+    json(&["recording", "convert", &recording, "--to", &at("bytes.mcap"), "--json"]);
     let program = "
 import hashlib, sys
 from mcap.reader import make_reader
@@ -152,9 +178,10 @@ fn the_package_of_sigmf_validates_the_samples_and_finds_them() {
     let mut harmed = std::fs::read(&recording).unwrap();
     harmed[5 * 16_384 + 500] ^= 1;
     std::fs::write(&recording, harmed).unwrap();
-    json(&["recover", &recording, "--json"]);
+    json(&["recording", "recover", &recording, "--json"]);
     let words = ["--format", "sigmf", "--datatype", "ci16_le", "--sample-rate", "2.4e6", "--json"];
-    let report = json(&[&["export", &recording, "--to", &at("radio.sigmf-meta")], &words[..]].concat());
+    let report =
+        json(&[&["recording", "convert", &recording, "--to", &at("radio.sigmf-meta")], &words[..]].concat());
     assert_eq!((&report["bytes"], &report["bytes_lost"]), (&63_744.into(), &16_256.into()));
     let program = "
 import sys, sigmf
@@ -174,18 +201,19 @@ fn bytes_leave_by_range_and_what_cannot_be_is_refused_with_the_remedy() {
     let bytes: Vec<u8> = (0..40_000_u16).flat_map(u16::to_le_bytes).collect();
     let recording = record_file(directory.path(), &bytes);
     let words = ["--format", "raw", "--from-offset", "30001", "--bytes", "20000", "--json"];
-    let report = json(&[&["export", &recording, "--to", &at("part")], &words[..]].concat());
+    let report = json(&[&["recording", "convert", &recording, "--to", &at("part")], &words[..]].concat());
     assert_eq!(report["bytes"], 20_000);
     assert!(std::fs::read(at("part")).unwrap() == bytes[30_001..50_001]);
-    let unnamed = fail(&["export", &recording, "--to", &at("p.wav")]);
+    let unnamed = fail(&["recording", "convert", &recording, "--to", &at("p.wav")]);
     assert!(unnamed.contains("names no format") && unnamed.contains("expected .pcapng"), "{unnamed}");
-    let refused = fail(&["export", &recording, "--to", &at("p"), "--format", "pcapng"]);
+    let refused = fail(&["recording", "convert", &recording, "--to", &at("p"), "--format", "pcapng"]);
     assert!(refused.contains("raw, mcap and sigmf take bytes"), "{refused}");
-    let refused = fail(&["export", &recording, "--to", &at("p"), "--format", "raw", "--ram", "1MiB"]);
+    let refused =
+        fail(&["recording", "convert", &recording, "--to", &at("p"), "--format", "raw", "--ram", "1MiB"]);
     assert!(refused.contains("cannot be used with"), "{refused}");
     let refused = fail(&["export", "--ram", "1MiB", "--to", &at("p")]);
     assert!(refused.contains("RECORDING"), "{refused}");
-    let refused = fail(&["export", &recording]);
+    let refused = fail(&["recording", "convert", &recording]);
     assert!(refused.contains("--to <FILE>"), "{refused}");
 }
 

@@ -112,7 +112,7 @@ fn check(name: &str, directory: &tempfile::TempDir, sent: &Sent, link: u32) {
     let recording = at("a.rec");
     let export = |format: &str, more: &[&str]| {
         let to = at(format!("out.{format}").as_str());
-        let words = ["export", &recording, "--to", &to, "--format", format, "--json"];
+        let words = ["recording", "convert", &recording, "--to", &to, "--format", format, "--json"];
         let report = json(&[&words[..], more].concat());
         assert_eq!((&report["bytes_lost"], &report["bad_chunks"]), (&0.into(), &0.into()), "{name} {report}");
         let written = if format == "sigmf" { at("out.sigmf-data") } else { to };
@@ -143,7 +143,7 @@ fn check(name: &str, directory: &tempfile::TempDir, sent: &Sent, link: u32) {
         Sent::Bytes(bytes) => {
             assert!(messages.concat() == *bytes, "{name}: mcap");
             for (format, more) in [("pcap", &[][..]), ("pcapng", &[]), ("raw", &["--heads"])] {
-                let words = ["export", &recording, "--to", &at("refused"), "--format", format];
+                let words = ["recording", "convert", &recording, "--to", &at("refused"), "--format", format];
                 let why = fail(&[&words[..], more].concat());
                 assert!(why.contains("packets"), "{name}: {format}: {why}");
                 assert!(!directory.path().join("refused").exists(), "{name}: {format}");
@@ -209,7 +209,7 @@ fn frames_of_an_interface_leave_in_every_format() {
     datagrams.iter().for_each(|datagram| assert!(sender.send_to(datagram, to).is_ok()));
     let (_, directory) = recorder.stop();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    json(&["export", &at("a.rec"), "--to", &at("all.pcap"), "--json"]);
+    json(&["recording", "convert", &at("a.rec"), "--to", &at("all.pcap"), "--json"]);
     let (_, frames) = pcap(&fs::read(at("all.pcap")).unwrap());
     // An Ethernet header, one of IPv4, and one of UDP.
     let is_ours =
@@ -226,7 +226,7 @@ fn heads_stay_with_the_packets_that_a_part_has_and_no_option_is_ignored() {
     record_packets(&at("a.rec"), record::format::LinkType::PAYLOAD, 100, packet);
     // From packet 40 on, 20 of them: they begin and end within a chunk.
     let part = ["--from-time", "40ms", "--for", "20ms", "--heads", "--format", "raw", "--json"];
-    let report = json(&[&["export", &at("a.rec"), "--to", &at("part")], &part[..]].concat());
+    let report = json(&[&["recording", "convert", &at("a.rec"), "--to", &at("part")], &part[..]].concat());
     let records = fs::read(at("part")).unwrap();
     assert_eq!(report["messages"], 20);
     assert_eq!(without_heads(&records), (40..60).map(packet).collect::<Vec<_>>());
@@ -234,11 +234,12 @@ fn heads_stay_with_the_packets_that_a_part_has_and_no_option_is_ignored() {
     assert_eq!((records[4], time), (2, START + 40_000_000), "the kernel's time of packet 40");
     // From the middle of packet 0's record on: it does not begin there.
     let part = ["--from-offset", "5", "--heads", "--format", "raw"];
-    json(&[&["export", &at("a.rec"), "--to", &at("part"), "--json"], &part[..]].concat());
+    json(&[&["recording", "convert", &at("a.rec"), "--to", &at("part"), "--json"], &part[..]].concat());
     assert_eq!(without_heads(&fs::read(at("part")).unwrap()), (1..100).map(packet).collect::<Vec<_>>());
     for (option, value) in [("--sample-rate", "48000"), ("--datatype", "ci16_le")] {
         for format in ["raw", "pcap", "pcapng", "mcap"] {
-            let words = ["export", &at("a.rec"), "--to", &at("no"), "--format", format, option, value];
+            let words =
+                ["recording", "convert", &at("a.rec"), "--to", &at("no"), "--format", format, option, value];
             let why = fail(&words);
             assert!(why.contains(option) && why.contains("--format sigmf"), "{why}");
         }
@@ -260,7 +261,7 @@ fn a_clock_that_was_set_back_changes_the_order_of_no_stream() {
     super::packets::record_chunks(&at("a.rec"), 2, &packets);
     let expected: Vec<_> = packets.iter().map(|(.., bytes)| bytes.to_vec()).collect();
     for format in ["pcapng", "mcap"] {
-        json(&["export", &at("a.rec"), "--to", &at("all"), "--format", format, "--json"]);
+        json(&["recording", "convert", &at("a.rec"), "--to", &at("all"), "--format", format, "--json"]);
         let file = fs::read(at("all")).unwrap();
         let found = if format == "mcap" { mcap_messages(&file) } else { pcapng(&file).1 };
         assert_eq!(found, expected, "{format}");

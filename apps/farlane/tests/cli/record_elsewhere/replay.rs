@@ -30,11 +30,11 @@ fn packets_are_replayed_as_the_datagrams_that_were_recorded_at_their_pace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("packets.rec").to_str().unwrap().to_owned();
     record_packets(&path, LinkType::PAYLOAD, 100, packet);
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
     let (to, url) = socket();
     let replay = std::thread::spawn({
         let (path, url) = (path.clone(), url.clone());
-        move || json(&["replay", &path, "--to", &url, "--loop", "2", "--json"])
+        move || json(&["recording", "replay", &path, "--to", &url, "--loop", "2", "--json"])
     });
     let came = receive(&to, 200);
     let report = replay.join().unwrap();
@@ -66,14 +66,14 @@ fn bytes_are_replayed_from_a_place_in_pieces_and_bad_chunks_are_left_out() {
     let from = format!("file:{}", at("source"));
     json_end(&["record", "--from", &from, "--to", &at("a.rec"), "--json"]);
     let part = ["--from-offset", "200001", "--bytes", "300000", "--speed", "max", "--json"];
-    let report = json(&[&["replay", &at("a.rec"), "--to", &at("part")], &part[..]].concat());
+    let report = json(&[&["recording", "replay", &at("a.rec"), "--to", &at("part")], &part[..]].concat());
     assert_eq!(report["bytes"], 300_000);
     assert!(std::fs::read(at("part")).unwrap() == bytes[200_001..500_001]);
     let (to, url) = socket();
     let replay = std::thread::spawn({
         let path = at("a.rec");
         let words = ["--bytes", "50000", "--datagram", "999", "--json"];
-        move || json(&[&["replay", &path, "--to", &url], &words[..]].concat())
+        move || json(&[&["recording", "replay", &path, "--to", &url], &words[..]].concat())
     });
     let came = receive(&to, 51);
     assert_eq!(replay.join().unwrap()["sends"], 51);
@@ -83,11 +83,12 @@ fn bytes_are_replayed_from_a_place_in_pieces_and_bad_chunks_are_left_out() {
     let mut harmed = std::fs::read(at("a.rec")).unwrap();
     harmed[5 * 131_072 + 5_000] ^= 4;
     std::fs::write(at("a.rec"), harmed).unwrap();
-    let report = json(&["replay", &at("a.rec"), "--to", &at("rest"), "--speed", "max", "--json"]);
+    let report =
+        json(&["recording", "replay", &at("a.rec"), "--to", &at("rest"), "--speed", "max", "--json"]);
     assert_eq!((&report["bad_chunks"], &report["bytes"]), (&1.into(), &(1_600_000 - 130_944).into()));
     let expected = [&bytes[..2 * 130_944], &bytes[3 * 130_944..]].concat();
     assert!(std::fs::read(at("rest")).unwrap() == expected);
-    let refused = fail(&["replay", &at("a.rec"), "--to", "udp://nowhere", "--speed", "0"]);
+    let refused = fail(&["recording", "replay", &at("a.rec"), "--to", "udp://nowhere", "--speed", "0"]);
     assert!(refused.contains("HOST:PORT"), "{refused}");
 }
 

@@ -65,11 +65,11 @@ fn the_certificate_names_the_rule_and_a_restart_is_no_gap() {
         let rule = &end["streams"][0]["sequence_rule"];
         assert_eq!(rule["option"], option, "{end}");
         assert!(rule["words"].as_str().unwrap().starts_with(words), "{option}: {rule}");
-        let proof = json(&["verify", &path, "--json"]);
+        let proof = json(&["recording", "verify", &path, "--json"]);
         assert_eq!((&proof["ok"], &proof["sequence_rules"][0]), (&true.into(), rule), "{proof}");
-        let info = json(&["info", &path, "--json"]);
+        let info = json(&["recording", "info", &path, "--json"]);
         assert_eq!(&info["sequence_rules"][0], rule);
-        let text = String::from_utf8(farlane(&["verify", &path]).stdout).unwrap();
+        let text = String::from_utf8(farlane(&["recording", "verify", &path]).stdout).unwrap();
         assert!(text.contains(&format!("  stream 0: rule of sequence: {words}")), "{text}");
         assert_eq!(end["restarts"], proof["restarts"], "{option}");
         let restarts = end["restarts"].as_array().unwrap();
@@ -92,7 +92,7 @@ fn a_recording_without_numbers_says_so_and_an_old_one_does_not_say() {
     let none = json!({ "option": null, "window": null, "words": "none" });
     let directory = record_bytes("file", &[7; 40_000]);
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["sequence_rules"]), (&true.into(), &json!([none])));
     // A superblock of an older recorder ends before the rules.
     let mut bytes = std::fs::read(&path).unwrap();
@@ -100,9 +100,9 @@ fn a_recording_without_numbers_says_so_and_an_old_one_does_not_say() {
     header.length = u32::try_from(payload.len()).unwrap() - 16;
     header.emit(&mut bytes, engine::crc32c);
     std::fs::write(&path, bytes).unwrap();
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["sequence_rules"]), (&true.into(), &json!([null])));
-    let text = String::from_utf8(farlane(&["verify", &path]).stdout).unwrap();
+    let text = String::from_utf8(farlane(&["recording", "verify", &path]).stdout).unwrap();
     assert!(text.contains("stream 0: rule of sequence: the recording does not say"), "{text}");
 }
 

@@ -7,7 +7,7 @@ AT="-t tcp -a 10.0.2.2 -s $PORT"
 wait_until_gone() { for i in $(seq 200); do [ -e /dev/nvme0 ] || return 0; sleep 0.05; done; echo "nvme0 stays"; exit 1; }
 leave() { nvme disconnect -n $1 >/dev/null; wait_until_gone; }
 
-# Secrets that this side makes, and that nvme-cli accepts; the test has farlane check them.
+# Secrets that this side makes, and that nvme-cli accepts; the test has farlane setup check them.
 for hash in 0 1 2 3; do
     secret=$(nvme gen-dhchap-key --hmac=$hash --nqn $HOST) || exit 1
     nvme check-dhchap-key --key "$secret" >/dev/null || exit 1

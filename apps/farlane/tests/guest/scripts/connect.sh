@@ -18,29 +18,29 @@ check() {
         --verify=crc32c --verify_only=1 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; exit 1; }
 }
 # The process that offers an SSD of this machine.
-pgrep_device() { for i in $(pidof farlane); do tr '\0' ' ' </proc/$i/cmdline | grep -q 'farlane device' && echo $i; done; }
+pgrep_device() { for i in $(pidof farlane); do tr '\0' ' ' </proc/$i/cmdline | grep -q 'farlane offer device' && echo $i; done; }
 # How often a process has begun to run again.
 wakes() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/status; }
 
 farlane connect --list | grep -q "nothing is connected"
-farlane disconnect 2>/dev/null && exit 1
+farlane use disconnect 2>/dev/null && exit 1
 echo "nothing at first"
 BENCH=$(farlane bench $URL --runtime 2s --json 2>/dev/null | sed -n 's/.*"p50":\([0-9]*\).*/\1/p')
 connect $CONNECT
 DISK=$(device)
 [ -b $DISK ] && echo "connected"
-farlane list | grep -q "connect .*$URL as $DISK" && farlane status | grep -q "$URL is $DISK" && echo "listed"
+farlane observe list | grep -q "connect .*$URL as $DISK" && farlane observe status | grep -q "$URL is $DISK" && echo "listed"
 echo "limits $(limit logical_block_size) $(limit max_hw_sectors_kb) $(limit write_cache), $(limit fua)"
 [ $(limit discard_max_bytes) -gt 0 ] && [ $(limit write_zeroes_max_bytes) -gt 0 ] && echo "discards are offered"
 FIO=$(fio --name=one --filename=$DISK --rw=randread --bs=4k --iodepth=1 --ioengine=libaio --direct=1 --time_based \
     --runtime=2 --percentile_list=50 --output-format=json | sed -n 's/.*"50.000000" : \([0-9]*\).*/\1/p' | head -1)
 echo "latency of 4 KiB reads, depth 1: $BENCH ns by bench, $FIO ns by the block device"
-farlane capture connect --out /tmp/block.pcapng --time 60s >/tmp/captured 2>&1 &
-for i in $(seq 100); do farlane capture connect --status | grep -q "^capture" && break; sleep 0.1; done
+farlane observe capture connect --out /tmp/block.pcapng --time 60s >/tmp/captured 2>&1 &
+for i in $(seq 100); do farlane observe capture connect --status | grep -q "^capture" && break; sleep 0.1; done
 dd if=$DISK of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null
-farlane capture connect --stop >/dev/null
+farlane observe capture connect --stop >/dev/null
 wait $! || cat /tmp/captured
-STATS=$(farlane trace stats /tmp/block.pcapng --json)
+STATS=$(farlane observe trace stats /tmp/block.pcapng --json)
 echo "$STATS" | grep -q '"read":{"blocks":64,"bytes":262144,"count":64,.*"inferred":0,' && echo "captured" ||
     echo "captured only $STATS"
 PID=$(pid)
@@ -61,7 +61,7 @@ fio --name=short --directory=/mnt --rw=randrw --bsrange=4k-256k --iodepth=32 --i
     --verify=crc32c --size=8m --minimal >/tmp/fio && rm /mnt/short* && echo "fio verified"
 rm /mnt/file1*
 fstrim -v /mnt && echo "trimmed"
-farlane disconnect $DISK 2>/tmp/refused && exit 1
+farlane use disconnect $DISK 2>/tmp/refused && exit 1
 grep -q "mounted at /mnt" /tmp/refused && echo "what is mounted stays"
 
 write far &
@@ -94,7 +94,7 @@ fsck.ext4 -f -n $DISK >/dev/null 2>&1 && echo "fsck clean"
 
 blkdiscard $DISK
 [ $(dd if=$DISK bs=1M count=4 iflag=direct 2>/dev/null | tr -d '\0' | wc -c) = 0 ] && echo "discarded"
-farlane disconnect $DISK >/dev/null
+farlane use disconnect $DISK >/dev/null
 [ -b $DISK ] && exit 1
 for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
 farlane connect --list | grep -q "nothing is connected" && echo "disconnected"
@@ -112,12 +112,12 @@ tell "bring it back"
 await "restarted"
 for i in $(seq 100); do dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && break; sleep 0.2; done
 dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && echo "and succeeds again"
-farlane disconnect --json && echo "disconnected again"
+farlane use disconnect --json && echo "disconnected again"
 
 # Another process of this machine offers the SSD, is killed and starts again.
 truncate -s 16M /tmp/disk
 device_of_this_machine() {
-    until farlane device --namespace /tmp/disk,block=4096 --vfio-user /run/ssd.sock >/dev/null 2>>/tmp/device; do
+    until farlane offer device --namespace /tmp/disk,block=4096 --vfio-user /run/ssd.sock >/dev/null 2>>/tmp/device; do
         sleep 1
     done
 }
@@ -134,14 +134,14 @@ for i in $(seq 60); do [ -d /proc/$WRITING ] || break; sleep 1; done
 [ -d /proc/$WRITING ] && { cat /tmp/log /tmp/device; exit 1; }
 wait $WRITING
 dd if=$DISK bs=1M count=8 iflag=direct 2>/dev/null | cmp - /tmp/noise && echo "a device of another process is waited for"
-farlane disconnect $DISK >/dev/null
+farlane use disconnect $DISK >/dev/null
 kill -TERM $(pgrep_device)
 
 # Each kind of URL: what is written is read again.
 export XDG_CONFIG_HOME=/tmp/keys
 NQN=nqn.2026-01.io.farlane:connected
-farlane key new >/dev/null 2>&1
-KEY=$(farlane key show --json | sed -n 's/.*"key":"\([^"]*\)".*/\1/p')
+farlane setup key new >/dev/null 2>&1
+KEY=$(farlane setup key show --json | sed -n 's/.*"key":"\([^"]*\)".*/\1/p')
 farlane export --listen 127.0.0.1:4440 --shm /tmp/far.shm --udp 127.0.0.1:4441 --ram 8MiB >/dev/null 2>/tmp/far &
 farlane export --listen 127.0.0.1:4442 --quic 127.0.0.1:4443 --allow $KEY --ram 8MiB >/dev/null 2>/tmp/far.quic &
 farlane target --listen 127.0.0.1:4450 --rdma iwarp,127.0.0.1:4451 --nqn $NQN --ram 8MiB >/dev/null 2>/tmp/target &
@@ -152,7 +152,7 @@ for url in shm:/tmp/far.shm udp://127.0.0.1:4441 "quic://127.0.0.1:4443?key=$KEY
     DISK=$(device)
     dd if=/tmp/noise of=$DISK bs=1M count=2 oflag=direct 2>/dev/null
     dd if=$DISK bs=1M count=2 iflag=direct 2>/dev/null | cmp -n 2097152 - /tmp/noise
-    farlane disconnect $DISK >/dev/null
+    farlane use disconnect $DISK >/dev/null
     echo "connected by ${url%%:*}"
 done
 

@@ -44,7 +44,7 @@ echo "server rping"
 
 # Both ends are here, and our program uses the same device through its library.
 for program in ib_write_lat ib_send_bw; do
-    farlane rdma serve --json --provider verbs --listen $HERE:18515 --perftest $program --size $SIZE --iters $COUNT \
+    farlane measure rdma serve --json --provider verbs --listen $HERE:18515 --perftest $program --size $SIZE --iters $COUNT \
         >/tmp/serving 2>/tmp/ours &
     server=$!
     for i in $(seq 100); do [ -s /tmp/serving ] && break; sleep 0.1; done
@@ -60,7 +60,7 @@ for program in ib_write_lat ib_send_bw; do
     $program -F -R -n $COUNT -s $SIZE >/tmp/theirs 2>&1 &
     server=$!
     sleep 1
-    run farlane rdma $action --provider verbs $HERE:18515 --peer perftest --verb $(echo $program | cut -d_ -f2) \
+    run farlane measure rdma $action --provider verbs $HERE:18515 --peer perftest --verb $(echo $program | cut -d_ -f2) \
         --size $SIZE --iters $COUNT
     ended $server
     echo "verbs server $program"

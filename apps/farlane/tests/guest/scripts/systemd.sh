@@ -50,8 +50,8 @@ for kind in target export; do
     echo "$kind says: $(within systemctl show -P StatusText farlane-$kind@disk)"
     [ "$(within systemctl show -P User farlane-$kind@disk)" = farlane ] || fail "$kind is somebody else"
 done
-within farlane ping tcp://127.0.0.1:4430 --count 10 || fail "the far end does not answer"
-within farlane status /run/farlane-target-disk/control || fail "the target does not tell"
+within farlane measure ping tcp://127.0.0.1:4430 --count 10 || fail "the far end does not answer"
+within farlane observe status /run/farlane-target-disk/control || fail "the target does not tell"
 
 # nvme-stas: stafd finds subsystems by the discovery service, and stacd connects Linux to them.
 within sh -c 'mkdir -p /etc/nvme && stasadm hostnqn -f /etc/nvme/hostnqn && stasadm hostid -f /etc/nvme/hostid

@@ -19,23 +19,23 @@ NEAR="/usr/sbin/ip netns exec near"
 FAR="/usr/sbin/ip netns exec far"
 
 frames=$(for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo --frame 1518; done)
-farlane tsn plan --rate 100Mbit/s --cycle $CYCLE --hops 1 $frames --clock-error $ERROR --software \
+farlane model tsn plan --rate 100Mbit/s --cycle $CYCLE --hops 1 $frames --clock-error $ERROR --software \
     --messages 1 --json >/tmp/plan.json
 echo "PLAN $(cat /tmp/plan.json)"
 
 # Gates, launch times, a shaper; and everything undone.
-$NEAR farlane tsn apply /tmp/plan.json --interface near --software --launch-times --shaper 3=10Mbit/s >/tmp/applied
+$NEAR farlane model tsn apply /tmp/plan.json --interface near --software --launch-times --shaper 3=10Mbit/s >/tmp/applied
 $NEAR tc qdisc show dev near | grep -q "taprio 100: root" && echo "taprio is there"
 $NEAR tc qdisc show dev near | grep -q "etf .*parent 100:8" && echo "etf is there"
 $NEAR tc qdisc show dev near | grep -q "cbs .*parent 100:4" && echo "cbs is there"
-$NEAR farlane tsn apply --interface near --remove >/tmp/applied
+$NEAR farlane model tsn apply --interface near --remove >/tmp/applied
 $NEAR tc qdisc show dev near | grep -q taprio || echo "undone"
-$NEAR farlane tsn apply --interface near --shaper 3=10Mbit/s >/tmp/applied 2>&1 || cat /tmp/applied
+$NEAR farlane model tsn apply --interface near --shaper 3=10Mbit/s >/tmp/applied 2>&1 || cat /tmp/applied
 $NEAR tc qdisc show dev near | grep -q "mqprio 100: root" && echo "mqprio is there"
-$NEAR farlane tsn apply --interface near --remove >/tmp/applied
+$NEAR farlane model tsn apply --interface near --remove >/tmp/applied
 
 for end in near far; do
-    ip netns exec $end farlane tsn apply /tmp/plan.json --interface $end --software --launch-times --delta $DELTA \
+    ip netns exec $end farlane model tsn apply /tmp/plan.json --interface $end --software --launch-times --delta $DELTA \
         >/tmp/applied
 done
 
@@ -59,13 +59,13 @@ $NEAR farlane bench tcp://10.1.0.2:4431 --rw randwrite --bs 128k --iodepth 8 --r
     >/tmp/others 2>&1 &
 OTHERS=$!
 sleep 1
-$NEAR farlane ping $URL --launch /tmp/plan.json,lead=$LEAD --count 50 --spin 0ms --json --timeout 60s >/tmp/ping 2>/tmp/ping.err &
+$NEAR farlane measure ping $URL --launch /tmp/plan.json,lead=$LEAD --count 50 --spin 0ms --json --timeout 60s >/tmp/ping 2>/tmp/ping.err &
 PING=$!
-$NEAR farlane ping udp://10.1.0.2:4433 --priority 7 --dscp CS7 --launch /tmp/plan.json,lead=$LEAD --count 50 \
+$NEAR farlane measure ping udp://10.1.0.2:4433 --priority 7 --dscp CS7 --launch /tmp/plan.json,lead=$LEAD --count 50 \
     --spin 0ms --json --timeout 60s >/tmp/ping2 2>/tmp/ping2.err &
 SECOND=$!
 sleep 2
-$NEAR farlane tsn check /tmp/plan.json --interface near --for 6s --error $ERROR --json >/tmp/check 2>/tmp/check.err \
+$NEAR farlane model tsn audit /tmp/plan.json --interface near --for 6s --error $ERROR --json >/tmp/check 2>/tmp/check.err \
     && echo "the plan is kept" || cat /tmp/check.err
 wait $PING || cat /tmp/ping.err
 wait $SECOND || cat /tmp/ping2.err

@@ -14,10 +14,10 @@ ip link set port master switch0
 for interface in eth0.3 switch0 port inner; do ip link set $interface up; done
 
 frames=$(for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo --frame 1518; done)
-farlane tsn plan --rate 100Mbit/s --cycle 10ms --hops 1 $frames --clock-error 1ms --software --messages 1 \
+farlane model tsn plan --rate 100Mbit/s --cycle 10ms --hops 1 $frames --clock-error 1ms --software --messages 1 \
     --json >/tmp/plan.json
 for interface in port inner; do
-    farlane tsn apply /tmp/plan.json --interface $interface --software >/tmp/applied
+    farlane model tsn apply /tmp/plan.json --interface $interface --software >/tmp/applied
     tc qdisc show dev $interface | grep -q "taprio 100: root"
 done
 echo "gates are there"

@@ -112,7 +112,7 @@ echo "the target ended in order"
 # Measurements.
 tell "serving"
 await "served"
-farlane rdma serve --json --provider verbs --listen $HERE:18515 >/tmp/serving 2>&1 &
+farlane measure rdma serve --json --provider verbs --listen $HERE:18515 >/tmp/serving 2>&1 &
 server=$!
 for i in $(seq 100); do [ -s /tmp/serving ] && break; sleep 0.1; done
 for verb in send write read; do

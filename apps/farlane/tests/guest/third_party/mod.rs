@@ -43,7 +43,7 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
     let socket = directory.path().join("device");
     wait_for_listener(&socket);
     let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
-    assert!(succeed(&["identify", &far.url()]).contains("QEMU NVMe Ctrl"));
+    assert!(succeed(&["nvme", "identify", &far.url()]).contains("QEMU NVMe Ctrl"));
     for workload in ["randwrite", "randread", "randrw"] {
         let tries = (0..TRIES).map(|_| {
             let before = device.reads.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
     let link = directory.path().join("link.toml");
     std::fs::write(&link, "[link]\nlatency = \"10ms\"\n").unwrap();
     let mut command = Command::new(&*FARLANE);
-    command.args(["emulate", "--connect", &far.address, "--json", "--link"]).arg(&link);
+    command.args(["model", "emulate", "--connect", &far.address, "--json", "--link"]).arg(&link);
     let network = Export::of(command);
     let report = load(&network.url(), &["--rw", "randwrite", "--iodepth", "1", "--runtime", "2s"]);
     eprintln!("10 ms each way: {report}");

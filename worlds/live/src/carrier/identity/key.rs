@@ -72,15 +72,16 @@ impl KeyError {
     pub fn help(&self) -> String {
         match self {
             Self::File(path, error) if error.kind() == io::ErrorKind::NotFound => {
-                format!("farlane key new {} makes it", path.display())
+                format!("farlane setup key new {} makes it", path.display())
             }
             Self::File(..) => "name another file, which this user may read and make".to_owned(),
             Self::Open(path, _) => format!("chmod 600 {}", path.display()),
             Self::NoKey(_) | Self::OtherKind(_) => {
-                "farlane key new FILE makes one; openssl genpkey -algorithm ed25519 does, too".to_owned()
+                "farlane setup key new FILE makes one; openssl genpkey -algorithm ed25519 does, too"
+                    .to_owned()
             }
             Self::Exists(_) => {
-                "farlane key show prints it; to have another one, give another file or remove this one"
+                "farlane setup key show prints it; to have another one, give another file or remove this one"
                     .to_owned()
             }
             Self::NoRandomness => "is getrandom(2) allowed here?".to_owned(),

@@ -66,7 +66,7 @@ impl Verifier {
         match (self.pin, self.shown.get()) {
             (Pin::Key(expected), Some(shown)) if *shown != expected => Some(format!(
                 "its key is {shown} and not {expected}: another machine answers there, or the far end has made a new key; \
-                 ask its owner, who sees the key with farlane key show"
+                 ask its owner, who sees the key with farlane setup key show"
             )),
             _ => None,
         }

@@ -80,7 +80,7 @@ impl CardClient {
             }
         }
         if this.read(registers::ID)? != registers::ID_VALUE {
-            return Err(invalid("it is no low-latency network card; farlane nic serve offers one"));
+            return Err(invalid("it is no low-latency network card; farlane measure nic serve offers one"));
         }
         let window = this.map_window()?;
         let (memory, file) = new_memory("farlane-niq-host", HOST_MEMORY_BYTES)?;

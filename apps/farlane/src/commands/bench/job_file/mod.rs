@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::FromArgMatches;
 
 use super::Planned;
-use crate::args::{BenchArgs, Cli, Command};
+use crate::args::{BenchArgs, Cli, Command, names};
 use crate::error::Error;
 use crate::whole_file;
 use crate::workload::Scope;
@@ -42,7 +42,7 @@ const SAME: [&[&str]; 10] = [
 /// The jobs of the file at `path`, in their order, and what of the file changes nothing.
 pub(super) fn plan(path: &Path) -> Result<(Vec<Planned>, Vec<String>), Error> {
     let text = whole_file::read(path, texts::FILE_MAX)?;
-    let given = without_option(std::env::args_os());
+    let given = without_option(names::given().into_iter());
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let planned = sections(&text, variable).and_then(|sections| jobs(&given, &sections));
     planned.map_err(|why| Error::JobFile { path: path.to_owned(), why })

@@ -199,7 +199,9 @@ pub(super) const WORDS: &[(&str, Means)] = &[
     ("verify_state_load", Means::Refused("only what the run itself has written is known")),
     (
         "read_iolog",
-        Means::Refused("operations of a log are not replayed here; farlane replay sends recordings"),
+        Means::Refused(
+            "operations of a log are not replayed here; farlane recording replay sends recordings",
+        ),
     ),
     ("exec_prerun", Means::Refused("no programs are run from a job file")),
     ("exec_postrun", Means::Refused("no programs are run from a job file")),

@@ -1,4 +1,4 @@
-//! `farlane export RECORDING`: a recording for programs that know other formats.
+//! `farlane recording convert`: a recording for programs that know other formats.
 
 mod mcap;
 mod pcap;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::part::{Chunk, Opened, Part};
 use super::{first, print, print_json};
-use crate::args::{Format, RecordingExport};
+use crate::args::{ConvertArgs, Format};
 use crate::error::Error;
 use crate::lasting::Lasting;
 
@@ -31,7 +31,7 @@ struct Exported {
 }
 
 impl Exported {
-    fn of(survey: &Survey, number: u32, args: &RecordingExport) -> Result<Self, Error> {
+    fn of(survey: &Survey, number: u32, args: &ConvertArgs) -> Result<Self, Error> {
         let part = Part::of(survey, number, &args.range)?;
         let names = survey.superblock.as_ref();
         let name = names.and_then(|names| names.streams.get(number as usize)).cloned();
@@ -73,8 +73,8 @@ fn create(path: &Path) -> io::Result<BufWriter<Lasting>> {
     Ok(BufWriter::with_capacity(1 << 20, Lasting(files::write(path, Kind::Private)?)))
 }
 
-pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
-    let Some(to) = &args.to else { unreachable!("clap demands it") };
+pub(crate) fn run(args: &ConvertArgs) -> Result<(), Error> {
+    let to = &args.to;
     let named = args.format.or_else(|| Format::of_ending(to));
     let format = named.ok_or_else(|| Error::NoFormat { path: to.clone() })?;
     if args.heads && format != Format::Raw {
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let bad = ahead.finish();
     let lost: u64 = streams.iter().map(|stream| stream.part.lost()).sum();
     let summary = writer.finish(&streams).map_err(file_error)?;
-    report(&summary, format, lost + bad.bytes, bad.chunks, is_json)
+    report(&summary, format, lost + bad.bytes, bad.chunks, args.output.json)
 }
 
 /// The chunks of all streams. What came first stands first. Each stream keeps its own order, also
@@ -133,7 +133,7 @@ fn in_order(streams: &[Exported]) -> Vec<Entry> {
 }
 
 /// The streams that a person asked for and that the format can have.
-fn choose(survey: &Survey, format: Format, args: &RecordingExport) -> Result<Vec<Exported>, Error> {
+fn choose(survey: &Survey, format: Format, args: &ConvertArgs) -> Result<Vec<Exported>, Error> {
     let all = u32::try_from(survey.streams()).unwrap_or(0);
     let is_packets = matches!(format, Format::Pcap | Format::Pcapng);
     let takes_several = matches!(format, Format::Pcapng | Format::Mcap);

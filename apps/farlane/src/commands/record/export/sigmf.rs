@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
 use super::{Chunk, Exported, Summary, Writer, create};
-use crate::args::{Datatype, RecordingExport};
+use crate::args::{ConvertArgs, Datatype};
 use crate::commands::record::hex;
 use crate::lasting::Lasting;
 
@@ -44,7 +44,7 @@ pub(super) fn paths(path: &Path) -> [PathBuf; 2] {
 }
 
 impl Sigmf {
-    pub(super) fn create(path: &Path, args: &RecordingExport) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, args: &ConvertArgs) -> io::Result<Self> {
         let paths = paths(path);
         let datatype = args.datatype.clone().unwrap_or(Datatype { name: "ru8".to_owned(), bytes: 1 });
         Ok(Self {

@@ -1,4 +1,4 @@
-//! `farlane replay`: what was recorded, at its pace.
+//! `farlane recording replay`: what was recorded, at its pace.
 
 mod destination;
 mod raw;

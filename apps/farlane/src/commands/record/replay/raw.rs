@@ -1,4 +1,4 @@
-//! `farlane replay --raw`: the bytes of a medium, from address to address.
+//! `farlane recording replay --raw`: the bytes of a medium, from address to address.
 
 use live::sys::logging;
 use std::time::{Duration, Instant};

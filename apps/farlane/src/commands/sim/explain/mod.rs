@@ -1,4 +1,4 @@
-//! `farlane sim explain SCENARIO`: the latency chain of an operation, hop by hop.
+//! `farlane model explain SCENARIO`: the latency chain of an operation, hop by hop.
 
 mod lanes;
 

@@ -1,4 +1,4 @@
-//! `farlane trace export`: the commands of a capture, for other programs and for the eye.
+//! `farlane observe trace convert`: the commands of a capture, for other programs and for the eye.
 
 mod events;
 mod picture;
@@ -11,12 +11,12 @@ use captures::{Commands, Source, populations};
 use serde_json::json;
 use trace::Command;
 
-use crate::args::{Form, Out, TraceExportArgs};
+use crate::args::{Form, Out, TraceConvertArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::whole_file::WholeFile;
 
-pub(super) fn run(args: &TraceExportArgs) -> Result<(), Error> {
+pub(super) fn run(args: &TraceConvertArgs) -> Result<(), Error> {
     let Out { path, form } = &args.to;
     let from = args.capture.source();
     let count = match *form {

@@ -1,14 +1,17 @@
-//! The options of `farlane export RECORDING`, which stands beside the serving `farlane export`.
+//! The options of `farlane recording convert`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::RangeArgs;
-use super::headings::RECORDING;
+use super::{Output, RangeArgs};
 
-/// A file format that a recording is exported to.
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane recording convert flight.rec --to flight.pcapng
+  farlane recording convert flight.rec --to flight --format sigmf --datatype ci16_le --sample-rate 2.4e6";
+
+/// A file format that a recording is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// The stream's bytes
@@ -90,34 +93,32 @@ fn parse_sample_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected samples a second, such as 48000 or 2.4e6".to_owned())
 }
 
-/// What of a recording is exported, and to where.
+/// What of a recording is converted, and to where.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct RecordingExport {
-    /// Write this recording to a file of another format, instead of offering an SSD; of a striped
-    /// one, name every member
-    #[arg(value_name = "RECORDING", requires = "to", help_heading = RECORDING,
-        conflicts_with_all = ["listen", "namespace", "ram", "vfio", "pool", "vfio_user", "state", "serial", "cmb"])]
+pub(crate) struct ConvertArgs {
+    /// The recording; of a striped one, every member
+    #[arg(value_name = "RECORDING", required = true)]
     pub(crate) recording: Vec<PathBuf>,
     /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
-    #[arg(long, value_name = "FILE", requires = "recording", help_heading = RECORDING,
-        conflicts_with_all = ["namespace", "ram", "vfio", "pool", "vfio_user"])]
-    pub(crate) to: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
     /// Write this format [default: that of FILE's ending]
-    #[arg(long, requires = "recording", help_heading = RECORDING)]
+    #[arg(long)]
     pub(crate) format: Option<Format>,
-    /// Export the stream with this number [default: all in pcapng and mcap, else the only one]
-    #[arg(long, value_name = "N", requires = "recording", help_heading = RECORDING)]
+    /// Convert the stream with this number [default: all in pcapng and mcap, else the only one]
+    #[arg(long, value_name = "N")]
     pub(crate) stream: Option<u32>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
     /// State in SigMF how many samples a second there are
-    #[arg(long, value_name = "HZ", requires = "recording", help_heading = RECORDING,
-        value_parser = parse_sample_rate)]
+    #[arg(long, value_name = "HZ", value_parser = parse_sample_rate)]
     pub(crate) sample_rate: Option<f64>,
     /// State in SigMF what a sample is [default: ru8]
-    #[arg(long, value_name = "TYPE", requires = "recording", help_heading = RECORDING)]
+    #[arg(long, value_name = "TYPE")]
     pub(crate) datatype: Option<Datatype>,
     /// Keep the recording's head of 16 bytes before each packet, in raw files of packets
-    #[arg(long, requires = "recording", help_heading = RECORDING)]
+    #[arg(long)]
     pub(crate) heads: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
