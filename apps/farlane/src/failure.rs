@@ -75,7 +75,7 @@ pub(crate) fn note_before_refusal(note: Option<&str>) {
         let word = word.to_string_lossy();
         word == "--quiet" || word.starts_with("-q") || word.starts_with("-vq") || word.starts_with("--log")
     });
-    if let Some(note) = note.filter(|_| !is_quiet && !wants_json()) {
+    if let Some(note) = note.filter(|_| !is_quiet) {
         eprintln!("note: {note}");
     }
 }

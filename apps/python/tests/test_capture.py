@@ -48,7 +48,7 @@ def lines(*words):
 def test_a_simulation_leaves_the_same_capture_as_the_command(path, tmp_path):
     scenario, there = tmp_path / "tasks.toml", tmp_path / "there.pcapng"
     scenario.write_text(TASKS)
-    printed = command("sim", str(scenario), "--seed", "3", "--capture", str(there))
+    printed = command("model", "sim", str(scenario), "--seed", "3", "--capture", str(there))
     traced = farlane.Scenario(TASKS).play(seed=3, trace=tmp_path / "here.pcapng")
     assert printed["digest"] == traced.digest
     assert there.read_bytes() == path.read_bytes()
@@ -57,7 +57,7 @@ def test_a_simulation_leaves_the_same_capture_as_the_command(path, tmp_path):
 def test_commands_are_those_that_trace_export_writes(capture, path, tmp_path):
     for name, read in [("out.csv", pyarrow.csv.read_csv), ("out.parquet", None)]:
         out = tmp_path / name
-        command("trace", "export", str(path), "--to", str(out))
+        command("observe", "trace", "convert", str(path), "--to", str(out))
         if read is None:
             # The package's own tests need no Parquet; where it is there, the schema is the same.
             read = pytest.importorskip("pyarrow.parquet").read_table
@@ -81,9 +81,9 @@ def test_packets_are_those_that_trace_show_prints(capture, path):
 
 
 def test_statistics_and_chains_are_those_of_the_command(capture, path):
-    printed = command("trace", "stats", str(path))
+    printed = command("observe", "trace", "stats", str(path))
     assert printed.pop("schema_version") and capture.stats() == printed
-    kinds = {of["command"]: of for of in command("trace", "chain", str(path))["chains"]}
+    kinds = {of["command"]: of for of in command("observe", "trace", "chain", str(path))["chains"]}
     ours = capture.chains().to_pylist()
     assert {row["command"] for row in ours} == set(kinds)
     for row in ours:
@@ -105,7 +105,7 @@ def test_the_steps_of_a_command_add_up_to_the_whole(capture, path):
     for row in [rows[0], rows[len(rows) // 2], rows[-1]]:
         steps = capture.chain(row["number"]).to_pylist()
         assert sum(step["ns"] for step in steps) == row["whole_ns"]
-        printed = command("trace", "chain", str(path), "--command", str(row["number"]))
+        printed = command("observe", "trace", "chain", str(path), "--command", str(row["number"]))
         assert steps == printed["hops"]
     with pytest.raises(ValueError, match=f"number=99999: expected 1 to {len(rows)}"):
         capture.chain(99999)

@@ -43,14 +43,14 @@ def test_examples_of_the_documentation(module):
 
 def test_a_scenario_gives_what_the_command_prints():
     run = farlane.Scenario.read(SCENARIO).play(seed=7)
-    printed = command("sim", str(SCENARIO), "--seed", "7")
+    printed = command("model", "sim", str(SCENARIO), "--seed", "7")
     assert run.digest == printed["digest"]
     assert (run.events, run.boot_ns) == (printed["events"], printed["boot_ns"])
     assert pyarrow.table(run.tasks).to_pylist() == printed["tasks"]
 
 
 def test_published_figures_are_those_of_the_command():
-    printed = command("sim", "published", "niq")["rows"]
+    printed = command("model", "published", "niq")["rows"]
     ours = pyarrow.table(farlane.published("niq")).to_pylist()
     assert [row["row"] for row in ours] == [row["row"] for row in printed]
     assert [row["ours"] for row in ours] == pytest.approx([row["ours"] for row in printed], abs=1e-3)

@@ -6,7 +6,7 @@ use live::sys::files;
 /// The name of the option among a command's arguments.
 const ID: &str = "new-file-mode";
 /// A command with one of these arguments makes such files: namespaces, captures, copies of data.
-const MAKERS: [&str; 4] = ["pool", "capture", "out", "output_file"];
+const MAKERS: [&str; 5] = ["pool", "capture", "out", "output_file", "heads"];
 /// These commands do as well: recordings, and what is replayed.
 const COMMANDS: [&str; 2] = ["record", "replay"];
 /// What every such file's owner may do, and everything that a mode may have.
@@ -87,6 +87,7 @@ mod tests {
             "offer device",
             "record",
             "recording replay",
+            "recording convert",
             "observe capture",
             "use read",
             "bench",

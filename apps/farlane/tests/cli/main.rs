@@ -35,6 +35,7 @@ mod metrics;
 mod nvme_cli;
 mod nvme_rdma;
 mod nvme_tls;
+mod old_names;
 mod packaging;
 mod pages;
 mod paths;

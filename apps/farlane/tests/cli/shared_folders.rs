@@ -177,7 +177,7 @@ fn no_output_follows_a_link_of_another_user() {
             &["record", "--from", "generate:1GB", "--size", "1MiB", "--force", "--to", &at("out")],
             &["recover", &at("out")],
             &["replay", &recording, "--speed", "max", "--to", &at("out")],
-            &["export", &recording, "--to", &at("out.raw")],
+            &["recording", "convert", &recording, "--to", &at("out.raw")],
             &["capture", &control, "--out", &at("out.pcapng"), "--time", "100ms"],
             &["capture", &control, "--out", &at("out.pcapng"), "--time", "100ms", "--kind", "read"],
             &["sim", &scenario, "--capture", &at("out.pcapng")],
@@ -217,7 +217,7 @@ fn files_with_data_state_and_captures_are_private_unless_a_mode_widens_them() {
         let [one, two] = ["one.rec", "two.rec"].map(at);
         with(&["record", "--from", "generate:1GB", "--size", "1MiB", "--to", &one, "--to", &two]);
         with(&["recording", "replay", &recording, "--speed", "max", "--to", &at("replayed")]);
-        with(&["export", &recording, "--to", &at("exported.raw")]);
+        with(&["recording", "convert", &recording, "--to", &at("exported.raw")]);
         with(&["observe", "capture", &control, "--out", &at("all.pcapng"), "--time", "100ms"]);
         with(&[
             "observe",

@@ -117,8 +117,8 @@ impl Simulator {
         let is_newest = || self.newest.load(Ordering::Relaxed) == own;
         let until = Instant::now() + LONGEST;
         let percentile = format!("{percentile:.1}");
-        let played = Running::start(&["sim", "-", "--json"], known, &text)?;
-        let explained = ["sim", "explain", "-", "--json", "--percentile", &percentile];
+        let played = Running::start(&["model", "sim", "-", "--json"], known, &text)?;
+        let explained = ["model", "explain", "-", "--json", "--percentile", &percentile];
         let explained = Running::start(&explained, known, &text)?;
         let played = played.answer(until, is_newest)?;
         // A scenario without single operations has none to explain.
