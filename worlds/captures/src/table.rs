@@ -1,5 +1,5 @@
-//! Rows of commands and of packets, in batches, as columns: for `farlane trace export` and for
-//! Python.
+//! Rows of commands and of packets, in batches, as columns: for `farlane observe trace convert` and
+//! for Python.
 
 use trace::{Command, Direction, Seen, Step};
 

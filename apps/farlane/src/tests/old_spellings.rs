@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::FromArgMatches;
 
-use super::root;
+use super::{pages, root};
 use crate::args::names::{self, Modern, RENAMED, RENAMED_OPTIONS, SECOND};
 use crate::args::{Cli, overview};
 
@@ -141,7 +141,7 @@ fn old_in(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn messages_and_help_have_the_spellings_of_today() {
+fn messages_help_and_pages_have_the_spellings_of_today() {
     let mut wrong = Vec::new();
     for (path, source) in super::named_options::sources() {
         if path.ends_with("args/names.rs") {
@@ -165,6 +165,11 @@ fn messages_and_help_have_the_spellings_of_today() {
         }
         for text in texts {
             wrong.extend(old_in(&text).into_iter().map(|old| format!("{} --help: {old}", names.join(" "))));
+        }
+    }
+    for (path, text) in pages().into_iter().filter(|(path, _)| path != "docs/commands.md") {
+        for span in text.split('`').skip(1).step_by(2) {
+            wrong.extend(old_in(span).into_iter().map(|old| format!("{path}: {old}")));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

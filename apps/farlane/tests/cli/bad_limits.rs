@@ -155,7 +155,7 @@ fn a_terminal_that_is_gone_ends_what_serves_and_a_signal_alone_does_not() {
             terminal.args(["--quiet", "--command", &words.concat().join(" "), "/dev/null"]);
             terminal
         });
-        let process = json(&["status", control, "--json"])["pid"].as_u64().unwrap();
+        let process = json(&["observe", "status", control, "--json"])["pid"].as_u64().unwrap();
         terminal.kill();
         let place = format!("/proc/{process}/cmdline");
         wait_until("what served there ends", || {

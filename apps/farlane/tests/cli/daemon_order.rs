@@ -72,7 +72,7 @@ fn check(row: &Row, folder: &Path, options: &[&str]) {
     let name = format!("{} {options:?}", row.arguments.join(" "));
     let figures = Figures::of(|| said.so_far());
     wait_for_listener(&socket);
-    let status = json(&["status", socket.to_str().unwrap(), "--json"]);
+    let status = json(&["observe", "status", socket.to_str().unwrap(), "--json"]);
     assert_eq!(status["kind"], row.kind, "{name}");
     // A replay announces nothing.
     wait_until(&format!("{name} is announced"), || row.kind == "replay" || announced.so_far().contains('\n'));
@@ -107,7 +107,7 @@ fn each_daemon_answers_is_watched_confined_and_ended_in_the_same_order() {
     let far = Export::start(&["--ram", "1MiB"]);
     let device = folder.path().join("device");
     let mut served = Command::new(&*FARLANE);
-    served.args(["device", "--json", "--ram", "1MiB", "--vfio-user"]).arg(&device);
+    served.args(["offer", "device", "--json", "--ram", "1MiB", "--vfio-user"]).arg(&device);
     let _served = Export::of(served);
     for row in daemons(folder.path(), &far.address, device.to_str().unwrap()) {
         check(&row, folder.path(), &[]);

@@ -44,10 +44,10 @@ fn ip(arguments: &str) {
 fn every_command_reaches_a_far_end_over_udp() {
     let far = export(&["--ram", "16MiB"]);
     let url = url(&far);
-    assert_eq!(json(&["ping", &url, "--count", "10", "--json"])["count"], 10);
+    assert_eq!(json(&["measure", "ping", &url, "--count", "10", "--json"])["count"], 10);
     assert!(!assert_verified(verified(&url, "1s", &[])).contains("interrupted"));
-    assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
-    assert!(!succeed(&["id-ctrl", &url]).is_empty());
+    assert!(succeed(&["observe", "lspci", &url]).contains("Non-Volatile memory controller"));
+    assert!(!succeed(&["nvme", "id-ctrl", &url]).is_empty());
     assert_serves(&far.url());
     let front = Export::start(&["--namespace", &format!("{url},readonly")]);
     assert_serves(&front.url());
@@ -133,9 +133,9 @@ fn what_can_not_be_is_said() {
     assert!(with(&["--eth", "lo"]).contains("--insecure"));
     assert!(with(&["--eth", "lo,vlan=9999"]).contains("1 to 4094"));
     assert!(with(&["--insecure", "--eth", "no-such-one"]).contains("no-such-one"));
-    assert!(fail(&["ping", "udp://127.0.0.1:1?key=1"]).contains("43 characters of base64"));
-    assert!(fail(&["ping", "eth:eth0/ff:ff:ff:ff:ff:ff"]).contains("MAC address"));
-    let said = fail(&["ping", &format!("udp://{taken}"), "--timeout", "3s"]);
+    assert!(fail(&["measure", "ping", "udp://127.0.0.1:1?key=1"]).contains("43 characters of base64"));
+    assert!(fail(&["measure", "ping", "eth:eth0/ff:ff:ff:ff:ff:ff"]).contains("MAC address"));
+    let said = fail(&["measure", "ping", &format!("udp://{taken}"), "--timeout", "3s"]);
     assert!(said.contains("nothing listens there"), "{said}");
 }
 
@@ -154,14 +154,14 @@ fn frames_carry_the_tunnel_between_two_interfaces() {
     for tag in ["", ",vlan=7,pcp=5", ",pcp=3"] {
         let (far, url) = station(tag, &["--ram", "16MiB"]);
         assert!(!assert_verified(verified(&url, "500ms", &[])).contains("interrupted"), "{url}");
-        assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
+        assert!(succeed(&["observe", "lspci", &url]).contains("Non-Volatile memory controller"));
         drop(far);
     }
     // Frames of another VLAN are none of ours.
     let (far, url) = station(",vlan=7", &["--ram", "16MiB"]);
     let mac = url.rsplit('/').next().unwrap();
     for tag in ["", ",vlan=8"] {
-        let said = fail(&["ping", &format!("eth:near{tag}/{mac}"), "--timeout", "300ms"]);
+        let said = fail(&["measure", "ping", &format!("eth:near{tag}/{mac}"), "--timeout", "300ms"]);
         assert!(said.contains("was not ready within"), "{said}");
     }
     assert_serves(&url);
@@ -250,7 +250,7 @@ fn packets_go_around_the_network_stack() {
     let load = verified(&url, "3s", &["--bs", "16k"]);
     far.wait_for("link up");
     // Another process of the same station finds the queue taken, says so, and harms nobody.
-    let output = farlane(&["ping", &url, "--count", "1", "--timeout", "500ms"]);
+    let output = farlane(&["measure", "ping", &url, "--count", "1", "--timeout", "500ms"]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("go by AF_PACKET, because AF_XDP"), "{text}");
     for interface in ["near", "far"] {
@@ -328,7 +328,7 @@ fn far_ends_and_hosts_share_an_interface() {
     let said =
         fail(&["export", "--listen", "127.0.0.1:0", "--insecure", "--eth", "far,port=9", "--ram", "1MiB"]);
     assert!(said.contains("another far end has port 9 there") && said.contains("port=0"), "{said}");
-    let said = fail(&["ping", &format!("eth:near,port=8/{mac}"), "--timeout", "300ms"]);
+    let said = fail(&["measure", "ping", &format!("eth:near,port=8/{mac}"), "--timeout", "300ms"]);
     assert!(said.contains("was not ready within"), "{said}");
     // A port is free when its far end has gone.
     drop(other);
@@ -365,7 +365,15 @@ fn an_idle_link_of_frames_sends_less_than_one_a_second() {
         return;
     }
     let (far, url) = station("", &["--ram", "16MiB"]);
-    let held = crate::support::running::Running::start(&["ping", &url, "--interval", "30s", "--count", "2"]);
+    let held = crate::support::running::Running::start(&[
+        "measure",
+        "ping",
+        &url,
+        "--interval",
+        "30s",
+        "--count",
+        "2",
+    ]);
     far.wait_for("link up");
     sleep(Duration::from_secs(3));
     let mut tap = live::drivers::tap::Tap::open("far").unwrap();

@@ -106,7 +106,7 @@ fn use_namespace(provider: Provider) {
         format!("nvme-rdma://{}?provider={}", stage.rdma, provider.name()),
         format!("nvme-tcp://{}", stage.tcp),
     ] {
-        let found = json(&["discover", &at, "--json"]);
+        let found = json(&["use", "discover", &at, "--json"]);
         let ports: Vec<_> =
             found["records"].as_array().unwrap().iter().filter(|one| one["subnqn"] == NQN).collect();
         assert_eq!(ports.len(), 2, "{found}");
@@ -116,10 +116,10 @@ fn use_namespace(provider: Provider) {
     let (url, source, copy) = (stage.url(), stage.path("source"), stage.path("copy"));
     let bytes = noise(1_000_448);
     std::fs::write(&source, &bytes).unwrap();
-    succeed(&["write", &url, "--input", &source]);
+    succeed(&["use", "write", &url, "--input", &source]);
     // What came by RDMA is read by TCP, and the other way round.
     for from in [&url, &format!("nvme-tcp://{}/{NQN}", stage.tcp)] {
-        succeed(&["read", from, "--length", "1000448", "--output", &copy]);
+        succeed(&["use", "read", from, "--length", "1000448", "--output", &copy]);
         assert!(std::fs::read(&copy).unwrap() == bytes, "{from}");
         std::fs::remove_file(&copy).unwrap();
     }
@@ -127,7 +127,7 @@ fn use_namespace(provider: Provider) {
         let job = ["--rw", "randrw", "--bs", size, "--iodepth", "32", "--runtime", "300ms", "--verify"];
         succeed(&[&["bench", &format!("{url}&queues=2")][..], &job[..]].concat());
     }
-    succeed(&["ping", &url, "--count", "20"]);
+    succeed(&["measure", "ping", &url, "--count", "20"]);
     let status = succeed(&["target", "status", "--control", &stage.path("control")]);
     assert!(status.contains(&format!("listening at {} for {}", stage.rdma, provider.carries())), "{status}");
 }
@@ -232,21 +232,22 @@ fn prove(provider: Provider) {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (key, secret, host) = (path("host.tls"), path("host.secret"), "nqn.2014-08.org.example:host");
-    succeed(&["key", "tls", &key]);
-    succeed(&["key", "dhchap", &secret]);
+    succeed(&["setup", "key", "tls", &key]);
+    succeed(&["setup", "key", "dhchap", &secret]);
 
     let stage = Stage::set(provider, &["--host", host, "--tls-key-file", &key]);
     let url = format!("{}&hostnqn={host}", stage.url());
-    let wrong = fail(&["identify", &url, "--timeout", "2s"]);
+    let wrong = fail(&["nvme", "identify", &url, "--timeout", "2s"]);
     assert!(wrong.contains("Connect Invalid Host"), "{wrong}");
-    let found = succeed(&["discover", &format!("nvme-rdma://{}?provider={}", stage.rdma, provider.name())]);
+    let found =
+        succeed(&["use", "discover", &format!("nvme-rdma://{}?provider={}", stage.rdma, provider.name())]);
     assert!(!found.contains(NQN), "{found}");
 
     let stage = Stage::set(provider, &["--host", host, "--dhchap-secret-file", &secret]);
     let url = format!("{}&hostnqn={host}", stage.url());
-    let wrong = fail(&["identify", &url, "--timeout", "2s"]);
+    let wrong = fail(&["nvme", "identify", &url, "--timeout", "2s"]);
     assert!(wrong.contains("demands authentication"), "{wrong}");
-    succeed(&["identify", &format!("{url}&dhchap-secret-file={secret}")]);
+    succeed(&["nvme", "identify", &format!("{url}&dhchap-secret-file={secret}")]);
 }
 
 #[test]
@@ -265,12 +266,14 @@ fn strangers_are_turned_away() {
     }
     // A host of NVMe/TCP at a port of RDMA, and the other way round, are told what to try.
     let quick = ["--timeout", "2s"];
-    let wrong = fail(&[&["identify", &format!("nvme-tcp://{}/{NQN}", stage.rdma)][..], &quick].concat());
+    let wrong =
+        fail(&[&["nvme", "identify", &format!("nvme-tcp://{}/{NQN}", stage.rdma)][..], &quick].concat());
     assert!(wrong.contains("or nvme-rdma://HOST:PORT"), "{wrong}");
-    let wrong = fail(&[&["identify", &format!("nvme-rdma://{}/{NQN}", stage.tcp)][..], &quick].concat());
+    let wrong =
+        fail(&[&["nvme", "identify", &format!("nvme-rdma://{}/{NQN}", stage.tcp)][..], &quick].concat());
     assert!(wrong.contains("RDMA") || wrong.contains("MPA"), "{wrong}");
     let url = stage.url();
-    succeed(&["identify", &url]);
+    succeed(&["nvme", "identify", &url]);
 }
 
 #[test]
@@ -282,10 +285,10 @@ fn strange_datagrams_are_dropped() {
         socket.send_to(&noise(length), &at).unwrap();
         socket.send_to(&vec![0; length as usize], &at).unwrap();
     }
-    succeed(&["identify", &stage.url()]);
+    succeed(&["nvme", "identify", &stage.url()]);
     // A host that asks for a port at which nobody listens is refused.
     let wrong = stage.url().replace(":4420", ":4421");
-    let wrong = fail(&["identify", &wrong, "--timeout", "2s"]);
+    let wrong = fail(&["nvme", "identify", &wrong, "--timeout", "2s"]);
     assert!(wrong.contains("no service listens at that port"), "{wrong}");
     // A second target cannot have the address, and says why.
     let rdma = format!("roce,{}", stage.rdma);
@@ -302,16 +305,16 @@ fn strange_datagrams_are_dropped() {
 fn what_rdma_does_not_have_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("host.tls").to_str().unwrap().to_owned();
-    succeed(&["key", "tls", &key]);
+    succeed(&["setup", "key", "tls", &key]);
     let url = format!("nvme-rdma://127.0.0.1:1/{NQN}");
-    let wrong = fail(&["identify", &url, "--tls-key-file", &key]);
+    let wrong = fail(&["nvme", "identify", &url, "--tls-key-file", &key]);
     assert!(wrong.contains("NVMe/RDMA has no encryption"), "{wrong}");
     let mixed = format!("nvme-tcp://127.0.0.1:1,rdma@127.0.0.1:2/{NQN}");
-    let wrong = fail(&["identify", &mixed, "--tls-key-file", &key]);
+    let wrong = fail(&["nvme", "identify", &mixed, "--tls-key-file", &key]);
     assert!(wrong.contains("NVMe/RDMA has no encryption"), "{wrong}");
-    let wrong = fail(&["identify", &format!("{url}?hdgst=on")]);
+    let wrong = fail(&["nvme", "identify", &format!("{url}?hdgst=on")]);
     assert!(wrong.contains("'hdgst' can't be set with nvme-rdma://"), "{wrong}");
-    let wrong = fail(&["identify", &format!("{url}?provider=pigeons")]);
+    let wrong = fail(&["nvme", "identify", &format!("{url}?provider=pigeons")]);
     assert!(wrong.contains("'pigeons' is no provider of RDMA; expected iwarp, roce or verbs"), "{wrong}");
     let open = ["target", "--nqn", NQN, "--ram", "16MiB", "--rdma", "0.0.0.0:0"];
     assert!(fail(&open).contains("--insecure"));

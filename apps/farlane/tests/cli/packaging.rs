@@ -59,7 +59,13 @@ fn files(folder: &str) -> Vec<PathBuf> {
 fn every_command_has_a_page_and_readers_of_pages_have_no_complaint() {
     let pages = files("usr/share/man/man1");
     let names: BTreeSet<_> = pages.iter().map(|page| page.file_name().unwrap().to_str().unwrap()).collect();
-    for name in ["farlane.1", "farlane-export.1", "farlane-setup-key-new.1", "farlane-nvme-id-ctrl.1", "farlane-record-ctl-start.1"] {
+    for name in [
+        "farlane.1",
+        "farlane-export.1",
+        "farlane-setup-key-new.1",
+        "farlane-nvme-id-ctrl.1",
+        "farlane-record-ctl-start.1",
+    ] {
         assert!(names.contains(name), "{name}: {names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("floor-server") || name.contains("-help")));

@@ -85,7 +85,7 @@ fn the_gallery_shows_every_scenario_with_the_output_and_pictures_of_its_commands
     for scenario in files(&root().join("scenarios"), "toml") {
         let name = scenario.file_name().unwrap();
         std::fs::copy(&scenario, directory.path().join("scenarios").join(name)).unwrap();
-        let command = format!("farlane sim scenarios/{}", name.to_string_lossy());
+        let command = format!("farlane model sim scenarios/{}", name.to_string_lossy());
         assert!(shown.contains(&command), "{} does not show {command}", gallery.display());
     }
     settle(&gallery, renewed(&shown, directory.path()).as_bytes());

@@ -48,7 +48,7 @@ fn listening(path: &str, more: &[&str]) -> (Running, String) {
 }
 
 fn acknowledged(path: &str) -> u64 {
-    let output = farlane(&["verify", path, "--json"]).stdout;
+    let output = farlane(&["recording", "verify", path, "--json"]).stdout;
     if output.is_empty() { 0 } else { last(&output)["bytes"].as_u64().unwrap_or(0) }
 }
 
@@ -115,7 +115,7 @@ fn assert_filled(mounted: &Mounted) {
     let gaps = end["gaps"].as_array().unwrap();
     assert!(gaps.iter().all(|gap| gap["where"] == "disk" && gap["why"] == "full"), "{end}");
     assert!(mounted.free() < CHUNK as u64, "{} bytes are free", mounted.free());
-    let proof = json(&["verify", &path, "--json"]);
+    let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]), "{proof}");
 }
 
@@ -134,8 +134,8 @@ fn a_recorder_goes_on_when_nobody_reads_its_events_any_more() {
     wait_until("the recording goes on", || acknowledged(&path) > before + 4_000_000);
     signal(recorder.id(), "INT");
     assert!(recorder.wait().unwrap().success());
-    assert_eq!(json(&["info", &path, "--json"])["ended"], "asked to end");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "info", &path, "--json"])["ended"], "asked to end");
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }
 
 #[test]
@@ -147,7 +147,13 @@ fn what_proves_nothing_fails_although_nobody_reads_why() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(&*FARLANE);
-        command.args(["verify", &path]).stdout(writer).stderr(Stdio::null()).status().unwrap().code()
+        command
+            .args(["recording", "verify", &path])
+            .stdout(writer)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .code()
     };
     assert_eq!(verify(), Some(0));
     // The first byte of a stream's payload is another one.
@@ -162,8 +168,8 @@ fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     let control = directory.path().join("control");
-    // The recorder ends by itself should it not notice the end of its terminal. Tests that run under
-    // nohup ignore SIGHUP.
+    // The recorder ends by itself should it not notice the end of its terminal. Tests that run
+    // under nohup ignore SIGHUP.
     let recorder = format!(
         "exec env --default-signal=HUP {} record --from generate:1MB --to {path} --for 60s --control {}",
         *FARLANE,
@@ -178,9 +184,11 @@ fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     wait_until("the recorder has ended", || !control.exists());
-    wait_until("the recording is certified", || json(&["info", &path, "--json"])["ended"].is_string());
-    assert_eq!(json(&["info", &path, "--json"])["ended"], "asked to end");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    wait_until("the recording is certified", || {
+        json(&["recording", "info", &path, "--json"])["ended"].is_string()
+    });
+    assert_eq!(json(&["recording", "info", &path, "--json"])["ended"], "asked to end");
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }
 
 #[test]
@@ -215,7 +223,7 @@ fn a_second_recorder_on_a_block_device_is_refused() {
     recorder.signal("INT");
     let end = end_of(&recorder.output(LONGEST).stdout);
     assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
-    assert_eq!(json(&["verify", device, "--json"])["sha256"], end["sha256"]);
+    assert_eq!(json(&["recording", "verify", device, "--json"])["sha256"], end["sha256"]);
 }
 
 #[test]
@@ -254,7 +262,7 @@ fn a_source_that_is_faster_than_the_disk_loses_what_is_declared() {
     assert!(number(&end, "bytes_lost") > number(&end, "bytes_stored"), "{end}");
     assert!(end["gaps"].as_array().unwrap().iter().all(|gap| gap["where"] == "ring"), "{end}");
     assert!(number(&end, "high_water_bytes") <= 8 << 20, "{end}");
-    let proof = json(&["verify", &far.url(), "--json"]);
+    let proof = json(&["recording", "verify", &far.url(), "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
 }
 
@@ -273,7 +281,7 @@ fn a_producer_that_stalls_has_its_bytes_acknowledged_meanwhile() {
     recorder.signal("TERM");
     let end = end_of(&recorder.output(LONGEST).stdout);
     assert_eq!((&end["reason"], number(&end, "bytes_stored")), (&"asked to end".into(), 2_000), "{end}");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }
 
 #[test]
@@ -283,9 +291,9 @@ fn a_recording_that_is_being_written_can_be_looked_at_and_replayed() {
     let (path, copy) = (at("a.rec"), at("copy"));
     let recorder = Running::start(&["record", "--from", "generate:20MB", "--to", &path, "--json"]);
     wait_until("something is recorded", || acknowledged(&path) > 0);
-    let about = json(&["info", &path, "--json"]);
+    let about = json(&["recording", "info", &path, "--json"]);
     assert_eq!((&about["being_written"], &about["ended"]), (&true.into(), &Value::Null), "{about}");
-    let replayed = json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
+    let replayed = json(&["recording", "replay", &path, "--to", &copy, "--speed", "max", "--json"]);
     let bytes = std::fs::read(&copy).unwrap();
     assert_eq!((number(&replayed, "bytes"), bytes.is_empty()), (bytes.len() as u64, false));
     // A chunk may be missing that was under way, but none is wrong.
@@ -295,7 +303,7 @@ fn a_recording_that_is_being_written_can_be_looked_at_and_replayed() {
     recorder.signal("INT");
     let end = end_of(&recorder.output(LONGEST).stdout);
     assert_eq!((&end["reason"], &end["bytes_lost"]), (&"asked to end".into(), &0.into()), "{end}");
-    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true);
 }
 
 #[test]
@@ -303,7 +311,7 @@ fn an_index_that_is_damaged_costs_nothing_but_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
     succeed(&["record", "--from", "generate:100MB", "--to", &path, "--size", "3MB"]);
-    let before = json(&["verify", &path, "--json"]);
+    let before = json(&["recording", "verify", &path, "--json"]);
     let mut medium = std::fs::read(&path).unwrap();
     let slots = medium.len().div_ceil(CHUNK);
     // Kind 4 is an index.
@@ -312,14 +320,14 @@ fn an_index_that_is_damaged_costs_nothing_but_is_told() {
         medium[index * CHUNK + place] ^= 0x20;
         std::fs::write(&path, &medium).unwrap();
         let copy = format!("{path}.copy");
-        let replayed = json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
+        let replayed = json(&["recording", "replay", &path, "--to", &copy, "--speed", "max", "--json"]);
         assert_eq!((number(&replayed, "bytes"), number(&replayed, "bad_chunks")), (3 << 20, 0), "{harm}");
-        let proof = last(&farlane(&["verify", &path, "--json"]).stdout);
+        let proof = last(&farlane(&["recording", "verify", &path, "--json"]).stdout);
         assert_eq!((&proof["ok"], &proof["bad_chunks"][0]["slot"]), (&false.into(), &index.into()), "{harm}");
         assert_eq!((&proof["bytes"], &proof["sha256"]), (&before["bytes"], &before["sha256"]), "{harm}");
-        let mended = json(&["recover", &path, "--json"]);
+        let mended = json(&["recording", "recover", &path, "--json"]);
         assert_eq!((&mended["bytes"], &mended["new_gaps"]), (&before["bytes"], &Value::Array(vec![])));
-        assert_eq!(json(&["verify", &path, "--json"])["ok"], true, "{harm}");
+        assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true, "{harm}");
     }
 }
 
@@ -339,6 +347,6 @@ fn a_second_recorder_in_a_namespace_is_refused() {
         recorder.signal("INT");
         let end = end_of(&recorder.output(LONGEST).stdout);
         assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
-        assert_eq!(json(&["verify", &url, "--json"])["ok"], true);
+        assert_eq!(json(&["recording", "verify", &url, "--json"])["ok"], true);
     }
 }

@@ -1,4 +1,4 @@
-//! `farlane rdma`: latency and bandwidth of RDMA connections, in perftest's words.
+//! `farlane measure rdma`: latency and bandwidth of RDMA connections, in perftest's words.
 
 pub(crate) mod serve;
 mod table;
@@ -40,7 +40,7 @@ const fn usual_size(mode: Mode) -> u32 {
 fn check(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
     let (why, remedy) = match (args.peer, mode) {
         (PeerArg::Rping, Mode::Bandwidth) => {
-            ("rping measures no bandwidth", "farlane rdma ping --peer rping times its pings")
+            ("rping measures no bandwidth", "farlane measure rdma ping --peer rping times its pings")
         }
         (PeerArg::Rping, Mode::Latency) if args.verb.is_some() => (
             "a ping of rping is a read, a write and messages, so it takes no --verb",
@@ -59,13 +59,15 @@ fn check(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
 const fn remedy(peer: PeerArg) -> &'static str {
     match peer {
         PeerArg::Farlane => {
-            "does farlane rdma serve run there, with the same --provider? see farlane rdma --help"
+            "does farlane measure rdma serve run there, with the same --provider? see farlane measure rdma --help"
         }
         PeerArg::Perftest => {
             "does the program of perftest for this test run there, with -R and the same -s and -n? see \
-             farlane rdma --help"
+             farlane measure rdma --help"
         }
-        PeerArg::Rping => "does rping -s run there, with -S of the same size? see farlane rdma --help",
+        PeerArg::Rping => {
+            "does rping -s run there, with -S of the same size? see farlane measure rdma --help"
+        }
     }
 }
 

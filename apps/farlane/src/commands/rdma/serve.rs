@@ -1,4 +1,4 @@
-//! `farlane rdma serve`: the other end of measurements.
+//! `farlane measure rdma serve`: the other end of measurements.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
         return Err(Error::NoSuchMeasurement {
             why: "ib_write_lat waits for its server's first write, but over iWARP whoever accepts a \
                   connection may not be the first to send (RFC 5044)",
-            remedy: "let ib_write_lat -R serve, and measure with farlane rdma ping --verb write --peer \
+            remedy: "let ib_write_lat -R serve, and measure with farlane measure rdma ping --verb write --peer \
                      perftest; or use --provider roce",
         });
     }
@@ -86,7 +86,7 @@ impl Daemon for Server<'_> {
         if self.args.output.json {
             return report_json(&json!({ "listening": address }));
         }
-        logging::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
+        logging::show(format!("listening at {address}; measure with: farlane measure rdma ping {address}\n"));
         Ok(())
     }
 
