@@ -1,4 +1,4 @@
-//! `URL,nsid=N`: the path of a namespace, which `farlane list` prints as `DevicePath`. Commands
+//! `URL,nsid=N`: the path of a namespace, which `farlane observe list` prints as `DevicePath`. Commands
 //! take it for the URL with `-n N`, as those of nvme-cli take `/dev/nvme0n2`.
 
 use std::ffi::OsString;
@@ -7,6 +7,7 @@ use clap::{Arg, Command, Subcommand as _};
 use live::client::Url;
 
 use crate::args::NvmeCommand;
+use crate::args::names::places;
 
 /// What stands between the URL of a controller and the identifier of a namespace.
 const MARK: &str = ",nsid=";
@@ -18,15 +19,10 @@ pub(crate) fn path(url: &str, id: &serde_json::Value) -> String {
     format!("{url}{MARK}{id}")
 }
 
-/// The words of a command line in which the path of a namespace is the URL of its controller. A
+/// The words of a command line, in today's spelling, in which the path of a namespace is the URL of its controller. A
 /// command that acts on one namespace gets `-n`, unless `-n` was given.
 pub(crate) fn expand(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
-    let named = |word: &OsString| root.get_subcommands().find(|one| *word == *one.get_name());
-    let Some((start, command)) =
-        words.iter().enumerate().skip(1).find_map(|(at, word)| Some((at, named(word)?)))
-    else {
-        return words;
-    };
+    let Some((start, command)) = command_of(root, &words) else { return words };
     let known = NvmeCommand::augment_subcommands(Command::new("nvme"));
     let name = command.get_name();
     if !OWN.contains(&name) && !known.get_subcommands().any(|one| one.get_name() == name) {
@@ -45,6 +41,17 @@ pub(crate) fn expand(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> 
         words.splice(at..at, option);
     }
     words
+}
+
+/// The command that `words` in today's spelling name, and the place of its last word.
+fn command_of<'a>(root: &'a Command, words: &[OsString]) -> Option<(usize, &'a Command)> {
+    let mut found = None;
+    for place in places(words) {
+        let within = found.map_or(root, |(_, command)| command);
+        let Some(command) = within.find_subcommand(&words[place]) else { break };
+        found = Some((place, command));
+    }
+    found
 }
 
 /// The URL and the identifier in the path of a namespace.
@@ -77,26 +84,38 @@ mod tests {
     fn the_path_of_a_namespace_is_its_controllers_url_and_the_option() {
         let nqn = "nvme-tcp://a:4420/nqn.2014-08.org.example:x";
         for (line, expected) in [
-            ("farlane id-ns tcp://a:1,nsid=2 -H", "farlane id-ns -n 2 tcp://a:1 -H"),
-            ("farlane read tcp://a:1,nsid=2", "farlane read -n 2 tcp://a:1"),
-            ("farlane get-feature tcp://a:1,nsid=2 -f 5", "farlane get-feature -n 2 tcp://a:1 -f 5"),
+            ("farlane nvme id-ns tcp://a:1,nsid=2 -H", "farlane nvme id-ns -n 2 tcp://a:1 -H"),
+            ("farlane use read tcp://a:1,nsid=2", "farlane use read -n 2 tcp://a:1"),
+            (
+                "farlane nvme get-feature tcp://a:1,nsid=2 -f 5",
+                "farlane nvme get-feature -n 2 tcp://a:1 -f 5",
+            ),
             // These are about the controller.
-            ("farlane smart-log tcp://a:1,nsid=2", "farlane smart-log tcp://a:1"),
-            ("farlane id-ctrl tcp://a:1,nsid=2", "farlane id-ctrl tcp://a:1"),
-            ("farlane list-ns tcp://a:1,nsid=2", "farlane list-ns tcp://a:1"),
-            ("farlane ping tcp://a:1,nsid=2", "farlane ping tcp://a:1"),
-            ("farlane admin-passthru tcp://a:1,nsid=2 -O 6", "farlane admin-passthru tcp://a:1 -O 6"),
+            ("farlane nvme smart-log tcp://a:1,nsid=2", "farlane nvme smart-log tcp://a:1"),
+            ("farlane nvme id-ctrl tcp://a:1,nsid=2", "farlane nvme id-ctrl tcp://a:1"),
+            ("farlane nvme list-ns tcp://a:1,nsid=2", "farlane nvme list-ns tcp://a:1"),
+            ("farlane measure ping tcp://a:1,nsid=2", "farlane measure ping tcp://a:1"),
+            (
+                "farlane nvme admin-passthru tcp://a:1,nsid=2 -O 6",
+                "farlane nvme admin-passthru tcp://a:1 -O 6",
+            ),
             // What was given counts.
-            ("farlane id-ns tcp://a:1,nsid=2 -n 3", "farlane id-ns tcp://a:1 -n 3"),
-            ("farlane id-ns --namespace-id=3 tcp://a:1,nsid=2", "farlane id-ns --namespace-id=3 tcp://a:1"),
+            ("farlane nvme id-ns tcp://a:1,nsid=2 -n 3", "farlane nvme id-ns tcp://a:1 -n 3"),
+            (
+                "farlane nvme id-ns --namespace-id=3 tcp://a:1,nsid=2",
+                "farlane nvme id-ns --namespace-id=3 tcp://a:1",
+            ),
         ] {
             assert_eq!(expanded(line), expected);
         }
-        assert_eq!(expanded(&format!("farlane flush {nqn},nsid=7")), format!("farlane flush -n 7 {nqn}"));
+        assert_eq!(
+            expanded(&format!("farlane nvme flush {nqn},nsid=7")),
+            format!("farlane nvme flush -n 7 {nqn}")
+        );
         for same in [
-            "farlane id-ns tcp://a:1",
-            "farlane id-ns tcp://a:1,nsid=0",
-            "farlane id-ns a,nsid=2",
+            "farlane nvme id-ns tcp://a:1",
+            "farlane nvme id-ns tcp://a:1,nsid=0",
+            "farlane nvme id-ns a,nsid=2",
             "farlane target --namespace tcp://a:1,nsid=2",
             "farlane",
         ] {

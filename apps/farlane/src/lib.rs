@@ -67,8 +67,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
     // an offset is.
     let root = command_line();
-    let words = device_path::expand(&root, words.into_iter().collect());
-    let Modern { words, note } = args::names::modern(&root, words);
+    let Modern { words, note } = args::names::modern(&root, words.into_iter().collect());
+    let words = device_path::expand(&root, words);
     let line = match config_file::expand(&root, words) {
         Ok(line) => line,
         Err(error) => return failure::end(&error, LogForm::Text),

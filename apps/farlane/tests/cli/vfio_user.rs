@@ -114,7 +114,10 @@ fn what_is_no_device_is_told_so() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     let said = fail(&["nvme", "identify", &url(&socket)]);
-    assert!(said.contains("no process listens at") && said.contains("farlane offer device --vfio-user"), "{said}");
+    assert!(
+        said.contains("no process listens at") && said.contains("farlane offer device --vfio-user"),
+        "{said}"
+    );
     assert!(fail(&["nvme", "identify", "vfio-user:"]).contains("expected vfio-user:SOCKET"));
     // Something else listens there: it answers nonsense, or leaves after the greeting, or says
     // nothing.
