@@ -20,7 +20,7 @@ pub trait Subject: Node {
     fn enter(&mut self, now: Instant, phase: Phase);
     /// Whether the node still has work in `phase`.
     fn is_busy(&self, phase: Phase) -> bool;
-    /// Adds what the node has done, and the errors that it has found, to `outcome`.
+    /// Adds the node's counts, and the errors that it has found, to `outcome`.
     fn report(&mut self, outcome: &mut Outcome);
     /// A description of the node's state, for the report of a world that never settles.
     fn describe(&self) -> String;
@@ -55,7 +55,7 @@ pub struct Outcome {
     pub elapsed: Nanos,
     /// The kinds of faults that were injected.
     pub troubles: Vec<Trouble>,
-    /// What the hosts did.
+    /// Counts of the hosts.
     pub counts: Counts,
     /// Number of pieces of memory that were sent ahead of the devices' requests, and number of
     /// reads that were answered from such pieces.
@@ -107,7 +107,7 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
         nodes.iter().for_each(|&node| world.node_mut(node).enter(now, phase));
         let (limit, what) = match phase {
             Phase::Verify => (limits.verify, "the verification has not ended"),
-            _ => (limits.drain, "what was under way has not ended"),
+            _ => (limits.drain, "operations under way have not ended"),
         };
         let until = now + limit;
         let busy = |world: &World<N>| nodes.iter().any(|&node| world.node(node).is_busy(phase));

@@ -57,7 +57,7 @@ pub enum Trouble {
     SlowMedia,
     /// Media stop answering for a while.
     Stall,
-    /// Media fail to make durable what was written.
+    /// Media fail to make written data durable.
     FailedSync,
     /// Writes end well of which only a part is there.
     TornWrites,
@@ -71,7 +71,7 @@ pub enum Trouble {
     FullMedium,
     /// An SSD gets warm and slow.
     Throttling,
-    /// An SSD reclaims space beside what it writes.
+    /// An SSD reclaims space beside its writes.
     Reclaiming,
     /// The power fails.
     PowerCut,
@@ -87,9 +87,9 @@ pub enum Trouble {
     FullSocket,
     /// A ring overwrites its oldest.
     Overwritten,
-    /// Somebody pins parts of a ring.
+    /// A user pins parts of a ring.
     Pinned,
-    /// Somebody triggers a recording that waits for that.
+    /// A user triggers a recording that waits for that.
     Triggered,
     /// The power fails while a recording is made whole.
     CutRecovery,

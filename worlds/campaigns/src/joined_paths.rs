@@ -31,7 +31,7 @@ pub(crate) struct JoinedPaths {
     rng: Rng,
     paths: Option<Paths>,
     states: Vec<PathState>,
-    /// Accepted connections whose first bytes have not yet told which path they are.
+    /// Accepted connections whose first bytes do not yet identify their path.
     opening: Vec<(ConnectionId, Vec<u8>)>,
     /// Inputs for the session.
     inputs: VecDeque<Input>,
@@ -71,7 +71,7 @@ impl JoinedPaths {
         }
     }
 
-    /// Closes all paths after sending what they take at once; the rest is lost.
+    /// Closes all paths after sending the bytes that they take at once; the rest is lost.
     pub(crate) fn close(&mut self, context: &mut Context<'_, Vec<u8>>) {
         if let Some(paths) = &mut self.paths {
             paths.conclude(context.now());
@@ -221,7 +221,7 @@ impl JoinedPaths {
         }
     }
 
-    /// Does what is due, and returns when the next thing is due.
+    /// Does due work, and returns the next deadline.
     pub(crate) fn settle(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         let now = context.now();
         if let Some(paths) = &mut self.paths

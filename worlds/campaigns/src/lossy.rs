@@ -69,7 +69,8 @@ impl Lossy {
         }
     }
 
-    /// Ends the connection after sending what the network takes at once; the rest is lost.
+    /// Ends the connection after sending the bytes that the network takes at once; the rest is
+    /// lost.
     pub(crate) fn close(&mut self, context: &mut Context<'_, Vec<u8>>) {
         self.transmit(context);
         if let Some(connection) = self.id.and_then(|id| self.endpoint.get(id)) {
@@ -91,7 +92,7 @@ impl Lossy {
         self.endpoint.handle_datagram(now, (), datagram);
     }
 
-    /// Does what is due, and returns when the next thing is due.
+    /// Does due work, and returns the next deadline.
     pub(crate) fn settle(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         let now = context.now();
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
@@ -111,7 +112,7 @@ impl Lossy {
         self.endpoint.poll_timeout()
     }
 
-    /// Tells the session what has become of the connection.
+    /// Passes changes of the connection to the session.
     fn look(&mut self) {
         let Some(id) = self.id else { return };
         let Some(connection) = self.endpoint.get(id) else { return };
@@ -138,7 +139,7 @@ impl Lossy {
         self.room = room;
     }
 
-    /// Does to a datagram what the weather does.
+    /// Passes a datagram through the weather.
     fn pass(&mut self, context: &mut Context<'_, Vec<u8>>, bytes: &[u8]) {
         let (now, port) = (context.now(), self.port);
         if bytes.len() <= MTU {

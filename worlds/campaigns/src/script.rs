@@ -1,4 +1,4 @@
-//! A list of operations that is carried out to its end, whatever goes wrong.
+//! A list of operations that is carried out to its end despite failures.
 //!
 //! A failed operation is repeated, and operations on the same blocks keep their order. The results
 //! of all reads and the final contents of the disk are therefore a function of the list alone: two
@@ -22,7 +22,7 @@ const WINDOW: usize = 64;
 const RETRY: Nanos = Nanos::from_millis(2);
 /// One operation in this many is preceded by a pause.
 const PAUSE_ONE_IN: u64 = 8;
-/// Number of failures that are kept; the first ones tell the most.
+/// Number of failures that are kept; the first ones are the most useful.
 const FAILURES_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

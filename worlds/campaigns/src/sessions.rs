@@ -222,7 +222,7 @@ impl End {
         }
     }
 
-    /// Lets the links and the session exchange what they have, until both are quiet.
+    /// Lets the links and the session exchange their outputs, until both are quiet.
     fn settle_paths(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         loop {
             let joined = self.joined.as_mut()?;
@@ -237,7 +237,7 @@ impl End {
         }
     }
 
-    /// Lets the datagrams and the session exchange what they have, until both are quiet.
+    /// Lets the datagrams and the session exchange their outputs, until both are quiet.
     fn settle_datagrams(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         loop {
             let lossy = self.lossy.as_mut()?;
@@ -252,7 +252,7 @@ impl End {
         }
     }
 
-    /// Closes the connection after sending what it takes at once; the rest is lost.
+    /// Closes the connection after sending the bytes that it takes at once; the rest is lost.
     fn finish_connection(&mut self, context: &mut Context<'_, Vec<u8>>) {
         self.outbox.close();
         if let Some(connection) = self.connection {

@@ -1,4 +1,5 @@
-//! The contents of blocks: bytes that tell which write made them and which block they belong to.
+//! The contents of blocks: bytes that identify the write that made them and the block that they
+//! belong to.
 
 use std::fmt;
 
@@ -20,7 +21,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Why a block's bytes are not what one write made.
+/// Why a block's bytes are not those of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
     /// The block begins like a write's and goes on differently: parts of several writes, or damage.
@@ -72,7 +73,7 @@ pub fn fill(value: Value, block: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Tells which write made `bytes`, which were read from the block number `block`.
+/// Returns which write made `bytes`, which were read from the block number `block`.
 ///
 /// # Errors
 /// When no single write made the bytes, or the bytes belong to another block.

@@ -1,5 +1,5 @@
-//! What a lossy network does to datagrams: spells in which they get lost, doubled, late, cut short
-//! or changed.
+//! The effects of a lossy network on datagrams: spells in which they get lost, doubled, late, cut
+//! short or changed.
 
 use engine::{Instant, Nanos, Rng};
 
@@ -8,7 +8,7 @@ const SPELL_MAX: Nanos = Nanos::from_millis(150);
 /// How late a datagram is that others overtake, at most.
 const LATE_MAX: Nanos = Nanos::from_millis(3);
 
-/// What happens to datagrams for a while: each is one in so many.
+/// The rates of faults for a while: each hits one datagram in this many.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
     until: Instant,
@@ -45,7 +45,7 @@ impl Weather {
         self.spell.until = Instant::ZERO;
     }
 
-    /// What becomes of a datagram: none, one or two that arrive so much later than others.
+    /// Passes a datagram: none, one or two copies arrive, with these delays.
     pub(crate) fn pass(&mut self, now: Instant, bytes: &[u8], mut arrive: impl FnMut(Nanos, Vec<u8>)) {
         if now >= self.spell.until {
             self.spell = self.draw(now);

@@ -1,4 +1,4 @@
-//! What a host does to a disk while things go wrong, and what the host expects of the disk
+//! The operations of a host on a disk during faults, and the contents that the host expects
 //! afterwards.
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use crate::checker::{Checker, End, Kind, OperationId};
 pub struct Operation {
     /// The operation's name, under which its end is reported.
     pub id: OperationId,
-    /// What the operation does.
+    /// The kind of the operation.
     pub kind: Kind,
     /// The blocks that the operation is on; empty for a flush.
     pub blocks: Range<u64>,
@@ -36,7 +36,7 @@ pub enum Phase {
     Verified,
 }
 
-/// What operations a workload issues.
+/// The operations that a workload issues.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadConfig {
     /// Number of blocks of the disk that the workload uses, from the first on.
@@ -57,7 +57,7 @@ pub struct WorkloadConfig {
 /// One operation in this many is followed by a pause.
 const PAUSE_ONE_IN: u64 = 8;
 
-/// Counts of what a workload has done.
+/// Counts of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Operations that succeeded.
@@ -68,7 +68,7 @@ pub struct Counts {
     pub abandoned: u64,
 }
 
-/// What a host does to a disk, behind whatever transport.
+/// The work of a host on a disk, behind any transport.
 pub trait Work: fmt::Debug {
     /// When [`Work::poll`] must be called again even if no operation has ended.
     fn poll_timeout(&self, now: Instant) -> Option<Instant>;
@@ -86,7 +86,7 @@ pub trait Work: fmt::Debug {
     fn enter(&mut self, phase: Phase);
     /// Whether work is left in `phase`, once the world is healed.
     fn is_busy(&self, phase: Phase) -> bool;
-    /// Adds what was done, and the errors that were found, to `outcome`.
+    /// Adds the counts, and the errors that were found, to `outcome`.
     fn report(&mut self, outcome: &mut Outcome);
 }
 
@@ -110,8 +110,8 @@ pub struct Workload {
     counts: Counts,
 }
 
-/// The passes of a verification: reading what is there, writing it anew, and reading what was
-/// written.
+/// The passes of a verification: reading the blocks, writing them anew, and reading the written
+/// data.
 const PASSES: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Read];
 
 impl Workload {
@@ -124,8 +124,7 @@ impl Workload {
         Self::on(config, Rc::new(RefCell::new(checker)), rng)
     }
 
-    /// Another host's workload on the disk of this one. Each host must find what the other one
-    /// writes.
+    /// Another host's workload on the disk of this one. Each host must find the other's writes.
     #[must_use]
     pub fn sharing(&self, rng: Rng) -> Self {
         Self::on(self.config, Rc::clone(&self.checker), rng)
@@ -169,7 +168,7 @@ impl Workload {
         }
     }
 
-    /// An operation that erases the disk, by whatever command; it ends like a write of zeroes.
+    /// An operation that erases the disk, by any command; it ends like a write of zeroes.
     pub fn erase(&mut self) -> Operation {
         self.issue(Kind::WriteZeroes, 0..self.config.blocks)
     }
@@ -194,7 +193,7 @@ impl Workload {
 
     fn verify(&mut self) -> Option<Operation> {
         if self.cursor == self.config.blocks {
-            // A pass begins when the pass before it has ended, so that what it must find is
+            // A pass begins when the pass before it has ended, so that the expected contents are
             // certain.
             if !self.outstanding.is_empty() {
                 return None;
@@ -281,7 +280,7 @@ impl Workload {
         assert!(phase != Phase::Verify || idle, "a verification begins with nothing outstanding");
         (self.phase, self.pass, self.cursor) = (phase, 0, 0);
         if self.config.media_lie && phase == Phase::Verify {
-            // What is there may be rotten. What is written from now on must come back.
+            // Present data may be rotten. Data written from now on must come back.
             self.checker.borrow_mut().forgive_no_more();
             self.pass = 1;
         }
@@ -295,7 +294,7 @@ impl Workload {
         }
     }
 
-    /// Adds what was done, and the errors that were found, to `outcome`. Operations that are still
+    /// Adds the counts, and the errors that were found, to `outcome`. Operations that are still
     /// outstanding count as errors.
     pub fn report(&mut self, outcome: &mut Outcome) {
         let mut checker = self.checker.borrow_mut();
@@ -311,7 +310,7 @@ impl Workload {
         self.phase
     }
 
-    /// What the workload has done so far.
+    /// The counts of the workload so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }

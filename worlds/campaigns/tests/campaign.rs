@@ -183,7 +183,7 @@ fn recordings_keep_their_promises() {
         Trouble::LateCut,
     ];
     assert_had_each(&outcomes, 4, &troubles);
-    // What a recorder has to live through at once.
+    // The troubles that a recorder has to survive at once.
     let at_once = [Trouble::Throttling, Trouble::SlowMedia, Trouble::LossyNetwork, Trouble::PowerCut];
     assert_had_at_once(&outcomes, &at_once);
 }
@@ -215,7 +215,7 @@ fn striped_recordings_keep_their_promises() {
 #[test]
 fn recordings_behind_a_trigger_keep_their_promises() {
     let outcomes = hold_up("record-pretrigger", recording::run_triggered, 100);
-    assert!(seeds_with(&outcomes, Trouble::Triggered) < 96, "somebody always triggers");
+    assert!(seeds_with(&outcomes, Trouble::Triggered) < 96, "all recordings are triggered");
     let troubles = [
         Trouble::Triggered,
         Trouble::PowerCut,

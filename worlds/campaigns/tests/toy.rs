@@ -76,7 +76,7 @@ fn flush_outbox(context: &mut Context<'_, ()>, connection: Option<ConnectionId>,
 }
 
 /// Takes one message off the front of `inbox`: the header, and as many bytes as `data(header)`
-/// tells.
+/// returns.
 fn take_message(inbox: &mut Vec<u8>, data: impl Fn(&[u8]) -> usize) -> Option<Vec<u8>> {
     let header = inbox.get(..HEADER)?;
     let length = HEADER + data(header);
@@ -143,8 +143,7 @@ impl Client {
             context.dial(self.server);
         }
         if self.outstanding.values().any(|(_, deadline)| *deadline <= now) {
-            // The client was reset. The next connection will fence whatever the server is still
-            // doing.
+            // The client was reset. The next connection will fence the server's unfinished work.
             context.close(self.connection.unwrap());
             self.lost(now);
         }

@@ -13,7 +13,7 @@ use live::reactor::{Attention, Context, Driver, Hirer, Sources, Turn};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 
-/// What the loop turns.
+/// The driver that the loop turns.
 struct Greeter {
     listener: TcpListener,
     greetings: u64,

@@ -1,4 +1,4 @@
-//! What a daemon gives up.
+//! The rights that a daemon gives up.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use live::sys::sandbox::{self, Enforced, Needs};
 
 use crate::Failure;
 
-/// What a daemon gives up before it opens anything, and once everything is open.
+/// The rights that a daemon gives up before it opens anything, and once everything is open.
 #[derive(Clone, Debug)]
 pub struct Confinement {
     /// The user that the process becomes; only root may become another.
@@ -34,7 +34,7 @@ impl Confinement {
         needs.folders.extend(self.allowed.iter().cloned());
         needs.changes_user = self.user.is_some();
         match sandbox::confine(&needs).map_err(Failure::Sandbox)? {
-            Enforced::Whole => debug!("this process is confined to what it needs"),
+            Enforced::Whole => debug!("this process is confined to its needs"),
             Enforced::Part => warn!("this kernel's Landlock is old: it confines in part"),
             Enforced::Nothing => {
                 warn!("this kernel has no Landlock: every file of the user is within reach");

@@ -1,4 +1,4 @@
-//! Why a daemon ends early, as far as it is no matter of what the daemon offers.
+//! Why a daemon ends early, apart from errors of its offer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,7 +59,7 @@ pub enum Failure {
     /// The loop has failed.
     #[error("{what}: {error}")]
     Loop {
-        /// What the loop turned.
+        /// The driver that the loop turned.
         what: &'static str,
         /// The system's reason.
         error: io::Error,

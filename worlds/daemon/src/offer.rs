@@ -1,4 +1,4 @@
-//! What daemons differ in.
+//! The differences between daemons.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,9 +22,9 @@ pub struct Settings {
     pub cpu: Option<usize>,
     /// How long the loop spins after it last had something to do.
     pub spin: Nanos,
-    /// The descriptors that the daemon is about to use for what it offers.
+    /// The descriptors that the daemon is about to use for its offer.
     pub descriptors: u64,
-    /// What the process gives up.
+    /// The rights that the process gives up.
     pub confinement: Confinement,
     /// Path of the control socket, if it is not the default one.
     pub control: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What a daemon opens its media and listeners with.
+/// The context in which a daemon opens its media and listeners.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The clock of the loop.
@@ -52,7 +52,7 @@ pub enum Reply<T> {
     Later(Box<dyn FnOnce() -> Option<T> + Send>),
 }
 
-/// Captures of what passes a driver.
+/// Captures of a driver's traffic.
 pub trait Captures<D> {
     /// Captures of a daemon that has this clock.
     fn new(clock: Clock) -> Self;
@@ -89,9 +89,9 @@ impl<D> Captures<D> for NoCaptures {
 pub trait Daemon: Sized {
     /// The kind of daemon, as its status and the name of its control socket have it.
     const KIND: &'static str;
-    /// What the loop turns, as the error of a loop that fails names it.
+    /// The name of the driver in the error of a loop that fails.
     const WHAT: &'static str;
-    /// What has shut down when the process ends in good order.
+    /// The name of the part that has shut down when the process ends in good order.
     const ENDS: &'static str = Self::WHAT;
     /// Whether the driver takes as long as it takes to end. Otherwise the loop ends without it
     /// after [`CLOSE_MAX`](live::reactor::CLOSE_MAX).
@@ -99,13 +99,13 @@ pub trait Daemon: Sized {
     /// Whether a second SIGINT or SIGTERM ends the process at once.
     const HEEDS_SECOND_SIGNAL: bool = true;
 
-    /// Moves the bytes of what is offered.
+    /// Moves the bytes of the offer.
     type Driver: Driver;
-    /// What the control socket may be asked.
+    /// A request to the control socket.
     type Request: Request;
     /// The state that is reported.
     type Status: Serialize + 'static;
-    /// Captures of what passes the driver; [`NoCaptures`] where nothing passes.
+    /// Captures of the driver's traffic; [`NoCaptures`] where there is none.
     type Captures: Captures<Self::Driver>;
     /// Why the daemon could not begin, or failed.
     type Error: From<Failure>;
@@ -116,7 +116,7 @@ pub trait Daemon: Sized {
     /// Does what takes the whole machine, before the process is confined.
     ///
     /// # Errors
-    /// When the machine lacks what the daemon needs.
+    /// When the machine lacks something that the daemon needs.
     fn prepare(&mut self, clock: Clock) -> Result<(), Self::Error> {
         let _ = clock;
         Ok(())
@@ -139,7 +139,7 @@ pub trait Daemon: Sized {
         hirer: Hirer<Self::Driver>,
     ) -> impl FnMut(&mut Page) -> bool + Send + 'static;
 
-    /// Whether what is offered can be used by now. The loop turns until then.
+    /// Whether the offer can be used by now. The loop turns until then.
     ///
     /// # Errors
     /// When it never will be.
@@ -148,12 +148,12 @@ pub trait Daemon: Sized {
         Ok(true)
     }
 
-    /// How long what is offered may take until it can be used, and the error when it takes longer.
+    /// How long the offer may take until it can be used; without a limit, as long as it takes.
     fn patience(&self) -> Option<Nanos> {
         None
     }
 
-    /// Why what is offered can't be used in time.
+    /// Why the offer can't be used in time.
     fn late(&mut self) -> Self::Error {
         Failure::Interrupted.into()
     }
@@ -164,7 +164,7 @@ pub trait Daemon: Sized {
     /// When standard output can't be written.
     fn announce(&mut self, driver: &mut Self::Driver) -> Result<(), Self::Error>;
 
-    /// What is served, for the service manager.
+    /// A summary of the offer, for the service manager.
     fn summary(&self, driver: &Self::Driver) -> String;
 
     /// Reports the state, as it is `now`.
@@ -199,7 +199,7 @@ pub trait Daemon: Sized {
         Err(format!("{} has no configuration file", Self::KIND))
     }
 
-    /// Reports what there was to do, and saves what is to be saved. The loop has ended.
+    /// Reports the work done, and saves the state. The loop has ended.
     ///
     /// # Errors
     /// When something can't be saved or reported.

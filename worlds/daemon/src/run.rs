@@ -19,7 +19,7 @@ const DESCRIPTORS: u64 = 12;
 /// Runs `daemon` until it ends by itself, SIGINT or SIGTERM comes, or its terminal is gone.
 ///
 /// # Errors
-/// When the daemon can't begin, its loop fails, or what it has to save can't be saved.
+/// When the daemon can't begin, its loop fails, or its state can't be saved.
 pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     let settings = daemon.settings();
     begin(&settings)?;
@@ -77,7 +77,7 @@ fn confine<D: Daemon>(daemon: &D, settings: &Settings) -> Result<(), Failure> {
     settings.confinement.confine(needs)
 }
 
-/// Turns the loop until what is offered can be used.
+/// Turns the loop until the offer can be used.
 fn settle<D: Daemon>(reactor: &mut Reactor, serving: &mut Serving<D>, clock: Clock) -> Result<(), D::Error> {
     let mut settled = look(&mut serving.inner);
     if settled.is_none() {
@@ -95,7 +95,7 @@ fn settle<D: Daemon>(reactor: &mut Reactor, serving: &mut Serving<D>, clock: Clo
     settled.unwrap_or(Ok(()))
 }
 
-/// Whether what is offered can be used, or never will be; `None` while it may still be.
+/// Whether the offer can be used, or never will be usable; `None` while it may still be.
 fn look<D: Daemon>(inner: &mut Inner<D>) -> Option<Result<(), D::Error>> {
     match inner.daemon.settle(&mut inner.driver) {
         Ok(false) => None,

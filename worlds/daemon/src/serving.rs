@@ -18,7 +18,7 @@ pub(crate) struct Serving<D: Daemon> {
     pub(crate) control: Option<Control>,
 }
 
-/// What answers requests, apart from the socket by which they come.
+/// The state that answers requests, apart from the socket by which they come.
 pub(crate) struct Inner<D: Daemon> {
     pub(crate) daemon: D,
     pub(crate) driver: D::Driver,
@@ -30,7 +30,7 @@ pub(crate) struct Inner<D: Daemon> {
 }
 
 impl<D: Daemon> Inner<D> {
-    /// Reports to the service manager what is served.
+    /// Reports a summary of the offer to the service manager.
     pub(crate) fn report_ready(&self) {
         service::ready(&self.daemon.summary(&self.driver));
     }

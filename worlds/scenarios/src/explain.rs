@@ -113,7 +113,7 @@ impl Bench {
 /// `thousandths` of the task's latencies; the second run follows this operation.
 ///
 /// # Errors
-/// What did not come up or did not end, as a sentence.
+/// The part that did not come up or did not end, as a sentence.
 pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec<Explained>, String> {
     if scenario.tasks().is_empty() {
         return Err("there is no [[task]] to explain".into());
@@ -141,12 +141,12 @@ pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec
         bench.follow(number);
         bench.run(*task).ok_or_else(|| format!("task {name} does not end"))?;
         let chain = bench.chain().expect("the same operation ends again");
-        assert_eq!(chain.latency, latency, "who follows an operation changes nothing of it");
+        assert_eq!(chain.latency, latency, "following an operation changes nothing of it");
         let (operation, places) = (operation(task), bench.places());
         let ways = ways(|side| bench.hops(side), &chain);
         explained.push(Explained { task: name.clone(), operation, count, chain, places, ways });
     }
-    assert_eq!(digest, bench.digest(), "who follows an operation changes nothing that happens");
+    assert_eq!(digest, bench.digest(), "following an operation changes no event");
     Ok(explained)
 }
 

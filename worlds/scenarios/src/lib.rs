@@ -1,9 +1,10 @@
 //! The simulator that people run: hosts, networks and SSDs in virtual time.
 //!
-//! [`file`](mod@file) reads what people write about links, machines and workloads. A [`test_bench`]
-//! is the machine that such a file describes, with everything that passes its root port's link.
-//! [`explain`] tells where an operation's time went, a [`timeline`] what passed when, and a
-//! [`summary`] how long operations took. [`published`] repeats published experiments.
+//! [`file`](mod@file) reads descriptions of links, machines and workloads. A [`test_bench`] is the
+//! machine that such a file describes, with everything that passes its root port's link.
+//! [`explain`] attributes an operation's time to its steps, a [`timeline`] has the traffic over
+//! time, and a [`summary`] the durations of operations. [`published`] repeats published
+//! experiments.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 

@@ -35,7 +35,7 @@ impl Sums {
     }
 }
 
-/// What reads or writes did within a row.
+/// Counts of reads or writes within a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Number of commands that ended.
@@ -80,8 +80,8 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds a command of `bytes` bytes that was complete at `at`, `took` after it was due. What is
-    /// later than nine years counts as of then.
+    /// Adds a command of `bytes` bytes that was complete at `at`, `took` after it was due. A time
+    /// later than nine years counts as nine years.
     pub fn add(&mut self, is_read: bool, at: Instant, took: Nanos, bytes: u64) {
         let at = (at - Instant::ZERO).min(LATEST);
         self.end = self.end.max(at);
@@ -159,7 +159,7 @@ fn figures(sums: &Sums, length: Nanos) -> Figures {
 mod tests {
     use super::*;
 
-    /// A write of a megabyte each millisecond, for so many milliseconds.
+    /// A write of a megabyte each millisecond, for `count` milliseconds.
     fn written(count: u64) -> Timeline {
         let mut timeline = Timeline::default();
         for number in 1..=count {

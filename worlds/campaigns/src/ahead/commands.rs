@@ -1,4 +1,4 @@
-//! What a station's host does with its controller: its workload, commands that fail, and worse.
+//! The work of a station's host with its controller: its workload, commands that fail, and worse.
 
 use engine::Rng;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, SubmissionQueueEntry};

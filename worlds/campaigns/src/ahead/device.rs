@@ -1,5 +1,5 @@
 //! An SSD that reads host memory as it likes: in pieces, in any order, late, twice, and even memory
-//! that it was not told to read.
+//! that no command names.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) const MOMENT_REGISTER: u64 = 0x3ff8;
 const MOMENT_MASK: u64 = 0x3fff;
 /// Number of read addresses that are remembered and may be read again for no reason.
 const SEEN_MAX: usize = 64;
-/// Number of failures that are kept; the first ones tell the most.
+/// Number of failures that are kept; the first ones are the most useful.
 const FAILURES_MAX: usize = 8;
 const PAGE: u64 = 4096;
 /// Offsets of registers: CC, NSSR, AQA and ASQ, then the doorbells with the shortest stride.
@@ -284,7 +284,7 @@ impl Whimsical {
         {
             let Piece { of, address, length, known } = piece;
             self.failures.push(format!(
-                "at {} a read of {length} B at {address:#x} for {of:?} gave in byte {at} what was not there since write {} (of {})",
+                "at {} a read of {length} B at {address:#x} for {of:?} gave in byte {at} a value that was not there since write {} (of {})",
                 self.now - Instant::ZERO,
                 known.0,
                 memory.moment().0,

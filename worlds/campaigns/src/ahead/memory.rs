@@ -1,5 +1,5 @@
-//! The host's memory, with a record of what it held: each read of a device can be judged by the
-//! values that it may give.
+//! The host's memory, with a record of its former contents: each read of a device can be judged by
+//! the values that it may give.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// The address of the memory's first byte.
 pub(super) const BASE: u64 = 0x1_0000_0000;
-/// Fills memory that nobody uses.
+/// Fills unused memory.
 pub(super) const CANARY: [u8; 8] = *b"\xca\x9a\x27\xf0nary";
 /// Number of writes that are remembered. A read whose past reaches further back is accepted.
 const HISTORY: usize = 1 << 14;

@@ -1,9 +1,9 @@
 //! Lookahead between a host that reuses memory as soon as it may, and a device that reads memory as
 //! it likes.
 //!
-//! Three comparisons judge a run: the device's reads with what the host's memory has held
-//! (`memory`), the memory sent ahead with what the device could have read (`tap`), and the
-//! host's reads with the model of its disk.
+//! Three comparisons judge a run: the device's reads with the recorded contents of the host's
+//! memory (`memory`), the memory sent ahead with the data that the device could have read (`tap`),
+//! and the host's reads with the model of its disk.
 
 mod buffers;
 mod commands;
@@ -118,7 +118,7 @@ fn pick<T: Copy, const N: usize>(rng: &mut Rng, of: [T; N]) -> T {
     of[usize::try_from(rng.below(N as u64)).expect("an index")]
 }
 
-/// A world under construction, and what its seed has decided.
+/// A world under construction, and the decisions of its seed.
 struct Scene {
     world: World<Member>,
     rng: Rng,
@@ -133,7 +133,7 @@ struct Scene {
 impl Scene {
     fn session(&mut self, name: &str, window: u32) -> SessionConfig {
         let instance = instance(&mut self.world.rng(&format!("instance of {name}")));
-        // Half of the devices reach only what the host has named to them.
+        // Half of the devices reach only memory that the host has named to them.
         let strict = self.world.rng(&format!("rule of {name}")).one_in(2);
         let dma = if strict { Dma::Strict } else { Dma::Mapped };
         SessionConfig {

@@ -130,7 +130,7 @@ pub(super) struct Station {
     pub(super) memory_buffer: Option<u64>,
 }
 
-/// What enumeration has found out about the controller.
+/// The results of the controller's enumeration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) bdf: Bdf,
@@ -156,7 +156,7 @@ pub(super) struct Settings {
 /// Number of pages for a station's queues; [`DATA_PAGES`] for data follow.
 pub(super) const QUEUE_PAGES: u64 = 40;
 pub(super) const DATA_PAGES: u64 = 160;
-/// Number of pages of a station's part of memory; the last ones are used by nobody.
+/// Number of pages of a station's part of memory; the last ones are unused.
 pub(super) const PAGES: u64 = QUEUE_PAGES + DATA_PAGES + 16;
 
 impl Station {
@@ -352,7 +352,7 @@ impl Station {
         Command { what, pages: Vec::new(), segments: Vec::new(), sent }
     }
 
-    /// Does what is due now.
+    /// Does all work that is due now.
     pub(super) fn poll(&mut self, ground: &mut Ground<'_>) {
         match self.stage {
             Stage::Gone => return,
@@ -391,7 +391,7 @@ impl Station {
         rings.chain(deadlines).chain(pause).chain(self.wild_timeout()).min()
     }
 
-    /// Rings the doorbells that are due. Before each ring, the device is told the current moment of
+    /// Rings the doorbells that are due. Before each ring, the device gets the current moment of
     /// memory.
     pub(super) fn ring(&mut self, ground: &mut Ground<'_>) {
         let enabled = self.may_read();

@@ -1,5 +1,5 @@
-//! Compares what passes from the host's end of a tunnel to the device's with what the device could
-//! have read by itself.
+//! Compares the stream from the host's end of a tunnel to the device's with the data that the
+//! device could have read by itself.
 //!
 //! Nothing here uses the engines' code: entries, lists and descriptors are followed anew, from the
 //! bytes that were sent.
@@ -53,9 +53,9 @@ struct Asked {
     answered: Option<usize>,
 }
 
-/// What is unknown once the host has rung its admin queue at random, or has used a command
-/// identifier twice: which of the requested queues exist, and from which entry on they are read.
-/// Entries of any requested queue that were rung may then be sent ahead.
+/// The unknowns once the host has rung its admin queue at random, or has used a command identifier
+/// twice: which of the requested queues exist, and from which entry on they are read. Entries of
+/// any requested queue that were rung may then be sent ahead.
 #[derive(Debug, Default)]
 struct Doubt {
     doubted: bool,
@@ -84,7 +84,7 @@ impl Doubt {
     }
 }
 
-/// What a command may still name, after some of its memory was sent ahead.
+/// The memory that a command may still name, after some of it was sent ahead.
 #[derive(Debug)]
 struct Named {
     /// The moment when the command's doorbell was rung.
@@ -100,7 +100,8 @@ struct Named {
     to_controller: bool,
 }
 
-/// Watches a tunnel's stream, and compares what is sent ahead with what the device could have read.
+/// Watches a tunnel's stream, and compares the memory sent ahead with the data that the device
+/// could have read.
 #[derive(Debug)]
 pub(super) struct Tap {
     memory: Shared,
@@ -108,7 +109,7 @@ pub(super) struct Tap {
     block: u64,
     /// Number of bytes that the other end keeps.
     window: u64,
-    /// Whether the host's commands may name memory that nobody uses.
+    /// Whether the host's commands may name unused memory.
     unruly: bool,
     stream: Vec<u8>,
     queues: BTreeMap<u16, Queue>,
@@ -119,7 +120,7 @@ pub(super) struct Tap {
     /// once it can.
     held: Vec<(u64, u16, Moment)>,
     named: BTreeMap<u32, Named>,
-    /// What is unknown of the controller since it was last enabled, and of the time before.
+    /// The unknowns of the controller since it was last enabled, and of the time before.
     doubts: [Doubt; 2],
     /// The first key on this connection whose entry was seen. The entries of earlier keys may be
     /// lost.
@@ -203,7 +204,7 @@ impl Tap {
         }
     }
 
-    /// Notes that nobody can tell what the controller finds in the admin queue.
+    /// Notes that the entries that the controller finds in the admin queue are unknown.
     pub(super) fn doubt(&mut self) {
         self.doubts[0].doubted = true;
         let Some(&Queue { base, entries, .. }) = self.queues.get(&0) else { return };
@@ -234,7 +235,7 @@ impl Tap {
         self.queues.clear();
     }
 
-    /// Notes that the host rings a doorbell. `enabled` tells whether the function and all ports
+    /// Notes that the host rings a doorbell. `enabled` says whether the function and all ports
     /// above it may read host memory.
     pub(super) fn ring(&mut self, id: u16, tail: u32, enabled: bool) {
         let since = self.memory.borrow().moment();
@@ -284,7 +285,7 @@ impl Tap {
                 _ => {}
             }
             if frame[0] == AHEAD && !self.unruly && memmem::find(frame, &CANARY).is_some() {
-                self.fail("memory that nobody uses went ahead".into());
+                self.fail("unused memory went ahead".into());
             }
         }
         self.stream = rest.to_vec();
@@ -329,8 +330,8 @@ impl Tap {
         if !self.named.contains_key(&key) {
             self.first = self.first.or(Some(key));
             let rung = self.rung.get_mut(&address).and_then(|rung| {
-                // Where an I/O queue overlaps the admin queue, the host has not told which of them
-                // is meant.
+                // Where an I/O queue overlaps the admin queue, the host's ring does not say which
+                // of them is meant.
                 let index = rung.iter().position(|&(queue, _)| queue != 0).unwrap_or(0);
                 rung.remove(index)
             });

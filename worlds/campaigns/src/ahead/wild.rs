@@ -1,4 +1,4 @@
-//! What a host does that keeps no rules. Its own data may suffer, but nothing else may go wrong.
+//! The acts of a host that keeps no rules. Its own data may suffer, but nothing else may go wrong.
 
 use engine::{Instant, Nanos};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
@@ -141,7 +141,7 @@ impl Station {
         }
     }
 
-    /// Starts Format NVM or Sanitize, whatever commands are outstanding.
+    /// Starts Format NVM or Sanitize, regardless of outstanding commands.
     fn erase(&mut self, ground: &mut Ground<'_>) {
         let format = u32::from(self.block == 4096);
         let (opcode, how) = if ground.rng.one_in(2) {

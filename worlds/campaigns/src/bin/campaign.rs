@@ -29,14 +29,13 @@ struct Arguments {
     /// Run the seeds from A up to but without B.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, default_value = "0..1000")]
     seeds: Range<u64>,
-    /// Run seeds that nobody has run: from a base drawn at random, which is printed, as many as
-    /// --seeds has.
+    /// Run new seeds: from a base drawn at random, which is printed, as many as --seeds has.
     #[arg(long, conflicts_with = "seed")]
     fresh: bool,
     /// Run the seeds that have failed once, each in its scenario.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "fresh", "minutes"])]
     known: bool,
-    /// Go on for so many minutes, shared among the scenarios, however many seeds that takes.
+    /// Run for this many minutes, shared among the scenarios, with as many seeds as fit.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "seed")]
     minutes: Option<u64>,
     /// Run these scenarios, with commas between them; otherwise each one.
@@ -45,7 +44,7 @@ struct Arguments {
     /// Seeds at a time; 0 is one for each processor.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
-    /// End after so many failed seeds; 0 is never.
+    /// End after this many failed seeds; 0 is never.
     #[arg(long, default_value_t = 10)]
     failures_max: u64,
     /// Print each outcome as a line of JSON.
@@ -117,7 +116,7 @@ fn known(scenario: &str) -> Vec<u64> {
     its.map(|(_, seed)| seed.trim().parse().expect("a seed is a number")).collect()
 }
 
-/// A random seed from which on nobody has probably run seeds, short enough to be typed.
+/// A random seed from which on all seeds are probably new, short enough to be typed.
 fn fresh_base() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(std::process::id()) % 900_000 + 100_000) * 1_000_000

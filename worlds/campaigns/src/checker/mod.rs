@@ -1,4 +1,4 @@
-//! A model of what a disk may hold, with which every read is compared.
+//! A model of a disk's permitted contents, with which every read is compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(pub u64);
 
-/// What an operation does to its blocks.
+/// The effect of an operation on its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads the operation's blocks.
@@ -44,7 +44,7 @@ pub enum Violation {
         read: OperationId,
         /// The block that was read.
         block: u64,
-        /// What is wrong with the bytes.
+        /// The fault of the bytes.
         bad: Bad,
     },
     /// A read gave the bytes of a write that the block cannot hold now.
@@ -135,7 +135,7 @@ pub struct Checker {
     violations: Vec<Violation>,
 }
 
-/// Number of violations that are kept; the first ones tell the most.
+/// Number of violations that are kept; the first ones are the most useful.
 const VIOLATIONS_MAX: usize = 32;
 
 impl Checker {
@@ -154,7 +154,7 @@ impl Checker {
     }
 
     /// Allows reads to find any value that their block was ever to hold: media lose writes. Bytes
-    /// of several writes, of another block or of nobody stay forbidden.
+    /// of several writes, of another block or of no write stay forbidden.
     pub fn forgive(&mut self) {
         self.ever = Some(self.blocks.iter().map(|_| BTreeSet::from([Value::ZEROES])).collect());
     }

@@ -1,4 +1,4 @@
-//! A crowd at a far end: strangers without its key, who never leave.
+//! A crowd at a far end: strangers without its key, which never leave.
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use sim::stream::{ConnectionId, StreamEvent};
@@ -15,7 +15,7 @@ const PAUSE_MAX: Nanos = Nanos::from_millis(4);
 /// The largest number of random bytes sent at once.
 const NONSENSE_MAX: u64 = 300;
 
-/// What a stranger does with its connections.
+/// A stranger's treatment of its connections.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// It says nothing, and holds on.
@@ -38,7 +38,7 @@ pub(super) struct CrowdNode {
     peer: NodeId,
     rng: Rng,
     habit: Habit,
-    /// The connections, each with what is left to be sent of a greeting.
+    /// The connections, each with the unsent rest of a greeting.
     connections: Vec<(ConnectionId, Buffer)>,
     connections_max: usize,
     next_at: Instant,
@@ -86,7 +86,7 @@ impl CrowdNode {
         Some(self.next_at)
     }
 
-    /// Does with a connection what the stranger's habit is.
+    /// Treats a connection by the stranger's habit.
     fn speak<P>(&mut self, context: &mut Context<'_, P>, connection: ConnectionId) {
         let Some(place) = self.connections.iter().position(|(one, _)| *one == connection) else { return };
         match self.habit {
@@ -110,7 +110,7 @@ impl CrowdNode {
     }
 }
 
-/// What a new host sends first.
+/// The first message of a new host.
 pub(super) fn greeting(rng: &mut Rng) -> Buffer {
     let mut of = Rng::from_seed(rng.next_u64());
     let mut config = Config::default();

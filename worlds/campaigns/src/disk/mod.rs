@@ -128,7 +128,7 @@ impl Subject for Member {
     }
 }
 
-/// What the hosts do.
+/// The work of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Random operations, which may fail.
@@ -139,7 +139,7 @@ enum Kind {
     Protected,
 }
 
-/// A world under construction, and what its seed has decided.
+/// A world under construction, and the decisions of its seed.
 struct Scene {
     world: World<Member>,
     rng: Rng,
@@ -270,8 +270,8 @@ pub fn run_ahead(seed: u64) -> Outcome {
 }
 
 /// Runs the scenario for `seed` with protection information on the disks, whose media tear, lose
-/// and misdirect writes and let bits rot. A read may fail, and may give what an earlier write
-/// wrote. It never gives anything else.
+/// and misdirect writes and let bits rot. A read may fail, and may give the data of an earlier
+/// write. It never gives anything else.
 pub fn run_protected(seed: u64) -> Outcome {
     play(seed, seed % 2 == 1, Kind::Protected, |config, rng| {
         let lying = MediaProfile { lies_one_in: 2 + rng.below(30), ..config.media };
@@ -281,7 +281,7 @@ pub fn run_protected(seed: u64) -> Outcome {
     })
 }
 
-/// Runs one list of operations with lookahead off and on, and with equal faults. What is read and
+/// Runs one list of operations with lookahead off and on, and with equal faults. The read data and
 /// the final contents of the disks must be equal.
 pub fn run_both(seed: u64) -> Outcome {
     let [off, on] = [false, true].map(|lookahead| play(seed, lookahead, Kind::Script, chaos::plan));

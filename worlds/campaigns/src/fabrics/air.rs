@@ -28,7 +28,7 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    /// The bytes that tell runs apart.
+    /// The bytes that distinguish runs.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -125,7 +125,7 @@ impl Air {
         RoceEndpoint::connect(device, address(station, lane), SERVICE, private_data).ok()
     }
 
-    /// The next connection that somebody has asked for, and its lane.
+    /// The next connection that a peer has requested, and its lane.
     pub(super) fn next_requested(&self) -> Option<(u8, RoceEndpoint)> {
         (0..)
             .zip(&self.devices)
@@ -147,7 +147,7 @@ impl Air {
         true
     }
 
-    /// Fires what is due, and sends. Returns whether connections may have news.
+    /// Fires due deadlines, and sends. Returns whether connections may have news.
     pub(super) fn exchange(&mut self, context: &mut Context<'_, Parcel>) -> bool {
         let now = context.now();
         let mut fired = false;

@@ -131,7 +131,7 @@ struct Cast {
     proxy: bool,
     /// Number of paths between a host and its target.
     paths: u8,
-    /// What carries the connections.
+    /// The carrier of the connections.
     fabric: Fabric,
 }
 

@@ -22,7 +22,7 @@ const EVENTS_MAX: usize = 24;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) count: u8,
-    /// What carries their connections.
+    /// The carrier of their connections.
     pub(super) fabric: Fabric,
 }
 
@@ -116,7 +116,7 @@ impl TargetNode {
         }
     }
 
-    /// Takes new connections of devices, and lets all hear of what may have come.
+    /// Takes new connections of devices, and lets all of them look for received messages.
     fn stir(&mut self, now: Instant) {
         while let Some((lane, pair)) = self.air.as_ref().and_then(Air::next_requested) {
             self.accept(now, None, lane, Some(Box::new(pair)));

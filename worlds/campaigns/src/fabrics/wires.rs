@@ -17,7 +17,7 @@ use super::air::{Air, Parcel};
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
-/// What a device says that has accepted a connection and got no acknowledgement.
+/// The message of a device that has accepted a connection and got no acknowledgement.
 const WAITED: &str = "it has waited too long for an answer";
 
 /// Whether a connection may end for this reason between two ends that keep to the protocol: the
@@ -120,7 +120,7 @@ impl Wires {
         is_ours
     }
 
-    /// Lets connections of devices hear of what may have come.
+    /// Lets connections of devices look for received messages.
     fn stir(&mut self, now: Instant) {
         for id in self.pairs.clone() {
             self.initiator.handle_input(now, Input::Stirred(id));

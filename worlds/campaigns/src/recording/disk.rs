@@ -4,15 +4,15 @@ use engine::{Buffer, Instant, Nanos, Rng};
 use record::{Fault, Input};
 use sim::models::ssd::{Parameters, Slowdowns, Ssd, Thermal};
 
-/// Length of what a medium writes as a whole, in bytes.
+/// Length in bytes of a sector, which a medium writes as a whole.
 const SECTOR: usize = 512;
 
-/// How often a medium does what it must not; each is one write in so many, and 0 is never.
+/// The rates of a medium's forbidden acts: each happens once in this many writes, and 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Vices {
     /// The write fails, and was carried out, was not, or was in part.
     pub(super) fails: u64,
-    /// A sync fails, and any of what it was to keep is gone.
+    /// A sync fails, and any of the data that it was to keep are gone.
     pub(super) fails_to_sync: u64,
     /// The write ends well, and only some of its sectors are there.
     pub(super) tears: u64,
@@ -128,7 +128,7 @@ fn sectors(data: &[u8], rng: &mut Rng) -> Vec<(usize, Vec<u8>)> {
     kept
 }
 
-/// What is there of a write that was under way when the power failed, and where in it: all,
+/// The parts of a write that remain when the power failed during it, with their places: all,
 /// nothing, or some sectors.
 pub(super) fn torn(data: &[u8], rng: &mut Rng) -> Vec<(usize, Vec<u8>)> {
     match rng.below(3) {
@@ -160,7 +160,7 @@ impl Disk {
         }
     }
 
-    /// What has slowed writes down until now.
+    /// The causes that have slowed writes down until now.
     pub(super) const fn slowdowns(&self) -> Slowdowns {
         self.ssd.slowdowns()
     }
@@ -194,7 +194,7 @@ impl Disk {
         self.carry_out(&Write { offset, data: data.clone() }, Ok(()));
     }
 
-    /// Begins to make durable what was written.
+    /// Begins to make written data durable.
     pub(super) fn sync(&mut self, now: Instant) {
         let failed = self.rng.one_in(self.vices.fails_to_sync);
         self.was_spoiled |= failed;
@@ -229,7 +229,7 @@ impl Disk {
         Some(Input::Written { name, result })
     }
 
-    /// Does with a write what the medium does with writes.
+    /// Carries out a write with the medium's vices.
     fn carry_out(&mut self, write: &Write, result: Result<(), Fault>) {
         let (mut offset, mut data) = (write.offset, write.data.to_vec());
         data.truncate(self.durable.len().saturating_sub(offset));
@@ -265,8 +265,8 @@ impl Disk {
         below(&mut self.rng, bound)
     }
 
-    /// The power fails. What no sync had made durable is there, is not, or is in part. Returns the
-    /// medium and the number of writes that were under way.
+    /// The power fails. Data that no sync had made durable are there, are not, or are in part.
+    /// Returns the medium and the number of writes that were under way.
     pub(super) fn cut(mut self) -> (Vec<u8>, u64) {
         let calls = std::mem::take(&mut self.calls);
         let mut under_way = 0;
@@ -293,7 +293,7 @@ impl Disk {
         self.durable.len() as u64
     }
 
-    /// What is on the medium while it has power.
+    /// The contents of the medium while it has power.
     pub(super) fn contents(mut self) -> Vec<u8> {
         for Pending { offset, data } in self.pending {
             self.durable[offset..offset + data.len()].copy_from_slice(&data);

@@ -1,5 +1,5 @@
-//! What follows from a seed before the first event: media, their vices, the recorder's
-//! configuration, and what happens when.
+//! The draw of a seed before the first event: media, their vices, the recorder's configuration, and
+//! the times of events.
 
 use engine::{Instant, Nanos, Rng};
 use record::format::{CHUNK_MIN, FIRST_SLOT, MEMBER_SLOT, Time, TimeSource};
@@ -20,11 +20,11 @@ pub(super) const MEDIUM_MIN: u64 = 160 << 10;
 const MEMBERS: u64 = 4;
 /// The largest number of times that something is pinned or let go, mostly.
 const PINS: u64 = 10;
-/// The largest number otherwise: what is pinned takes several sectors then, and can be torn.
+/// The largest number otherwise: the list of pins takes several sectors then, and can be torn.
 const PINS_MANY: u64 = 80;
 /// The longest time for which bytes are kept until a trigger.
 const KEEP_MAX: Nanos = Nanos::from_millis(120);
-/// The time in which somebody does all that he does with a ring, if he does it in a row.
+/// The time in which a user carries out all acts with a ring, if they come in a row.
 const TOGETHER: Nanos = Nanos::from_millis(8);
 
 /// How a recording lies on its media.
@@ -40,10 +40,10 @@ pub(super) enum Shape {
     Triggered,
 }
 
-/// What is to happen in a run.
+/// The plan of a run.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// When somebody asks the recording to end, if its sources have not.
+    /// When a user asks the recording to end, if its sources have not.
     pub(super) stop: Instant,
     /// When the medium gets well.
     pub(super) heal: Instant,
@@ -51,7 +51,7 @@ pub(super) struct Plan {
     pub(super) cut: Option<Instant>,
     /// When the host's clock is set back, if it is.
     pub(super) set_back: Option<Instant>,
-    /// When somebody triggers, if somebody does.
+    /// The time of the trigger, if there is one.
     pub(super) trigger: Option<Instant>,
     /// For how long bytes are kept until then.
     pub(super) keep: Nanos,
@@ -71,15 +71,14 @@ impl Plan {
         Self { stop, heal, cut, set_back, trigger: None, keep: Nanos::ZERO }
     }
 
-    /// What the host's clock says.
+    /// The time by the host's clock.
     pub(super) fn time(&self, now: Instant) -> Time {
         let is_set_back = self.set_back.is_some_and(|at| now >= at);
         let nanos = EPOCH + now.as_nanos() - if is_set_back { SET_BACK } else { 0 };
         Time { nanos, source: TimeSource::Host }
     }
 
-    /// When somebody triggers: at any time, also just before the power fails, and now and
-    /// then never.
+    /// The time of the trigger: any time, also just before the power fails, and now and then never.
     fn trigger(&self, rng: &mut Rng) -> Option<Instant> {
         let any = Instant::ZERO + Nanos::new(rng.below((self.stop - Instant::ZERO).get()));
         let late = self
@@ -90,27 +89,27 @@ impl Plan {
     }
 }
 
-/// What somebody does with a ring.
+/// An act of a user with a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// Pins a range. That of bytes is a part of what came: its first byte and its length are given
-    /// as parts of a million.
+    /// Pins a range. That of bytes is a part of the received bytes: its first byte and its length
+    /// are given as parts of a million.
     Pin(PinRange),
     /// Lets go of all.
     Unpin,
 }
 
-/// What follows from the seed before the first event.
+/// The draw of the seed before the first event.
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) members: Vec<(Vec<u8>, Vices)>,
     pub(super) config: Config,
     pub(super) plan: Plan,
-    /// What is done with the ring, and when; the last one first.
+    /// The acts with the ring, and their times; the last one first.
     pub(super) acts: Vec<(Instant, Act)>,
 }
 
-/// Draws what a medium does that it must not.
+/// Draws the forbidden acts of a medium.
 pub(super) fn vices(rng: &mut Rng) -> Vices {
     let lies = rng.one_in(3);
     let vice = |rng: &mut Rng, is_there: bool| if is_there && rng.one_in(2) { 3 + rng.below(60) } else { 0 };
@@ -125,13 +124,13 @@ pub(super) fn vices(rng: &mut Rng) -> Vices {
     }
 }
 
-/// Draws the media, their vices and what is on them, and how the recorder is set up.
+/// Draws the media, their vices and contents, and the recorder's configuration.
 pub(super) fn draw(rng: &Rng, shape: Shape) -> Draw {
     let (mut rng, mut own) = (rng.fork("draw"), rng.fork("shape"));
     let vices = vices(&mut rng);
     let pages = (MEDIUM_MIN + rng.below(4 << 20)) / 4096;
     let chunk = if rng.one_in(4) { CHUNK_MIN * 2 } else { CHUNK_MIN };
-    // A medium that lies about its first write would show what was on it before.
+    // A medium that lies about its first write would show its former contents.
     let is_used = !vices.lies() && rng.one_in(3);
     let earlier = rng.fork("earlier");
     let names = (0..=rng.below(4)).map(|number| format!("stream {number}")).collect();
@@ -199,7 +198,7 @@ fn shares(all: Vices, count: usize, rng: &mut Rng) -> Vec<Vices> {
     shares
 }
 
-/// What somebody does with a ring, the last one first.
+/// The acts of a user with a ring, the last one first.
 fn acts(streams: usize, plan: &Plan, rng: &mut Rng) -> Vec<(Instant, Act)> {
     let length = (plan.stop - Instant::ZERO).get();
     let most = if rng.one_in(4) { PINS_MANY } else { PINS };
@@ -218,7 +217,7 @@ fn acts(streams: usize, plan: &Plan, rng: &mut Rng) -> Vec<(Instant, Act)> {
             (at, act)
         })
         .collect();
-    // Several in a row, too, also just before the power fails: what a medium says of a ring is then
+    // Several in a row, too, also just before the power fails: a medium's account of a ring is then
     // written again and again.
     let any = rng.below(length);
     let end = plan.cut.filter(|_| rng.one_in(2)).map_or(any, Instant::as_nanos);

@@ -1,4 +1,4 @@
-//! What must hold of a medium: nothing on it is false, and nothing that was promised is missing.
+//! The rules for a medium: nothing on it is false, and no promised data are missing.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Reading {
         &self.slot(entry.slot)[HEADER_LENGTH..][..entry.length as usize]
     }
 
-    /// Whether the certificate is true, as far as the medium can tell.
+    /// Whether the certificate is true, as far as the medium shows.
     pub(super) fn is_proved(&self) -> bool {
         self.survey.doubt(&self.digests).is_none()
     }
@@ -106,7 +106,7 @@ impl Reading {
         self.chunk
     }
 
-    /// What is on the medium.
+    /// The contents of the medium.
     pub(super) fn medium(&self) -> &[u8] {
         &self.medium
     }
@@ -116,7 +116,8 @@ impl Reading {
         self.medium
     }
 
-    /// What the survey found and is not what came, and what it did not find and is there.
+    /// The data that the survey found and that differ from the received ones, and the data that it
+    /// missed.
     pub(super) fn untruths(&self, sources: &[Source]) -> Vec<String> {
         let mut found = Vec::new();
         for entry in &self.survey.entries {
@@ -140,7 +141,7 @@ impl Reading {
         found
     }
 
-    /// What the medium says that a ring holds; everything if it is no ring.
+    /// A ring's contents by the medium's account; everything if it is no ring.
     fn holding(&self) -> Holding {
         self.survey.ring.as_ref().map(|ring| ring.holding.clone()).unwrap_or_default()
     }
@@ -180,7 +181,7 @@ impl Reading {
         missing.map(|taken| format!("{taken:?} was durable")).collect()
     }
 
-    /// What is false in the certificate of a recording that proves itself; `is_whole`: it was
+    /// The false claims in the certificate of a recording that proves itself; `is_whole`: it was
     /// not cut off, so that it knows of every byte.
     pub(super) fn false_claims(&self, sources: &[Source], is_whole: bool) -> Vec<String> {
         let mut found = Vec::new();
@@ -239,7 +240,7 @@ impl Reading {
                 false => source.digest(algorithm, told.bytes_in, &gaps),
             };
             if expected != told.digest {
-                found.push(format!("stream {number}: the digest is not that of what came"));
+                found.push(format!("stream {number}: the digest is not that of the received bytes"));
             }
         }
         found

@@ -20,11 +20,11 @@ pub(super) struct Media {
     synced: Result<(), Fault>,
 }
 
-/// What is on the media in the end.
+/// The contents of the media in the end.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// The recording's slots, as if they lay on one medium; `None` if the labels do not tell how
-    /// the members belong together.
+    /// The recording's slots, as if they lay on one medium; `None` if the labels do not say how the
+    /// members belong together.
     pub(super) joined: Option<Vec<u8>>,
     /// Number of writes that were under way when the power failed.
     pub(super) under_way: u64,
@@ -86,7 +86,7 @@ impl Media {
         self.members.iter().fold((0, 0), |sum, disk| (sum.0 + disk.counts.0, sum.1 + disk.counts.1))
     }
 
-    /// What has slowed writes down until now.
+    /// The causes that have slowed writes down until now.
     pub(super) fn slowdowns(&self) -> Slowdowns {
         let mut sum = Slowdowns::default();
         for disk in &self.members {
@@ -104,7 +104,7 @@ impl Media {
         self.members[member as usize].write(now, name, slot * self.chunk + offset % self.chunk, data);
     }
 
-    /// Begins to make durable what was written.
+    /// Begins to make written data durable.
     pub(super) fn sync(&mut self, now: Instant) {
         (self.syncing, self.synced) = (self.members.len(), Ok(()));
         self.members.iter_mut().for_each(|disk| disk.sync(now));
@@ -142,7 +142,7 @@ impl Media {
         Contents { joined: join(media, chunk, recording), under_way }
     }
 
-    /// What is on the media while they have power.
+    /// The contents of the media while they have power.
     pub(super) fn contents(self) -> Contents {
         let (chunk, recording) = (self.chunk, self.recording);
         let media = self.members.into_iter().map(Disk::contents).collect();
@@ -165,7 +165,7 @@ fn join(mut media: Vec<Vec<u8>>, chunk: u64, recording: [u8; 16]) -> Option<Vec<
             Ok((header, _)) if header.recording != recording => return None,
             Ok((header, payload)) if header.kind == Kind::Member => {
                 let is_its_own = Member::parse(payload) == Some(Member { index, count });
-                assert!(is_its_own, "a label that nobody wrote: {payload:?}");
+                assert!(is_its_own, "a label that was never written: {payload:?}");
             }
             _ => unnamed += 1,
         }
@@ -181,7 +181,7 @@ fn join(mut media: Vec<Vec<u8>>, chunk: u64, recording: [u8; 16]) -> Option<Vec<
     for (slot, to) in (0..).zip(joined.chunks_exact_mut(length)) {
         let (member, own) = Member::place(count, slot);
         let from = usize::try_from(own * chunk).expect("a place in memory");
-        // What one lacks before the end of another is empty.
+        // The slots that one lacks before the end of another are empty.
         let medium = &media[member as usize];
         let there = medium.len().saturating_sub(from).min(length);
         to[..there].copy_from_slice(&medium[medium.len().min(from)..][..there]);

@@ -5,7 +5,7 @@ use engine::Rng;
 use super::disk::torn;
 use super::judge::Reading;
 
-/// One recovery in so many is cut off.
+/// One recovery in this many is cut off.
 const CUT_ONE_IN: u64 = 2;
 
 /// Whether the power fails while this recording is made whole.
@@ -14,8 +14,8 @@ pub(super) fn is_cut(reading: &Reading, rng: &Rng) -> bool {
     is_mended && rng.fork("recovery is cut").one_in(CUT_ONE_IN)
 }
 
-/// Begins to make a recording whole, and has the power fail: what a sync was to make durable is
-/// there, is not, or is in part. Returns what is wrong then.
+/// Begins to make a recording whole, and has the power fail: the data that a sync was to make
+/// durable are there, are not, or are in part. Returns the faults then.
 pub(super) fn cut(reading: &mut Reading, rng: &Rng) -> Vec<String> {
     let mut rng = rng.fork("recovery");
     let before = reading.survey.ring.clone().map(|ring| ring.holding);
@@ -35,7 +35,7 @@ pub(super) fn cut(reading: &mut Reading, rng: &Rng) -> Vec<String> {
     }
     *reading = Reading::new(medium, reading.chunk());
     match before.filter(|before| !reading.tells(before)) {
-        Some(before) => vec![format!("held was {before:?}, told {:?}", reading.survey.ring)],
+        Some(before) => vec![format!("held was {before:?}, reported {:?}", reading.survey.ring)],
         None => Vec::new(),
     }
 }

@@ -1,9 +1,9 @@
 //! A recorder over SSDs on a bad day: media that fail, lie, pause, warm up, fill up and lose their
 //! power, and sources that wait, that do not, and that are behind a lossy network.
 //!
-//! Whatever happens, what is on the media is what came, a certificate that proves itself is true,
-//! and a recording that was cut off is made whole. A medium that does not lie keeps everything that
-//! was acknowledged and that no ring has overwritten, and the certificate is there at the end.
+//! In all cases, the media hold the received data, a certificate that proves itself is true, and a
+//! recording that was cut off is made whole. A medium that does not lie keeps everything that was
+//! acknowledged and that no ring has overwritten, and the certificate is there at the end.
 
 mod disk;
 mod draw;
@@ -46,7 +46,7 @@ const EPOCH: u64 = 1_700_000_000_000_000_000;
 /// How far the host's clock is set back, in nanoseconds.
 const SET_BACK: u64 = 3_600_000_000_000;
 
-/// A recorder, its media, its sources, and what was promised.
+/// A recorder, its media, its sources, and its promises.
 #[derive(Debug)]
 struct Run {
     now: Instant,
@@ -55,7 +55,7 @@ struct Run {
     media: Media,
     sources: Vec<Source>,
     promises: Promises,
-    /// What is still to be done with a ring, and when; the last one first.
+    /// The further acts with a ring, and their times; the last one first.
     acts: Vec<(Instant, Act)>,
     /// How often something was pinned.
     pinned: u64,
@@ -81,8 +81,8 @@ pub fn run_striped(seed: u64) -> Outcome {
     run_shape(seed, Shape::Striped)
 }
 
-/// Runs the scenario `record-pretrigger` with `seed`: one medium, to which nothing goes before
-/// somebody triggers.
+/// Runs the scenario `record-pretrigger` with `seed`: one medium, to which nothing goes before the
+/// trigger.
 pub fn run_triggered(seed: u64) -> Outcome {
     run_shape(seed, Shape::Triggered)
 }
@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    /// What has gone wrong in the run.
+    /// The troubles of the run.
     fn troubles(&self, vices: &[Vices], is_cut: bool) -> Vec<Trouble> {
         let is_fast = |source: &Source| !source.is_network() && !source.lost.is_empty();
         let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// Takes what the sources have.
+    /// Takes the data of the sources.
     fn take(&mut self, plan: &Plan) {
         let time = plan.time(self.now);
         for (stream, source) in self.sources.iter_mut().enumerate() {
@@ -256,7 +256,7 @@ impl Run {
         }
     }
 
-    /// Does with a ring what is due.
+    /// Carries out due acts with a ring.
     fn act(&mut self) {
         while let Some((_, act)) = self.acts.pop_if(|(at, _)| *at <= self.now) {
             match act {
@@ -280,7 +280,7 @@ impl Run {
         }
     }
 
-    /// Does what the recorder asks, and tells it what has ended.
+    /// Carries out the recorder's requests, and passes it their ends.
     fn serve(&mut self) {
         loop {
             while let Some(output) = self.recorder.poll_output() {
@@ -321,12 +321,12 @@ impl Run {
         let rules = [
             (
                 progress.bytes_in + progress.passed == came + self.triggering.passed(),
-                "bytes in are what came",
+                "bytes in are the received bytes",
             ),
             (progress.bytes_in == progress.stored + progress.lost + progress.fill, "the account adds up"),
-            (progress.acknowledged >= self.acknowledged, "what is acknowledged stays so"),
-            (progress.acknowledged <= kept, "what is acknowledged is durable"),
-            (progress.overwritten <= progress.stored + progress.lost, "what is overwritten was there"),
+            (progress.acknowledged >= self.acknowledged, "acknowledged bytes stay so"),
+            (progress.acknowledged <= kept, "acknowledged bytes are durable"),
+            (progress.overwritten <= progress.stored + progress.lost, "overwritten bytes were there"),
         ];
         self.acknowledged = progress.acknowledged;
         for (_, rule) in rules.into_iter().filter(|(is_so, _)| !is_so) {
@@ -336,7 +336,7 @@ impl Run {
         self.failures.truncate(8);
     }
 
-    /// Checks what is on the media in the end. Returns what is wrong, the number of writes that
+    /// Checks the contents of the media in the end. Returns the faults, the number of writes that
     /// were under way when the power failed, and whether it failed again while the recording was
     /// made whole.
     fn judge(
@@ -407,7 +407,7 @@ impl Run {
     }
 }
 
-/// What is wrong with the end of a recording that was not cut off. A medium that is well takes the
+/// The faults of the end of a recording that was not cut off. A medium that is well takes the
 /// certificate.
 fn wrong_at_end(
     told: &Certificate,
@@ -423,7 +423,7 @@ fn wrong_at_end(
         wrong.push(format!("{told:?} does not prove itself: {}", reading.reason()));
     }
     if !lied && is_certified && !reading.tells(&holding) {
-        wrong.push(format!("held is {holding:?}, told {:?}", reading.survey.ring));
+        wrong.push(format!("held is {holding:?}, reported {:?}", reading.survey.ring));
     }
     if is_calm && is_well && !is_certified {
         wrong.push(format!("the medium is well and {told:?} is not certified"));
@@ -434,7 +434,7 @@ fn wrong_at_end(
     wrong
 }
 
-/// Makes a recording whole that does not prove itself. Returns what is wrong then.
+/// Makes a recording whole that does not prove itself. Returns the faults then.
 fn recover(reading: &mut Reading, sources: &[Source]) -> Vec<String> {
     if reading.is_proved() || reading.survey.recording.is_none() {
         return Vec::new();
@@ -447,7 +447,7 @@ fn recover(reading: &mut Reading, sources: &[Source]) -> Vec<String> {
         false => wrong.push(format!("it does not prove itself: {}", reading.reason())),
     }
     if before.as_ref().is_some_and(|before| !reading.tells(before)) {
-        wrong.push(format!("held was {before:?}, told {:?}", reading.survey.ring));
+        wrong.push(format!("held was {before:?}, reported {:?}", reading.survey.ring));
     }
     wrong
 }

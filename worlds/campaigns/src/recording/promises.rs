@@ -1,5 +1,5 @@
-//! What a recorder has promised: which chunks its media have, which of them are durable, and what a
-//! ring holds.
+//! The promises of a recorder: which chunks its media have, which of them are durable, and the
+//! contents of a ring.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Taken {
 #[derive(Debug)]
 enum Write {
     Data(u64, Taken),
-    /// What a ring holds, with its sequence number.
+    /// The contents of a ring, with its sequence number.
     Holding(u64),
     Other,
 }
@@ -33,7 +33,7 @@ struct State {
     chunks: BTreeMap<u64, Taken>,
     /// Bytes of all chunks that there ever were.
     bytes: u64,
-    /// Sequence number of the newest chunk that says what a ring holds.
+    /// Sequence number of the newest chunk with the contents of a ring.
     holding: Option<u64>,
 }
 
@@ -41,21 +41,20 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     under_way: BTreeMap<u64, Write>,
-    /// What writes have brought that ended well.
+    /// The state after the writes that ended well.
     taken: State,
-    /// What the sync under way makes durable.
+    /// The state that the sync under way makes durable.
     syncing: State,
-    /// What survives a power cut.
+    /// The state that survives a power cut.
     kept: State,
-    /// What the ring has said that it holds, by sequence number; nothing that is older than what is
-    /// durable.
+    /// The ring's accounts of its contents, by sequence number; none older than the durable one.
     said: BTreeMap<u64, Holding>,
 }
 
 impl Promises {
     /// A write begins. Returns the chunk of the medium that it overwrites.
     pub(super) fn on_write(&mut self, name: u64, offset: u64, data: &Buffer) -> Option<Taken> {
-        // What is written over is promised no more.
+        // An overwritten chunk is promised no more.
         let before = self.taken.chunks.remove(&offset);
         self.syncing.chunks.remove(&offset);
         self.kept.chunks.remove(&offset);
@@ -100,7 +99,7 @@ impl Promises {
                 }
             }
             Input::Synced(Err(Fault::Full | Fault::Failed)) => {
-                // Whatever was not durable may be gone.
+                // All data that were not durable may be gone.
                 self.syncing = State::default();
                 self.taken = self.kept.clone();
             }
@@ -114,7 +113,8 @@ impl Promises {
     }
 
     /// Chunks that are there after a power cut, where the recorder's own account of a ring is
-    /// `holding`. What is only pinned is there if every account says so that the medium may have.
+    /// `holding`. A chunk that is only pinned is there if every account that the medium may have
+    /// says so.
     pub(super) fn kept(&self, holding: &Holding) -> Vec<Taken> {
         let is_pinned = |said: &Holding, taken: &Taken| {
             let known = Holding { floors: holding.floors.clone(), pins: said.pins.clone() };

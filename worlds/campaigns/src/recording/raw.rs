@@ -14,13 +14,13 @@ use crate::campaign::Outcome;
 use crate::chaos::Trouble;
 use crate::workload::Counts;
 
-/// What the medium has everywhere before the recording. No stream has such a byte: theirs are odd.
+/// The byte that fills the medium before the recording. No stream has such a byte: theirs are odd.
 const BEFORE: u8 = 0xee;
 
 /// A range of addresses that a write has filled: where it begins and ends.
 type Range = (u64, u64);
 
-/// What the medium has taken, and what of it survives a power cut.
+/// The data that the medium has taken, and the part that survives a power cut.
 #[derive(Debug, Default)]
 struct Promises {
     under_way: Vec<(u64, Range)>,
@@ -39,7 +39,7 @@ impl Promises {
                 self.taken.extend(result.is_ok().then_some(range));
             }
             Input::Synced(Ok(())) => self.kept = self.syncing,
-            // Whatever was not durable may be gone.
+            // All data that were not durable may be gone.
             Input::Synced(Err(_)) => self.taken.truncate(self.kept),
             Input::Digested { .. } => {}
         }
@@ -95,7 +95,7 @@ pub fn run_raw(seed: u64) -> Outcome {
     Outcome { seed, digest, contents, events, elapsed, troubles, counts, failures, ..Outcome::default() }
 }
 
-/// From where to where of a medium of so many pages is recorded, and how. Now and then the
+/// The range of a medium of this many pages that is recorded, and the options. Now and then the
 /// addresses reach beyond its end, which the recorder then has to find out.
 fn config(pages: u64, rng: &mut Rng) -> RawConfig {
     let page = u64::from(ALIGNMENT);
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    /// Does what the recorder asks, and tells it what has ended.
+    /// Carries out the recorder's requests, and passes it their ends.
     fn serve(&mut self) {
         loop {
             while let Some(output) = self.recorder.poll_output() {
@@ -199,10 +199,10 @@ impl Run {
         let kept: u64 =
             self.promises.taken[..self.promises.kept].iter().map(|range| self.bytes(*range)).sum();
         let rules = [
-            (progress.bytes_in == came, "bytes in are what came"),
+            (progress.bytes_in == came, "bytes in are the received bytes"),
             (progress.bytes_in == progress.stored + progress.lost + progress.fill, "the account adds up"),
-            (progress.acknowledged >= self.acknowledged, "what is acknowledged stays so"),
-            (progress.acknowledged <= kept, "what is acknowledged is durable"),
+            (progress.acknowledged >= self.acknowledged, "acknowledged bytes stay so"),
+            (progress.acknowledged <= kept, "acknowledged bytes are durable"),
         ];
         self.acknowledged = progress.acknowledged;
         for (_, rule) in rules.into_iter().filter(|(is_so, _)| !is_so) {
@@ -225,13 +225,13 @@ impl Run {
         end - from - lost.sum::<u64>()
     }
 
-    /// Checks what is on the medium in the end. Returns what is wrong, and the number of writes
+    /// Checks the contents of the medium in the end. Returns the faults, and the number of writes
     /// that were under way when the power failed.
     fn judge(mut self, is_cut: bool, digest: &mut sim::Digest) -> (Vec<String>, u64) {
         let disk =
             std::mem::replace(&mut self.disk, Disk::new(Vec::new(), Vices::default(), &Rng::from_seed(0)));
         let lied = disk.lied();
-        // What is said to be durable survives a power cut right behind the end.
+        // Data reported as durable survive a power cut right behind the end.
         let (medium, under_way) = match is_cut || self.recorder.is_durable() {
             true => disk.cut(),
             false => (disk.contents(), 0),
@@ -255,7 +255,7 @@ impl Run {
         (failures, under_way)
     }
 
-    /// What is false in the report.
+    /// The false claims in the report.
     fn false_claims(&self, told: &Certificate) -> Vec<String> {
         let mut found = Vec::new();
         // Lost packets whose bytes are not known take no place.
@@ -283,12 +283,12 @@ impl Run {
                 .map(|lost| format!("{lost:?} was lost: {gaps:?}")),
         );
         if stream.digest != self.source.digest(Algorithm::Sha256, stream.bytes_in, &gaps) {
-            found.push("the digest is not that of what came".to_owned());
+            found.push("the digest is not that of the received bytes".to_owned());
         }
         found
     }
 
-    /// What the report says is stored, as addresses.
+    /// The stored ranges by the report, as addresses.
     fn stored(&self) -> Vec<Range> {
         let mut gaps: Vec<_> = self.recorder.gaps().iter().map(|gap| (gap.from, gap.end())).collect();
         gaps.sort_unstable();
@@ -310,15 +310,17 @@ impl Run {
             let until = from.clamp(at, end);
             let place = |at: u64| usize::try_from(self.start + at).expect("a place in memory");
             if until > at && !self.source.is(at, &medium[place(at)..place(until)]) {
-                return Some(format!("what is {what} from place {at} to {until} has other bytes than came"));
+                return Some(format!(
+                    "the bytes that are {what} from place {at} to {until} differ from the received ones"
+                ));
             }
             at = at.max(behind).min(end);
         }
         None
     }
 
-    /// What was written where nothing was to be written: outside of the pages of the stream, or at
-    /// the place of a lost byte anything but zero.
+    /// Bytes that were written where nothing was to be written: outside of the pages of the stream,
+    /// or at the place of a lost byte anything but zero.
     fn strays(&self, medium: &[u8]) -> Vec<String> {
         let place = |at: u64| usize::try_from(at).expect("a place in memory").min(medium.len());
         let page = u64::from(ALIGNMENT);

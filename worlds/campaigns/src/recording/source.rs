@@ -31,7 +31,7 @@ fn make(key: u64, offset: u64, bytes: &mut [u8]) {
 /// How a source takes it that there is no room.
 #[derive(Debug)]
 enum Kind {
-    /// It waits, as a peer over TCP does. So many bytes wait.
+    /// It waits, as a peer over TCP does. This many bytes wait.
     Patient(u64),
     /// It goes on, and what finds no room is lost.
     Relentless,
@@ -82,7 +82,7 @@ impl Source {
         Self { kind: Kind::Patient(0), key, passed: 0, rate, next, end, came: 0, lost: Vec::new(), rng }
     }
 
-    /// Fills `bytes` with what the stream has from byte `offset` on.
+    /// Fills `bytes` with the stream's bytes from `offset` on.
     pub(super) fn fill(&self, offset: u64, bytes: &mut [u8]) {
         let offset = self.passed + offset;
         match &self.kind {
@@ -96,7 +96,7 @@ impl Source {
         }
     }
 
-    /// Whether `bytes` are what the stream has from byte `offset` on.
+    /// Whether `bytes` are the stream's bytes from `offset` on.
     pub(super) fn is(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut expected = vec![0; bytes.len()];
         self.fill(offset, &mut expected);
@@ -171,7 +171,7 @@ impl Source {
         self.next.into_iter().chain(arrival).min()
     }
 
-    /// Gives the recorder what has come until now. The host's clock says `time`.
+    /// Gives the recorder the data that have come until now. The host's clock says `time`.
     pub(super) fn run(&mut self, lane: &mut Lane<'_>, time: Time) {
         let now = lane.now;
         while let Some(at) = self.next.filter(|at| *at <= now) {

@@ -1,4 +1,4 @@
-//! What must hold of a recording that waits for a trigger: everything young is kept.
+//! The rules for a recording that waits for a trigger: everything young is kept.
 
 use engine::{Instant, Nanos};
 use record::Recorder;
@@ -6,7 +6,7 @@ use record::format::Trigger;
 
 use super::source::Source;
 
-/// What came while a recording waited for a trigger.
+/// The data that came while a recording waited for a trigger.
 #[derive(Debug, Default)]
 pub(super) struct Triggering {
     /// How many bytes of each stream had come, at each moment.
@@ -15,11 +15,11 @@ pub(super) struct Triggering {
     passed: Option<u64>,
 }
 
-/// What is wrong with the trigger that the medium tells. `must_tell`: it tells of the one that
+/// The faults of the trigger that the medium reports. `must_tell`: it has to report the one that
 /// there was.
 pub(super) fn wrong(told: Option<Trigger>, was: Option<Trigger>, must_tell: bool) -> Vec<String> {
     let is_so = told == was || told.is_none() && !must_tell;
-    if is_so { Vec::new() } else { vec![format!("{told:?} is told, and there was {was:?}")] }
+    if is_so { Vec::new() } else { vec![format!("{told:?} is reported, and there was {was:?}")] }
 }
 
 impl Triggering {
@@ -28,8 +28,8 @@ impl Triggering {
         self.moments.push((now, sources.iter().map(|source| source.came).collect()));
     }
 
-    /// Somebody has triggered at `now`, and what came within `keep` is kept. Returns what is
-    /// wrong. A buffer that is short need not have kept everything.
+    /// There was a trigger at `now`, and data that came within `keep` are kept. Returns the faults.
+    /// A buffer that is short need not have kept everything.
     pub(super) fn on_triggered(
         &self,
         (now, keep): (Instant, Nanos),
@@ -43,7 +43,7 @@ impl Triggering {
         let old = self.moments.iter().rfind(|(at, _)| *at + keep < now);
         let first_young = |(stream, source): (usize, &Source)| {
             let first = old.map_or(0, |(_, came)| came[stream]);
-            // What is lost before the first byte that is kept is no gap.
+            // Bytes lost before the first kept byte are no gap.
             source.lost.iter().fold(first, |at, (from, end)| if *from <= at { at.max(*end) } else { at })
         };
         let young = sources.iter().enumerate().map(first_young).enumerate();

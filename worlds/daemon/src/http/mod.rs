@@ -1,7 +1,7 @@
 //! HTTP/1.1 for browsers and for readers of figures: one request a connection, with limits.
 //!
-//! `httparse` takes heads apart. What else HTTP/1.1 has is not needed here and is refused: further
-//! requests of a connection, and bodies without a length.
+//! `httparse` takes heads apart. Other parts of HTTP/1.1 are not needed here and are refused:
+//! further requests of a connection, and bodies without a length.
 
 mod request;
 
@@ -34,7 +34,7 @@ pub struct Answer {
     pub status: u16,
     /// The type of the body.
     pub kind: &'static str,
-    /// What it says beside.
+    /// Further headers of the answer.
     pub headers: &'static [(&'static str, &'static str)],
     /// The body.
     pub body: Cow<'static, [u8]>,
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// What a status means, for people.
+/// The meaning of a status, for people.
 const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -88,12 +88,12 @@ pub fn answer(
     let answer = by(request.as_mut());
     let is_head = request.as_ref().is_some_and(|request| request.method == "HEAD");
     send(stream, &answer.emit(is_head), Instant::now() + limits.reading)?;
-    // What the kernel still has of a request when a connection is closed, resets it, and its peer
+    // Unread bytes of a request in the kernel reset a connection when it is closed, and its peer
     // may lose the answer.
     if request.is_none_or(|request| request.has_more()) { read_rest(stream) } else { Ok(()) }
 }
 
-/// Sends all of `bytes` before `until`: whoever reads slowly keeps others waiting no longer.
+/// Sends all of `bytes` before `until`: a slow reader keeps others waiting no longer.
 fn send(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(until)?))?;
@@ -107,7 +107,7 @@ fn send(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<
     Ok(())
 }
 
-/// Reads what has come before `until`. Zero bytes are the end.
+/// Reads the bytes that have come before `until`. Zero bytes are the end.
 fn receive(mut stream: &TcpStream, place: &mut [u8], until: Instant) -> io::Result<usize> {
     loop {
         stream.set_read_timeout(Some(left(until)?))?;
@@ -145,7 +145,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { head: 1024, body: 16, patience: Duration::from_secs(10), reading: Duration::from_secs(10) };
 
-    /// What a peer that sends `said` is answered, and what the request was.
+    /// The answer to a peer that sends `said`, and the request.
     fn asked(said: &[u8]) -> (String, Option<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

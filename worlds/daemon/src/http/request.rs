@@ -16,9 +16,9 @@ pub struct Request<'a> {
     limits: &'a Limits,
     /// The method.
     pub method: String,
-    /// What is asked for.
+    /// The requested path.
     pub path: String,
-    /// What stands behind a question mark.
+    /// The text behind a question mark.
     pub query: String,
     /// The name by which the peer came, if it has said one and no more.
     pub host: Option<String>,

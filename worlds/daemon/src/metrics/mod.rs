@@ -1,6 +1,6 @@
 //! The figures of a running process for programs that watch many: OpenMetrics over HTTP.
 //!
-//! A thread of its own answers requests. What belongs to a loop, the thread takes from the loop in
+//! A thread of its own answers requests. The thread takes the figures of a loop from the loop in
 //! small jobs, so that a request never holds up the data path.
 
 mod page;

@@ -1,4 +1,4 @@
-//! What one request is answered with: families of figures, in the format OpenMetrics 1.0.
+//! The answer to one request: families of figures, in the format OpenMetrics 1.0.
 
 use engine::Nanos;
 use nvme::subsystem::{LATENCY_BOUNDS, Latencies};
@@ -12,7 +12,7 @@ pub const fn seconds(length: Nanos) -> f64 {
     length.get() as f64 / 1e9
 }
 
-/// What a figure is.
+/// The type of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A count that only grows as long as the process runs. Its name gets the suffix `_total`.
@@ -29,10 +29,10 @@ enum Value {
     Latencies(Box<Latencies>),
 }
 
-/// What tells a figure from others of its family.
+/// The labels that distinguish a figure from others of its family.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Figures of one name, which labels tell apart.
+/// Figures of one name, which labels distinguish.
 #[derive(Debug)]
 pub struct Family {
     name: &'static str,

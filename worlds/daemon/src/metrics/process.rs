@@ -1,8 +1,8 @@
-//! What every process has to tell: its version, memory and processor time.
+//! The figures of every process: its version, memory and processor time.
 
 use super::page::{Kind, Labels, Page};
 
-/// Adds the figures of this process, as far as the system tells them.
+/// Adds the figures of this process, as far as the system reports them.
 pub(super) fn add(page: &mut Page) {
     let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     page.family(Kind::Gauge, "farlane_build", "1, with the version as label").add(&version, 1.0);

@@ -8,14 +8,14 @@ use live::sys::urgency;
 
 use crate::http::{self, Answer, Limits, Request};
 
-/// What a reader of figures may ask, and how long it may keep others waiting.
+/// The limits of a reader's request, and of the time for which it may keep others waiting.
 const LIMITS: Limits =
     Limits { head: 4_096, body: 0, patience: Duration::from_secs(2), reading: Duration::from_secs(2) };
 /// OpenMetrics 1.0, which every Prometheus since 2.5 reads.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers whoever asks at `address` with `text`, one after the other, as long as the process runs
-/// and has something to tell. Returns the address, which has a port.
+/// Answers requests at `address` with `text`, one after the other, as long as the process runs and
+/// `text` returns a page. Returns the address, which has a port.
 pub(super) fn serve(
     address: SocketAddr,
     mut text: impl FnMut() -> Option<String> + Send + 'static,
@@ -26,7 +26,7 @@ pub(super) fn serve(
         urgency::step_back();
         for stream in listener.incoming() {
             match stream {
-                // Who goes away early gets nothing.
+                // A reader that goes away early gets nothing.
                 Ok(stream) => drop(http::answer(&stream, &LIMITS, |request| answer(request, &mut text))),
                 // There are too many descriptors; that passes.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),

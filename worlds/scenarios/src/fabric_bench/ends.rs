@@ -10,7 +10,7 @@ use nvme::transport::Slot;
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 use sim::marks::{Cause, Mark, Spot};
 
-/// What the controller's end asks of the controller.
+/// A request of the controller's end to the controller.
 #[derive(Debug)]
 pub(super) enum Demand {
     /// A command has come.
@@ -39,7 +39,7 @@ pub(super) trait Ends: Debug {
     fn failure(&self) -> Option<String>;
     /// A command of the host's that has ended.
     fn poll_host(&mut self, now: Instant) -> Option<Completed>;
-    /// What the controller is to do next.
+    /// The controller's next task.
     fn poll_controller(&mut self, now: Instant) -> Option<Demand>;
     /// Submits a command; returns whether it was taken.
     fn submit(&mut self, now: Instant, cookie: u64, entry: SubmissionQueueEntry, data: Data) -> bool;
@@ -54,9 +54,9 @@ pub(super) trait Ends: Debug {
     fn work(&mut self, side: Side, time: Nanos, what: &'static str) -> Instant;
     /// When the software of `side` notices what arrives at `now`.
     fn notice(&mut self, side: Side, now: Instant) -> Instant;
-    /// The cause of what the software of `side` does now.
+    /// The cause of the present work of `side`'s software.
     fn cause(&self, side: Side) -> Cause;
-    /// Sets the cause of what the software of `side` does from now on.
+    /// Sets the cause of the work of `side`'s software from now on.
     fn set_cause(&mut self, side: Side, cause: Cause);
     /// Begins or ends to follow what happens.
     fn follow(&mut self, on: bool);
@@ -66,6 +66,6 @@ pub(super) trait Ends: Debug {
     fn hops(&self, side: Side) -> Vec<Named>;
     /// Number of events so far.
     fn events(&self) -> u64;
-    /// A fingerprint of what has happened.
+    /// A fingerprint of all events.
     fn digest(&self) -> u64;
 }

@@ -36,7 +36,7 @@ const BLOCK: u32 = 512;
 /// How long a bench may take until its connection is made.
 const BOOT_MAX: Nanos = Nanos::from_secs(60);
 
-/// What carries the commands.
+/// The carrier of the commands.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// NVMe/TCP, by the stacks of `config`.
@@ -75,9 +75,9 @@ pub struct Software {
 pub struct Setup {
     /// The seed of every random choice.
     pub seed: u64,
-    /// What carries the commands.
+    /// The carrier of the commands.
     pub transport: Transport,
-    /// How host and controller notice what arrives, and what that costs.
+    /// How host and controller notice arrivals, and the cost of that.
     pub drivers: [Driver; 2],
     /// The software above the transport.
     pub software: Software,
@@ -91,7 +91,7 @@ pub struct Setup {
     pub capsule_data_max: u32,
 }
 
-/// What is due in the controller or the application.
+/// An event that is due in the controller or the application.
 #[derive(Debug)]
 enum Due {
     /// The application begins the next operation of the task with this number.
@@ -104,7 +104,7 @@ enum Due {
     Respond(Slot, Answer, Cause),
 }
 
-/// What the medium says to a command.
+/// The medium's answer to a command.
 #[derive(Debug)]
 struct Answer {
     status: Status,
@@ -243,7 +243,8 @@ impl FabricBench {
         self.digest.value() ^ self.ends.digest().rotate_left(1)
     }
 
-    /// Does what is due next, unless that is later than `end`. Returns whether something was.
+    /// Carries out the next due event, unless that is later than `end`. Returns whether there was
+    /// one.
     fn step(&mut self, end: Instant) -> bool {
         let Some(at) = [self.due.next(), self.ends.next()].into_iter().flatten().min() else { return false };
         if at > end {
@@ -259,9 +260,9 @@ impl FabricBench {
         self.ends.failure().is_none()
     }
 
-    /// Handles whatever both ends have to say.
+    /// Handles all outputs of both ends.
     fn poll(&mut self) {
-        // What one end does is news to the other, also when its owner is told nothing.
+        // An action of one end is news to the other, also without a report to its owner.
         let mut silent = 0;
         while silent < 2 {
             silent += 1;

@@ -26,7 +26,7 @@ struct Socket {
     inbox: VecDeque<(Instant, Buffer, Cause)>,
     /// Data that the software has given to the stack, which has had no room for them.
     outgoing: VecDeque<Buffer>,
-    /// What caused the data that the stack sends.
+    /// The cause of the data that the stack sends.
     sent: Cause,
 }
 
@@ -99,7 +99,7 @@ impl OverTcp {
         }
     }
 
-    /// Takes what the engine of `side` has to send; the software gives it to the stack.
+    /// Takes the bytes that the engine of `side` has to send; the software gives them to the stack.
     fn flush(&mut self, side: Side) {
         let outbox = match side {
             Side::Near => self.host.outbox_mut(),

@@ -69,7 +69,7 @@ impl EndTable {
     }
 }
 
-/// `[fabric]`: what carries the commands, and both machines.
+/// `[fabric]`: the carrier of the commands, and both machines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FabricTable {

@@ -347,7 +347,7 @@ fn step(hop: &Spanned<HopTable>, usual: Option<stage::Settings>) -> Result<stage
             let occupancy = if busy { latency } else { Nanos::ZERO };
             stage::Settings { latency, occupancy, ..usual.unwrap_or_default() }
         }
-        (None, None) => return Err(Wrong::at(hop, "latency", "expected what a frame takes, such as 10us")),
+        (None, None) => return Err(Wrong::at(hop, "latency", "expected the time of a frame, such as 10us")),
     };
     if let Some(longest) = &table.longest {
         let Text(time) = *longest.get_ref();

@@ -1,4 +1,4 @@
-//! What is between two ends: the `[link]` of a file.
+//! The path between two ends: the `[link]` of a file.
 
 use std::path::Path as FilePath;
 
@@ -45,7 +45,7 @@ impl Link {
     /// Reads the link in `text`, the contents of a link's file or of a scenario.
     ///
     /// # Errors
-    /// A message with the line, the key and what was expected there.
+    /// A message with the line, the key and the expected value.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: FileTable = texts::parse(text)?;
         Self::from_table(&file.link).map_err(|wrong| wrong.explain(text))
@@ -91,7 +91,7 @@ impl Link {
         self.directions.iter().flatten().any(HopModel::is_infiniband)
     }
 
-    /// The cycles of all gates (802.1Qbv) that are closed at times for what the link carries.
+    /// The cycles of all gates (802.1Qbv) that are closed at times for the link's traffic.
     pub fn gate_cycles(&self) -> Vec<Nanos> {
         let hops = self.directions.iter().flatten();
         hops.flat_map(|hop| hop.gate_cycles(self.config.class)).collect()

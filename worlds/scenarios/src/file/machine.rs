@@ -164,7 +164,7 @@ impl SsdTable {
         Ok(parameters)
     }
 
-    /// Sets what the flash consists of, and the rates of what carries its data.
+    /// Sets the parts of the flash, and the rates of the paths for its data.
     fn flash(&self, parameters: &mut ssd::Parameters) -> Result<(), Wrong> {
         for (key, value, given) in [
             ("read_rate", &mut parameters.read_rate, &self.read_rate),
@@ -282,7 +282,7 @@ impl PcieTable {
         Ok(pcie_model::Link { payload_size: self.payload_size()?, ..link })
     }
 
-    /// `link` with what the table says.
+    /// `link` with the settings of the table.
     fn over(&self, mut link: pcie_model::Link) -> Result<pcie_model::Link, Wrong> {
         if let Some(generation) = &self.generation {
             if !(1..=5).contains(generation.get_ref()) {

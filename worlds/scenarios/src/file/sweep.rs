@@ -96,7 +96,7 @@ pub fn scenario_at(
     point: &[String],
 ) -> Result<Scenario, String> {
     let file = apply(text, axes, point)?;
-    // The line number is that of a file that nobody has seen.
+    // The line number is that of a generated file, which the user has not seen.
     let no_line = |error: String| match error.strip_prefix("line ").and_then(|rest| rest.split_once(", ")) {
         Some((_, rest)) => rest.to_owned(),
         None => error,

@@ -371,7 +371,7 @@ fn frames_take_several_ways_and_the_steps_of_machines() {
 #[test]
 fn a_mistake_in_ways_and_steps_is_shown_with_its_line_and_key() {
     for (good, bad, line, key, expected) in [
-        ("kind = \"stage\"\nlatency = \"1us\"", "kind = \"stage\"", "17", "latency", "what a frame takes"),
+        ("kind = \"stage\"\nlatency = \"1us\"", "kind = \"stage\"", "17", "latency", "the time of a frame"),
         ("longest = \"2.45us\"", "longest = \"1ns\"", "20", "longest", "for 1518 bytes, not 1 ns"),
         ("interval = \"125us\"", "cable = \"1m\"", "8", "cable", "a hop of kind 'ethernet'"),
         ("latency = \"1ms\"\n", "mtu = 1500\n", "26", "mtu", "expected in [link]"),

@@ -24,7 +24,7 @@ impl<'de, T: Quantity> Deserialize<'de> for Text<T> {
 pub trait Quantity: Sized {
     /// The names of the units, each with its size in the smallest unit.
     const UNITS: &'static [(&'static str, u64)];
-    /// What was expected, for the message to whoever wrote something else.
+    /// The expected form, for the message about other text.
     const EXPECTED: &'static str;
     /// The value of `count` smallest units, if it is allowed.
     fn of(count: u64) -> Option<Self>;
@@ -99,7 +99,7 @@ impl Quantity for Millimetres {
 /// Parses a number with its unit.
 ///
 /// # Errors
-/// What was expected instead of `text`.
+/// The form that was expected instead of `text`.
 pub fn parse<T: Quantity>(text: &str) -> Result<T, String> {
     let wrong = || format!("expected {}, not '{text}'", T::EXPECTED);
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());

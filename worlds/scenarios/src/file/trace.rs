@@ -15,7 +15,7 @@ const LENGTH_MAX: u64 = 128 << 10;
 /// Reads commands for a namespace of `capacity` bytes.
 ///
 /// # Errors
-/// A message with the line, the column and what was expected there.
+/// A message with the line, the column and the expected value.
 pub fn parse(text: &str, capacity: u64) -> Result<Vec<Operation>, String> {
     let lines = text.lines().map(str::trim).enumerate();
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

@@ -15,7 +15,7 @@ use super::text::Text;
 /// Payload in bytes of the longest frame: an MSDU of 2304 less LLC and SNAP (IEEE 802.11-2020
 /// 9.2.4.7).
 const MTU_MAX: u32 = 2_304 - 8;
-/// Allowed rates: the lowest of OFDM, and a limit for what has no aggregation.
+/// Allowed rates: the lowest of OFDM, and a limit for standards without aggregation.
 const RATES: RangeInclusive<Rate> = Rate::from_megabits(6)..=Rate::from_gigabits(10);
 /// Allowed contention windows.
 const WINDOWS: RangeInclusive<u32> = 1..=32_767;
@@ -28,7 +28,7 @@ const TIMES: RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_millis(
 /// The least mean time of a state of the channel: each change is an event.
 const STATE_MIN: Nanos = Nanos::from_micros(1);
 
-/// `timing` of a Wi-Fi hop: what differs from 802.11a and g.
+/// `timing` of a Wi-Fi hop: the differences from 802.11a and g.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TimingTable {

@@ -96,7 +96,7 @@ fn blocks(value: &Spanned<Text<Bytes>>, key: &str) -> Result<u64, Wrong> {
 /// The share of reads of `rw` and `randrw`, unless `mix` says another.
 const HALF: Chance = Chance::percent(50);
 
-/// What `rw` says: whether offsets are random, and the share of reads.
+/// The meaning of `rw`: whether offsets are random, and the share of reads.
 pub(super) fn kind_of(rw: &Spanned<String>) -> Result<(bool, Chance), Wrong> {
     let kinds = [
         ("read", (false, Chance::ALWAYS)),

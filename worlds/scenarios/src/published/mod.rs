@@ -39,7 +39,7 @@ impl Kind {
 pub struct Row {
     /// The name of the experiment.
     pub experiment: &'static str,
-    /// What the figure measures.
+    /// The measured quantity.
     pub row: String,
     /// The published figure, if there is one.
     pub published: Option<f64>,

@@ -37,8 +37,8 @@ const FITTED: [&str; 15] = [
     "period of stores",
 ];
 
-/// A published component: what the step is called, its time, and whether a parameter was taken from
-/// it in this row.
+/// A published component: the name of the step, its time, and whether a parameter was taken from it
+/// in this row.
 type Component = (&'static str, u64, bool);
 
 const INLINE: [Component; 9] = [
@@ -155,12 +155,12 @@ fn reads(report: &mut Report, seed: u64) {
     report.add(u64::from(READS) * 3, rng.next_u64());
 }
 
-/// What was not published: sizes, faster networks and links, and how far a line pays.
+/// Predictions beyond the publication: sizes, faster networks and links, and how far a line pays.
 fn predictions(report: &mut Report) {
-    let source = "the same times; only what a link or a network moves scales";
+    let source = "the same times; only transfers over links and networks scale";
     let mut predict = |row: String, ours: u64| add(report, row, None, decimal(ours), Kind::Predicted, source);
     for bytes in [1, 16, 32, 60, 61, 64, 128, 256] {
-        // What is shorter than an Ethernet header is sent with one.
+        // A packet shorter than an Ethernet header is sent with one.
         let steps = one_way(&Parameters::NIQ, bytes.max(14), INLINE_MAX);
         predict(format!("one way, {bytes} B"), total(&steps).get());
     }

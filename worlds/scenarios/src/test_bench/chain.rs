@@ -45,7 +45,7 @@ pub struct Segment {
     pub place: Place,
     /// The kind of time: waiting, processing and so on.
     pub part: Part,
-    /// A description of what was done.
+    /// A description of the step.
     pub what: &'static str,
     /// The packet that begins its way with this segment, if any.
     pub packet: Option<Seen>,

@@ -92,7 +92,7 @@ pub(super) struct HostNode {
     pub(super) ready: bool,
     pub(super) failures: Vec<String>,
     analyser: Option<VecDeque<Seen>>,
-    /// Whoever wants to see the packets themselves.
+    /// The watchers of the packets themselves.
     watch: Watch<watch::Port>,
     bytes: u64,
     journal: Journal,
@@ -388,7 +388,7 @@ impl HostNode {
         true
     }
 
-    /// Does what a job wants.
+    /// Carries out the wishes of a job.
     fn ask(&mut self, now: Instant, number: usize) {
         while let Some(wish) = self.jobs.ask(now, number) {
             match wish {
@@ -521,7 +521,7 @@ impl HostNode {
         self.due.put(now + gap / 2 + varied, (None, Due::Next));
     }
 
-    /// Classifies a packet, and shows it to whoever watches.
+    /// Classifies a packet, and shows it to the watchers.
     fn see(&mut self, at: Instant, down: bool, packet: &Packet) -> What {
         let (what, bytes) = classify(packet);
         let direction = if down { watch::Direction::Down } else { watch::Direction::Up };

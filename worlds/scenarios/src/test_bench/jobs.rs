@@ -12,7 +12,7 @@ use super::task::{Kind, Outcome};
 pub struct Operation {
     /// When the command begins, counted from the job's begin.
     pub at: Nanos,
-    /// What the command does.
+    /// The kind of the command.
     pub kind: Kind,
     /// Where the command's data are on the namespace, in bytes: a multiple of a block.
     pub offset: u64,
@@ -131,13 +131,13 @@ pub(super) struct Flight {
     job: usize,
     /// When the application wanted the command.
     begin: Instant,
-    /// What the command does.
+    /// The operation of the command.
     pub(super) operation: Operation,
     /// Offset of the command's data in the host's data region, in bytes.
     pub(super) data: u64,
 }
 
-/// What a job wants of its host.
+/// A request of a job to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// To be asked again at this time.
@@ -199,7 +199,7 @@ impl Jobs {
         self.under_way > 0 || self.running.iter().any(|running| running.next_at(now).is_some())
     }
 
-    /// What job `number` wants next. To be called until the answer is `None` or [`Wish::Wait`].
+    /// The next request of job `number`. To be called until the answer is `None` or [`Wish::Wait`].
     pub(super) fn ask(&mut self, now: Instant, number: usize) -> Option<Wish> {
         let running = &mut self.running[number];
         if running.waits || running.free.is_empty() {

@@ -26,7 +26,7 @@ pub(super) struct MarkId(usize);
 /// The mark of the event that causes another one; `None` while no operation is followed.
 pub(super) type Cause = Option<MarkId>;
 
-/// What the time before a mark was spent on.
+/// The use of the time before a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) place: Place,
@@ -219,7 +219,8 @@ impl Step {
 /// The step of time that no mark explains.
 const LOST: Step = Step { place: Place::Others, part: Part::Waiting, what: "for operations before it" };
 
-/// Tells a packet from the others in the tunnel; no switch changes the fields that it is made of.
+/// A key that distinguishes a packet from the others in the tunnel; no switch changes the fields
+/// that it is made of.
 fn key(packet: &Packet) -> u64 {
     let header = &packet.header;
     let (kind, place) = match header.kind {

@@ -2,7 +2,7 @@
 //! switch over a network.
 //!
 //! The machines are the real engines: root complex and driver, switch and tunnel sessions, NVMe
-//! function. What lies between the machines, and the times of their parts, are models
+//! function. The paths between the machines, and the times of their parts, are models
 //! ([`sim::models`], `network_models`).
 
 mod chain;
@@ -115,13 +115,13 @@ pub struct Setup {
     /// The time that a packet takes in either end of the distributed switch, between the PCIe port
     /// and the network stack.
     pub pipeline: Nanos,
-    /// Whether the switch sends ahead what the device is about to read from the host.
+    /// Whether the switch sends ahead the data that the device is about to read from the host.
     pub lookahead: bool,
     /// Whether the SSD was full before, and then whether it was overwritten at random.
     pub aged: Option<bool>,
 }
 
-/// What is sent over a PCIe link.
+/// A message over a PCIe link.
 #[derive(Clone, Debug)]
 enum Cargo {
     /// A packet, with the journal's mark of its arrival.
@@ -172,7 +172,7 @@ impl Node for Member {
     }
 
     fn restart(&mut self, _: Instant, _: Rng) {
-        unreachable!("nobody of this bench is killed");
+        unreachable!("no node of this bench is killed");
     }
 
     fn fingerprint(packet: &Cargo) -> u64 {
@@ -347,7 +347,7 @@ impl TestBench {
         self.host_mut().analyse(on)
     }
 
-    /// Whoever is added sees the packets on the root port's link, each at the time of its first
+    /// An added watcher sees the packets on the root port's link, each at the time of its first
     /// symbol there. Those of the two directions may be shown in another order than their times'.
     pub fn watch(&mut self) -> &mut Watch<watch::Port> {
         self.host_mut().watch()

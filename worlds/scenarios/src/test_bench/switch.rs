@@ -97,7 +97,7 @@ impl Pipeline {
         let trail = context.trail()?;
         let side = self.side.other();
         let mark = |after, at, place, part, what| self.journal.mark(after, at, Step { place, part, what });
-        let tunnel = "window, line, what is before it";
+        let tunnel = "window, line, traffic before it";
         let mut cause = mark(None, trail.made, Place::Tunnel(side), Part::Waiting, tunnel);
         cause = mark(cause, trail.sent, Place::Stack(side), Part::Processing, "sending");
         let path = context.network(connection)?.path(side);

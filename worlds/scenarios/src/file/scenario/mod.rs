@@ -1,4 +1,4 @@
-//! A scenario to be simulated: a host, an SSD, what joins them, and what the host does.
+//! A scenario to be simulated: a host, an SSD, the path between them, and the host's work.
 
 use std::path::Path;
 
@@ -126,7 +126,7 @@ impl Scenario {
     /// Reads the scenario in `text`. Names of other files are relative to the working directory.
     ///
     /// # Errors
-    /// A message with the line, the key and what was expected there.
+    /// A message with the line, the key and the expected value.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::parse_in(text, Path::new("."))
     }
@@ -143,7 +143,7 @@ impl Scenario {
     /// Reads the scenario in `text`. Names of other files are relative to `directory`.
     ///
     /// # Errors
-    /// A message with the line, the key and what was expected there.
+    /// A message with the line, the key and the expected value.
     pub fn parse_in(text: &str, directory: &Path) -> Result<Self, String> {
         let scenario = Self::instead(text, directory, &[])?;
         if scenario.tasks.is_empty() && scenario.workloads.is_empty() && scenario.loads.is_empty() {
@@ -158,7 +158,7 @@ impl Scenario {
     /// workloads in the text.
     ///
     /// # Errors
-    /// A message with the line, the key and what was expected there.
+    /// A message with the line, the key and the expected value.
     pub fn with_tasks(text: &str, tasks: &[(&str, Task)]) -> Result<Self, String> {
         Self::instead(text, Path::new("."), tasks)
     }
@@ -245,7 +245,7 @@ impl Scenario {
         Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults })
     }
 
-    /// Turns the switch's lookahead on or off, whatever the file says.
+    /// Turns the switch's lookahead on or off, regardless of the file.
     pub const fn look_ahead(&mut self, on: bool) {
         self.setup.lookahead = on;
     }
@@ -329,7 +329,7 @@ impl Scenario {
         Ok(Played { boot, tasks, seen, events: bench.events(), digest: bench.digest() })
     }
 
-    /// Plays the scenario without a trace, and returns what was read and written when. The time
+    /// Plays the scenario without a trace, and returns the times of all reads and writes. The time
     /// counts from the beginning of the first task, workload or load.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::test_bench::{Source, Task};
 const PHASES_MIN: u64 = 16;
 
 impl Scenario {
-    /// What makes the results of a task or a workload mean less than they seem to, each in a
+    /// Reasons why the results of a task or a workload mean less than they seem to, each in a
     /// sentence.
     pub fn warnings(&self) -> Vec<String> {
         let cycles = self.link.as_ref().map(super::Link::gate_cycles).unwrap_or_default();
@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(warnings(&format!("[link]\nlatency = \"1ms\"\n{workload}")), [""; 0]);
     }
 
-    /// A closed loop at a depth of 1 takes a cycle for each command, whatever the SSD takes of it.
+    /// A closed loop at a depth of 1 takes a cycle for each command, regardless of the SSD's part
+    /// of it.
     #[test]
     fn what_is_warned_of_happens() {
         let text = format!("{LINK}[[workload]]\nrw = \"randread\"\ncount = 50\n");

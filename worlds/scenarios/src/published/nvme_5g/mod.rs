@@ -164,7 +164,7 @@ fn radio_rows(report: &mut Report, seed: u64) -> Result<(), String> {
     row(report, "pcie_bar0_read_5g", Some(16_161.0), mean / 1e3, "us", Kind::Calibrated, source);
     let source = "the core network's spread, from this row; slots, grants and HARQ as standardised";
     row(report, "pcie_bar0_read_5g_stddev", Some(3_230.0), deviation / 1e3, "us", Kind::Calibrated, source);
-    let source = "what the three-sigma filter drops of 100,000";
+    let source = "the number that the three-sigma filter drops of 100,000";
     row(report, "reads dropped by the filter", Some(40.0), dropped, "reads", Kind::Predicted, source);
     let source = "frames that are lost, and TCP's timeout; published as an upper bound";
     row(report, "tail_over_200_ms_share", Some(1e-4), late, "", Kind::Predicted, source);
