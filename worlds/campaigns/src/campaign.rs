@@ -46,8 +46,8 @@ pub struct Outcome {
     pub seed: u64,
     /// A fingerprint of the whole run.
     pub digest: u64,
-    /// A fingerprint of what hosts have read and of the disks' final contents, where both are a
-    /// function of the seed alone.
+    /// A fingerprint of all data that hosts have read and of the disks' final contents, where both
+    /// are a function of the seed alone.
     pub contents: u64,
     /// Number of events in the run.
     pub events: u64,
@@ -60,7 +60,7 @@ pub struct Outcome {
     /// Number of pieces of memory that were sent ahead of the devices' requests, and number of
     /// reads that were answered from such pieces.
     pub ahead: (u64, u64),
-    /// Descriptions of what went wrong and must not; empty when all is well.
+    /// Descriptions of forbidden events; empty when all is well.
     pub failures: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
 //! Fault campaigns: virtual worlds in which things go wrong, run over many seeds.
 //!
-//! [`workload`] is what hosts do, [`chaos`] what goes wrong, and [`checker`] what must hold all the
-//! same. The worlds are [`disk`], [`fabrics`], [`sessions`], [`ahead`] and [`recording`]. A
-//! [`campaign`] runs their seeds, and prints the command that repeats a failure.
+//! [`workload`] has the operations of hosts, [`chaos`] the faults, and [`checker`] the rules that
+//! must hold all the same. The worlds are [`disk`], [`fabrics`], [`sessions`], [`ahead`] and
+//! [`recording`]. A [`campaign`] runs their seeds, and prints the command that repeats a failure.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 

@@ -113,7 +113,7 @@ pub trait Daemon: Sized {
     /// The options that every daemon has.
     fn settings(&self) -> Settings;
 
-    /// Does what takes the whole machine, before the process is confined.
+    /// Takes the steps that need the whole machine, before the process is confined.
     ///
     /// # Errors
     /// When the machine lacks something that the daemon needs.

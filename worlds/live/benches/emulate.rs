@@ -156,10 +156,10 @@ fn main() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let direct = listener.local_addr()?;
     println!(
-        "Messages of {MESSAGE} B, one way at a time, in µs: median, 99 %. 'over' is what they take beyond the model's time,"
+        "Messages of {MESSAGE} B, one way at a time, in µs: median, 99 %. 'over' is their time beyond the model's,"
     );
     println!(
-        "'without' what they take on this machine with no model in between, 'late' what the emulator says of itself."
+        "'without' their time on this machine with no model in between, 'late' the emulator's own report."
     );
     println!("A sleeping end has to be woken, which is no part of the model: it is so without one, too.");
     let head =

@@ -1,5 +1,5 @@
-//! What the tunnel takes over shared memory: both ends in this process, a processor each, no kernel
-//! in between. Reports medians of batches, and the fastest batch.
+//! The tunnel's times over shared memory: both ends in this process, a processor each, no kernel in
+//! between. Reports medians of batches, and the fastest batch.
 //!
 //! `cargo bench -p farlane-live --bench shm`, with `tcp` behind `--` for the same over loopback.
 

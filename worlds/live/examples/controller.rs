@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options { spin: Nanos::from_micros(100), ..Options::new("example") };
     let mut controller = Controller::open(&url.resolve()?, &options)?;
     controller.wait_ready(Nanos::from_secs(10))?;
-    let identity = controller.identity().ok_or("the controller has told nothing")?;
+    let identity = controller.identity().ok_or("the controller has not reported its identity")?;
     let namespace = *identity.namespaces.first().ok_or("the controller has no namespace")?;
     println!("namespace {}: {} blocks of {} B", namespace.id, namespace.blocks, namespace.block_bytes);
     for _ in 0..2 {

@@ -6,7 +6,7 @@
 //!   none.
 //! - [`carrier`]: carriers of a tunnel's bytes from one end to the other: TCP, QUIC, and several
 //!   TCP connections at once.
-//! - [`media`]: where the bytes of namespaces are kept, and what devices remember.
+//! - [`media`]: the storage of namespaces' bytes, and the state of devices.
 //! - [`drivers`]: an engine together with its sockets, memory and media, run by a reactor.
 //! - [`client`]: an application's handle to a controller, behind any of the drivers that reach one.
 //!

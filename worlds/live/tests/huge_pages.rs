@@ -7,7 +7,7 @@ fn on_huge_pages() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// Blocks come from the prepared heap, and hold what is written to them.
+/// Blocks come from the prepared heap, and hold the written data.
 #[test]
 #[cfg(target_env = "gnu")]
 fn blocks_lie_on_huge_pages() {

@@ -1,4 +1,4 @@
-//! The simulator that people run: hosts, networks and SSDs in virtual time.
+//! The simulator for users: hosts, networks and SSDs in virtual time.
 //!
 //! [`file`](mod@file) reads descriptions of links, machines and workloads. A [`test_bench`] is the
 //! machine that such a file describes, with everything that passes its root port's link.

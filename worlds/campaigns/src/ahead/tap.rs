@@ -318,7 +318,7 @@ impl Tap {
             self.fail(format!("{} B are out, where {} fit", self.out, self.window));
         }
         if self.memory.borrow().slice(address, bytes.len()).is_none() {
-            return self.fail(format!("what goes ahead of {address:#x} is no memory"));
+            return self.fail(format!("data were sent ahead for {address:#x}, which is no memory"));
         }
         if !self.named.contains_key(&key) && !once && self.first.is_none_or(|first| key < first) {
             // The command's entry was on a connection that was lost.
@@ -353,7 +353,7 @@ impl Tap {
         let judged = self.memory.borrow().judge(since, address, bytes);
         if let Err(at) = judged {
             self.fail(format!(
-                "byte {at} of what goes ahead of {address:#x} was not there since the doorbell"
+                "byte {at} of the data sent ahead for {address:#x} was not there since the doorbell"
             ));
         }
     }

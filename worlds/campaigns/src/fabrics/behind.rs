@@ -43,7 +43,7 @@ impl Behind {
         self.wires.handle(now, connection, event)
     }
 
-    /// Goes on with all requests, and gives completions to `answer`.
+    /// Advances all requests, and gives completions to `answer`.
     pub(super) fn settle(&mut self, context: &mut Context<'_, Parcel>, mut answer: impl FnMut(Completion)) {
         let now = context.now();
         self.wires.wake(now);

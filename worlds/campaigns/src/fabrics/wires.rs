@@ -21,7 +21,7 @@ const EVENTS_MAX: usize = 24;
 const WAITED: &str = "it has waited too long for an answer";
 
 /// Whether a connection may end for this reason between two ends that keep to the protocol: the
-/// network may lose what begins a connection, and a target may end one in order.
+/// network may lose the first messages of a connection, and a target may end one in order.
 fn may_happen(why: Closed) -> bool {
     match why {
         Closed::Tcp(why) => matches!(why, tcp::Closed::InitialiseTimeout),

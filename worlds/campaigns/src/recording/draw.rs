@@ -172,7 +172,7 @@ pub(super) fn draw(rng: &Rng, shape: Shape) -> Draw {
     Draw { members, config, plan, acts }
 }
 
-/// How a ring is kept: mostly the oldest goes, whichever stream it is of.
+/// How a ring is kept: mostly the oldest data of all streams go.
 fn ring(streams: usize, rng: &mut Rng) -> RingConfig {
     let keep = |rng: &mut Rng| Keep {
         time: rng.one_in(3).then(|| Nanos::from_millis(rng.below(300))),
@@ -236,7 +236,7 @@ fn used(medium: Vec<u8>, chunk: u32, rng: &Rng) -> Vec<u8> {
     record_well(medium, config, rng).media.contents().joined.expect("one medium")
 }
 
-/// The sources of so many streams; `is_raw` ones are recorded without a container.
+/// The sources of this many streams; `is_raw` ones are recorded without a container.
 pub(super) fn sources(streams: usize, is_raw: bool, rng: &Rng) -> Vec<Source> {
     let mut rng = rng.fork("sources");
     let make = |number| {

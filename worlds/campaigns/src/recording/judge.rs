@@ -78,8 +78,8 @@ impl Reading {
         )
     }
 
-    /// What `farlane recording recover` writes to make the recording whole, and where: a sync
-    /// follows each step.
+    /// The writes of `farlane recording recover` that make the recording whole, and their places: a
+    /// sync follows each step.
     pub(super) fn steps_of_mending(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
         let slots = (self.medium.len() as u64).div_ceil(u64::from(self.chunk));
         let recovery = self.survey.clone().recover(&self.digests, slots, WHEN, crc32c);

@@ -42,7 +42,7 @@ fn label(recording: [u8; 16], chunk: u32, member: Member) -> Buffer {
 }
 
 impl Media {
-    /// Media with these bytes on them, which do what their vices say.
+    /// Media with these bytes on them, which follow their vices.
     pub(super) fn new(
         members: Vec<(Vec<u8>, Vices)>,
         (recording, chunk): ([u8; 16], u32),

@@ -1,4 +1,4 @@
-//! A socket behind a lossy network, and a check of what a recording makes of its datagrams.
+//! A socket behind a lossy network, and a check of a recording's account of its datagrams.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -29,7 +29,7 @@ struct Waiting {
     dropped: u32,
 }
 
-/// What a recorder was given of a stream.
+/// The parts of a stream that a recorder got.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     /// Every byte; lost ones are zero.
@@ -109,7 +109,7 @@ impl Taker for Watched<'_> {
 }
 
 /// Datagrams over a network that loses some, doubles some and delays some, to a socket that drops
-/// what its buffer has no room for.
+/// datagrams without room in its buffer.
 #[derive(Debug)]
 pub(super) struct Network {
     passage: Passage,
@@ -235,7 +235,7 @@ impl Network {
         }
     }
 
-    /// The recording ends. What has come is received.
+    /// The recording ends. Waiting datagrams are received.
     pub(super) fn finish(&mut self, lane: &mut Lane<'_>, time: Time) {
         while self.receive(lane, time) > 0 {}
         let taker = &mut Watched { taker: lane.taker, given: &mut self.given };
@@ -271,9 +271,10 @@ impl Network {
         count
     }
 
-    /// What is wrong with what the recorder was given: a datagram that was received is there once
-    /// and whole, in the order of its coming, or it counts as lost because it had no room. Without a
-    /// container, one that comes late or twice is left out. What never came counts as lost.
+    /// The faults of the data that the recorder got: a datagram that was received is there once and
+    /// whole, in the order of its coming, or it counts as lost because it had no room. Without a
+    /// container, one that comes late or twice is left out. A datagram that never came counts as
+    /// lost.
     pub(super) fn wrong(&self) -> Vec<String> {
         let (found, mut wrong) = self.found();
         let counts = self.packer.counts().unwrap_or_default();
@@ -292,7 +293,7 @@ impl Network {
         wrong
     }
 
-    /// What is wrong with the account of datagrams that were not received.
+    /// The fault of the account of datagrams that were not received.
     fn wrong_losses(&self) -> Option<String> {
         let counts = self.packer.counts().unwrap_or_default();
         let (first, last) = (self.received.first()?, self.received.iter().max()?);
@@ -312,7 +313,7 @@ impl Network {
         })
     }
 
-    /// The numbers of the datagrams in the stream, and what is wrong with them.
+    /// The numbers of the datagrams in the stream, and their faults.
     fn found(&self) -> (Vec<u64>, Vec<String>) {
         let (mut found, mut wrong, mut at) = (Vec::new(), Vec::new(), 0);
         let end = self.given.bytes.len() as u64;

@@ -17,7 +17,7 @@ const fn word(key: u64, number: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) | 0x0101_0101_0101_0101
 }
 
-/// Fills `bytes` with what a source makes from byte `offset` on.
+/// Fills `bytes` with the bytes that a source makes from `offset` on.
 fn make(key: u64, offset: u64, bytes: &mut [u8]) {
     let skipped = usize::try_from(offset % 8).unwrap_or(0);
     let head = bytes.len().min((8 - skipped) % 8);
@@ -33,7 +33,7 @@ fn make(key: u64, offset: u64, bytes: &mut [u8]) {
 enum Kind {
     /// It waits, as a peer over TCP does. This many bytes wait.
     Patient(u64),
-    /// It goes on, and what finds no room is lost.
+    /// It goes on, and data without room are lost.
     Relentless,
     /// Its datagrams come to a socket, over a lossy network.
     Network(Box<Network>),
@@ -194,12 +194,13 @@ impl Source {
         self.on_network(|network| network.run(lane, time));
     }
 
-    /// The recording ends. Its recorder hears what is still missing.
+    /// The recording ends. Its recorder gets the missing bytes.
     pub(super) fn finish(&mut self, lane: &mut Lane<'_>, time: Time) {
         self.on_network(|network| network.finish(lane, time));
     }
 
-    /// Does something with the network, if the source has one, and learns what the recorder got.
+    /// Does something with the network, if the source has one, and updates the account of the
+    /// recorder's data.
     fn on_network(&mut self, act: impl FnOnce(&mut Network)) {
         let Kind::Network(network) = &mut self.kind else { return };
         let gaps = network.given.gaps.len();
@@ -210,7 +211,7 @@ impl Source {
         self.lost.extend(gaps.iter().map(|(from, end)| (from - passed, end - passed)));
     }
 
-    /// What is wrong with what the recorder was given of datagrams.
+    /// The faults of the datagrams that the recorder got.
     pub(super) fn wrong(&self) -> Vec<String> {
         match &self.kind {
             Kind::Network(network) => network.wrong(),
@@ -238,7 +239,7 @@ impl Source {
         self.came - before
     }
 
-    /// Gives the recorder the next `bytes`, and declares what finds no room.
+    /// Gives the recorder the next `bytes`, and declares bytes without room as lost.
     fn deliver(&mut self, lane: &mut Lane<'_>, time: Time, bytes: u64) {
         let left = bytes - self.put(lane, time, bytes);
         let before = came(lane.taker);

@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// The meaning of a status, for people.
+/// The meaning of a status, in words.
 const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -261,8 +261,7 @@ impl Link {
         }
     }
 
-    /// Sends what waits, and completes a close that was asked for. Returns whether anything
-    /// was done.
+    /// Sends waiting bytes, and completes a requested close. Returns whether anything was done.
     pub(crate) fn flush(&mut self, sources: &Sources) -> bool {
         let Transport::Connected(stream) = &mut self.transport else { return false };
         let sent = stream.flush();

@@ -2,9 +2,9 @@
 //!
 //! A [`route`] says how a far end is reached. A carrier is a socket of [`tcp`], a stream of
 //! [`quic`], memory that both ends share ([`shm`]), [`datagrams`] of UDP or Ethernet, or
-//! `multipath`: one stream over several TCP connections. A near end has a `Link`, which dials
-//! whichever of these the route names. [`floor`] measures the machine's own TCP, to compare a
-//! tunnel with.
+//! `multipath`: one stream over several TCP connections. A near end has a `Link`, which dials the
+//! carrier that the route names. [`floor`] measures the machine's own TCP, to compare a tunnel
+//! with.
 
 pub mod datagrams;
 mod dialer;

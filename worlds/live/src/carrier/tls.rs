@@ -201,7 +201,7 @@ impl Tls {
         })
     }
 
-    /// Seals what waits in `outbox` and sends it, as much as the socket takes. Returns the number
+    /// Seals the bytes in `outbox` and sends them, as many as the socket takes. Returns the number
     /// of bytes taken from the outbox.
     ///
     /// # Errors

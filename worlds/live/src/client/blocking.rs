@@ -47,7 +47,7 @@ pub trait Application: Driver {
     fn poll_event(&mut self) -> Option<Self::Event>;
     /// Whether a wait for events should end.
     fn has_events(&self) -> bool;
-    /// Does what must not be late, because the application is about to wait.
+    /// Does the work that must not be late, because the application is about to wait.
     fn before_wait(&mut self) {}
     /// Looks for events as [`Driver::glance`] does, before the first turn of a wait.
     fn glimpse(&mut self) -> Glance {
@@ -117,7 +117,7 @@ impl<D: Application> Blocking<D> {
         false
     }
 
-    /// Does what there is to do, without waiting. A loop around this one sleeps on
+    /// Does all present work, without waiting. A loop around this one sleeps on
     /// [`Blocking::poll_fd`] and for [`Blocking::wake_in`].
     ///
     /// # Errors

@@ -30,7 +30,7 @@ pub enum AttachError {
     Unreachable(SocketAddr, io::Error),
     /// Something other than the far end answers at the address.
     SomebodyElse(SocketAddr, io::Error),
-    /// The far end, or what answers in its place, refuses the handshake.
+    /// The far end, or another peer at its address, refuses the handshake.
     Refused(HandshakeError),
     /// The far end was reached, but was not ready within this time.
     TimedOut(Nanos),
@@ -118,7 +118,7 @@ impl fmt::Display for AttachError {
             }
             Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
             Self::SomebodyElse(address, error) => {
-                write!(f, "what answers at {address} is not the far end: {error}")
+                write!(f, "the peer at {address} is not the far end: {error}")
             }
             Self::Refused(error) => error.fmt(f),
             Self::TimedOut(length) => write!(f, "the far end was not ready within {length}"),

@@ -51,7 +51,7 @@ pub struct Completed {
     pub submitted: Instant,
 }
 
-/// Something that the owner of a controller may want to know. `Display` words it for a person.
+/// News for the owner of a controller. `Display` words them for users.
 #[derive(Clone, Debug)]
 pub enum News {
     /// Something happened to the link of a tunnel.

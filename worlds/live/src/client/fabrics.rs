@@ -65,7 +65,7 @@ pub enum FabricEvent {
     Other,
 }
 
-/// The driver of a fabric: paths to a subsystem, and what carries them.
+/// The driver of a fabric: paths to a subsystem, and their carriers.
 pub trait FabricDriver: Application<Event = FabricEvent> {
     /// The paths to the subsystem.
     fn multipath(&self) -> &Multipath;

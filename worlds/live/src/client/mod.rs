@@ -1,10 +1,10 @@
 //! A host's use of one NVMe controller, or of the controllers of one subsystem, wherever they are:
 //! attach, wait, submit, close.
 //!
-//! A [`Url`] names the controller. A [`Controller`] is a handle to it, which looks the same
-//! whichever transport leads there: a tunnel, a function in this process, vfio-user or a fabric.
-//! Commands can have their data in the controller's memory ([`Controller::data_region`]) or in
-//! buffers. On PCI Express, data in memory need no copy; on a fabric, data in buffers need none.
+//! A [`Url`] names the controller. A [`Controller`] is a handle to it, which looks the same for all
+//! transports: a tunnel, a function in this process, vfio-user or a fabric. Commands can have their
+//! data in the controller's memory ([`Controller::data_region`]) or in buffers. On PCI Express,
+//! data in memory need no copy; on a fabric, data in buffers need none.
 
 mod address;
 pub mod blocking;
@@ -71,7 +71,7 @@ enum Reached {
     Fabric(Box<Fabrics<InitiatorDriver>>),
 }
 
-/// Does the same with whichever transport it is.
+/// Does the same with each transport.
 macro_rules! each {
     ($reached:expr, $transport:ident => $act:expr) => {
         match $reached {
@@ -138,8 +138,8 @@ impl Controller {
     pub fn is_fabric(&self) -> bool {
         each!(&self.reached, transport => transport.is_fabric())
     }
-    /// The controller's name for a person: its place in the hierarchy, or its identifier in
-    /// its subsystem.
+    /// The controller's name for users: its place in the hierarchy, or its identifier in its
+    /// subsystem.
     pub fn name(&self) -> String {
         each!(&self.reached, transport => transport.name())
     }
@@ -148,15 +148,15 @@ impl Controller {
         each!(&self.reached, transport => transport.identity())
     }
 
-    /// The engines of a host on PCI Express, for what only such a host has, such as the tunnel's
-    /// counters; `None` for any other controller.
+    /// The engines of a host on PCI Express, for data that only such a host has, such as the
+    /// tunnel's counters; `None` for any other controller.
     pub fn near(&self) -> Option<&Near> {
         match &self.reached {
             Reached::Pcie(pcie) => Some(pcie.near()),
             _ => None,
         }
     }
-    /// The engines of a host on PCI Express, for what only such a host can do, such as a trace;
+    /// The engines of a host on PCI Express, for operations of such a host only, such as a trace;
     /// `None` for any other controller.
     pub fn near_mut(&mut self) -> Option<&mut Near> {
         match &mut self.reached {
@@ -189,7 +189,7 @@ impl Controller {
         each!(&mut self.reached, transport => transport.bytes(place))
     }
 
-    /// Lets `fill` write all bytes at `place`, and returns what `fill` returns.
+    /// Lets `fill` write all bytes at `place`, and returns the result of `fill`.
     ///
     /// # Panics
     /// When `place` is not in the [`Controller::data_region`].
@@ -263,7 +263,7 @@ impl Controller {
         each!(&mut self.reached, transport => transport.poll_event())
     }
 
-    /// Does what there is to do, without waiting. A loop around this one sleeps on
+    /// Does all present work, without waiting. A loop around this one sleeps on
     /// [`Controller::poll_fd`] and for [`Controller::wake_in`].
     ///
     /// # Errors

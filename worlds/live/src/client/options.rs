@@ -13,7 +13,7 @@ use crate::carrier::route::Transport;
 /// Bytes of host memory for the queues, PRP lists and admin data of one I/O queue, beside the data
 /// of commands under way.
 const QUEUE_BYTES: u64 = 8 << 20;
-/// The longest time between two attempts to reach a far end: a person may be waiting.
+/// The longest time between two attempts to reach a far end: a user may be waiting.
 const REDIAL: Nanos = Nanos::from_millis(250);
 
 /// The treatment of commands while the controller is away.
@@ -60,8 +60,8 @@ impl Default for RootPort {
     }
 }
 
-/// How a host uses a controller. Each transport takes what concerns it; the URL of a subsystem has
-/// settings of its own, which come first.
+/// How a host uses a controller. Each transport takes the options that concern it; the URL of a
+/// subsystem has settings of its own, which come first.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The most bytes of commands' data in the controller's memory.

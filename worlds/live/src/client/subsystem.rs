@@ -241,7 +241,7 @@ fn with_port(path: &str, port: &str) -> Option<String> {
 }
 
 impl Settings {
-    /// Sets what `pair` says, in a URL with these `paths`.
+    /// Sets the setting of `pair`, in a URL with these `paths`.
     fn set(&mut self, paths: &[Path], pair: &str) -> Result<(), String> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, "on"));
         let has = |fabric| paths.iter().any(|path| path.fabric == fabric);
@@ -291,7 +291,7 @@ impl Settings {
             "tls-key-file" => self.secrets.tls = Some(value.into()),
             "dhchap-secret" | "dhchap-ctrl-secret" | "tls-key" => {
                 return Err(format!(
-                    "{key}: everybody sees an argument; give a file: dhchap-secret-file=FILE, \
+                    "{key}: other users can see arguments; give a file: dhchap-secret-file=FILE, \
                      tls-key-file=FILE"
                 ));
             }

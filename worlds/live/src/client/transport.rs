@@ -46,7 +46,7 @@ pub(super) trait Transport {
     fn is_fabric(&self) -> bool {
         false
     }
-    /// The controller's name for a person.
+    /// The controller's name for users.
     fn name(&self) -> String;
     fn identity(&self) -> Option<Identity<'_>>;
     fn wait_ready(&mut self, timeout: engine::Nanos) -> Result<(), AttachError>;

@@ -18,11 +18,11 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Starts a thread of the name `name`, and runs there what `make` makes. The driver is made on
-    /// its thread, since buffers stay on theirs.
+    /// Starts a thread of the name `name`, and runs there the driver that `make` makes. The driver
+    /// is made on its thread, since buffers stay on theirs.
     ///
     /// # Errors
-    /// What `make` fails with, or when the system has no thread or descriptor left.
+    /// The error of `make`, or when the system has no thread or descriptor left.
     pub fn start<D: Driver>(
         name: &str,
         make: impl FnOnce(Clock) -> Result<D, BindError> + Send + 'static,

@@ -176,7 +176,7 @@ impl NearDriver {
 }
 
 impl NearShell {
-    /// Sends what waits, and ends connections that are to end.
+    /// Sends waiting bytes, and ends connections that are to end.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
         for port in &mut self.ports {

@@ -39,7 +39,7 @@ pub struct Hirer<D> {
 }
 
 impl<D> Hirer<D> {
-    /// Has the loop run `job`, and waits for what `job` returns. `None` if the loop has ended.
+    /// Has the loop run `job`, and waits for the result of `job`. `None` if the loop has ended.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut D) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
         let job = move |driver: &mut D| {

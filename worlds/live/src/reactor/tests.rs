@@ -11,7 +11,7 @@ use super::*;
 use crate::carrier::Received;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, Listener, Options};
 
-/// Sends back what arrives, until the connection ends.
+/// Sends back received bytes, until the connection ends.
 struct Echo {
     listener: Listener,
     connection: Option<Connection>,

@@ -19,7 +19,7 @@ pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     u32::try_from(digest.finalize()).expect("a CRC of 32 bits")
 }
 
-/// Does what [`crc32c`] does, eight bytes at a time.
+/// Computes the same as [`crc32c`], eight bytes at a time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn of_short(before: u32, bytes: &[u8]) -> u32 {

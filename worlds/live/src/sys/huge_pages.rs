@@ -16,8 +16,8 @@ pub fn prepare(blocks: usize, length: usize) {
     let Some(mut room) = one_heap().then(|| reserve(bytes)).flatten() else { return };
     let before = room.as_ptr().align_offset(PAGE);
     let Some(length) = bytes.checked_sub(before) else { return };
-    // SAFETY: `before` and the `length` bytes behind it lie within what `room` reserves. The advice
-    // changes what backs their pages, and nothing that lies on them.
+    // SAFETY: `before` and the `length` bytes behind it lie within the memory that `room` reserves.
+    // The advice changes the kind of their pages, and not their contents.
     let advised = unsafe { madvise(room.as_mut_ptr().add(before).cast(), length, Advice::LinuxHugepage) };
     // Without the advice, the pages are ordinary ones.
     let _ = advised;

@@ -16,7 +16,7 @@ const CONTROL_WORDS: usize = 8;
 /// The option that lets messages have a time of launch (`asm-generic/socket.h`); a message of the
 /// same number has the time.
 const SO_TXTIME: libc::c_int = 61;
-/// Reports what missed its time (`linux/net_tstamp.h`).
+/// Reports messages that missed their time (`linux/net_tstamp.h`).
 const REPORT_ERRORS: u32 = 2;
 /// The origin of such a report (`linux/errqueue.h`).
 const ORIGIN_LAUNCH: u8 = 6;
@@ -141,7 +141,8 @@ fn push<T: Copy>(
     *used += space;
 }
 
-/// Lets messages of `socket` have times of launch, and has the kernel report what missed its time.
+/// Lets messages of `socket` have times of launch, and has the kernel report messages that missed
+/// theirs.
 ///
 /// # Errors
 /// When the kernel has no such times; Linux has since 4.19.

@@ -122,8 +122,8 @@ pub struct Precedence {
 }
 
 impl Precedence {
-    /// Sets what `pair`, such as `priority=5` or `dscp=EF`, says. It is an error if that was set
-    /// before, and `None` if `pair` is about something else.
+    /// Sets the setting of `pair`, such as `priority=5` or `dscp=EF`. It is an error if that was
+    /// set before, and `None` if `pair` is about something else.
     pub(crate) fn set(&mut self, pair: &str) -> Option<Result<(), String>> {
         let (key, value) = pair.split_once('=')?;
         let wrong = |error: String| format!("{pair}: {error}");
@@ -188,7 +188,7 @@ impl fmt::Display for Precedence {
     }
 }
 
-/// Has the queueing disciplines of this machine see `priority` in what `socket` sends. A socket
+/// Has the queueing disciplines of this machine see `priority` in the packets of `socket`. A socket
 /// that was accepted does not have its listener's, unlike the class.
 ///
 /// # Errors

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// The variable that names a folder for what lives as long as its user is logged in.
+/// The variable that names a folder for files that live as long as their user is logged in.
 const VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// Where systemd has such a folder for each user, by the user's number.
 const OF_USERS: &str = "/run/user";
 /// Where root's services have theirs.
 const OF_ROOT: &str = "/run";
-/// The permissions of a folder that let its group or everybody put names into it.
+/// The permissions of a folder that let its group or all users put names into it.
 const WRITABLE: u32 = 0o022;
 /// The permission that keeps names in a folder from all but their owners.
 const STICKY: u32 = 0o1000;

@@ -3,8 +3,8 @@
 use std::io;
 use std::process::Command;
 
-/// Gives this thread a network namespace, with what these commands of `ip` make in it. Returns
-/// false, and says why, where that can't be.
+/// Gives this thread a network namespace, with the interfaces that these commands of `ip` make in
+/// it. Returns false, and says why, where that can't be.
 pub(crate) fn enter_network(commands: &[&str]) -> bool {
     // SAFETY: only this thread leaves its network, and none of its descriptors is touched.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {

@@ -1,4 +1,4 @@
-//! Both ends of a transport, with what joins them.
+//! Both ends of a transport, with the path between them.
 
 use std::fmt::Debug;
 
@@ -52,17 +52,17 @@ pub(super) trait Ends: Debug {
     fn complete(&mut self, now: Instant, slot: Slot, entry: CompletionQueueEntry);
     /// Gives the software of `side` work; returns when it is done.
     fn work(&mut self, side: Side, time: Nanos, what: &'static str) -> Instant;
-    /// When the software of `side` notices what arrives at `now`.
+    /// When the software of `side` notices an arrival at `now`.
     fn notice(&mut self, side: Side, now: Instant) -> Instant;
     /// The cause of the present work of `side`'s software.
     fn cause(&self, side: Side) -> Cause;
     /// Sets the cause of the work of `side`'s software from now on.
     fn set_cause(&mut self, side: Side, cause: Cause);
-    /// Begins or ends to follow what happens.
+    /// Begins or ends to follow events.
     fn follow(&mut self, on: bool);
     /// The marks.
     fn marks(&mut self) -> &mut dyn Marking;
-    /// The names of the hops of what `side` sends.
+    /// The names of the hops for packets of `side`.
     fn hops(&self, side: Side) -> Vec<Named>;
     /// Number of events so far.
     fn events(&self) -> u64;

@@ -218,7 +218,7 @@ impl FabricBench {
         self.chain.take()
     }
 
-    /// Names of the hops of what `side` sends.
+    /// Names of the hops for packets of `side`.
     pub fn hops(&self, side: Side) -> Vec<Named> {
         self.ends.hops(side)
     }

@@ -17,7 +17,7 @@ use sim::{Digest, Later};
 use super::Setup;
 use super::ends::{Demand, Ends, Marking};
 
-/// The software of one side, and what waits for it.
+/// The software of one side, and the events that wait for it.
 #[derive(Debug)]
 struct Socket {
     processor: Processor,

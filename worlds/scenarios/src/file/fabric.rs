@@ -47,7 +47,7 @@ struct EndTable {
 }
 
 impl EndTable {
-    /// The driver of this end, with what `own` says in addition.
+    /// The driver of this end, with the settings of `own` in addition.
     fn driver(self, own: Option<Self>) -> Driver {
         let own = own.unwrap_or_default();
         let of = |own: Option<Text<Nanos>>, both: Option<Text<Nanos>>, usual| {

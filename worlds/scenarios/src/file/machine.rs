@@ -80,7 +80,7 @@ pub(super) struct SsdTable {
     thermal: Option<ThermalTable>,
 }
 
-/// `[ssd.thermal]`: how writes warm the SSD, and what follows.
+/// `[ssd.thermal]`: how writes warm the SSD, and the effects.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ThermalTable {

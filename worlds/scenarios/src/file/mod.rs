@@ -1,5 +1,5 @@
-//! Files that people write in TOML: links and scenarios. Each error names the line, the key and the
-//! values that were expected.
+//! Users' files in TOML: links and scenarios. Each error names the line, the key and the values
+//! that were expected.
 
 pub(crate) mod fabric;
 mod fault;
@@ -38,7 +38,7 @@ impl Wrong {
         Self { span: place.span(), key: key.into(), why: why.into() }
     }
 
-    /// The error as a sentence for a person; `text` is the whole file.
+    /// The error as a sentence for users; `text` is the whole file.
     pub fn explain(&self, text: &str) -> String {
         let line = text.get(..self.span.start).unwrap_or(text).matches('\n').count() + 1;
         format!("line {line}, {}: {}", self.key, self.why)

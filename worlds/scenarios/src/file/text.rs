@@ -1,4 +1,4 @@
-//! Quantities as people write them: `10ms`, `1Gbit/s`, `64KiB`, `0.1%`. All values are exact,
+//! Quantities as users write them: `10ms`, `1Gbit/s`, `64KiB`, `0.1%`. All values are exact,
 //! without floating point.
 
 use std::fmt::Display;

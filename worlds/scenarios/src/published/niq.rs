@@ -1,5 +1,5 @@
-//! "Low Latency Network Interfaces": both one-way budgets and the card's reads, and what follows
-//! for other sizes, links and networks.
+//! "Low Latency Network Interfaces": both one-way budgets and the card's reads, and predictions for
+//! other sizes, links and networks.
 
 use engine::{Nanos, Rng};
 use sim::models::nic::{CacheLine, Generation, Parameters, read_ticks};

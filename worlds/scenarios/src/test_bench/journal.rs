@@ -1,5 +1,5 @@
-//! Records what happened because of what: marks that the nodes of a bench make while one operation
-//! is followed.
+//! Records causes and effects: marks that the nodes of a bench make while one operation is
+//! followed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -256,7 +256,7 @@ impl TestBench {
     /// Returns how long the host took.
     ///
     /// # Errors
-    /// What did not come up, or the host's first failure.
+    /// The part that did not come up, or the host's first failure.
     pub fn boot(&mut self) -> Result<Nanos, String> {
         if let Some([upstream, _]) = self.ends {
             let limit = self.world.now() + BOOT_MAX;

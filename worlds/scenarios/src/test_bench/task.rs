@@ -19,7 +19,7 @@ impl Kind {
     /// All kinds, in a fixed order.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Flush];
 
-    /// The name of the kind, as people write it.
+    /// The name of the kind, as users write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -41,8 +41,8 @@ struct Opening {
 }
 
 impl Opening {
-    /// Opens `interface`. Peers know this end by one address, over whichever path: `own`, or that
-    /// of the interface.
+    /// Opens `interface`. Peers know this end by one address, over all paths: `own`, or that of the
+    /// interface.
     fn open(self, interface: &str, own: Option<Mac>) -> io::Result<Station> {
         let Self { ether_type, least, priority } = self;
         let mut station = Station::open(interface, ether_type)?;

@@ -58,7 +58,7 @@ impl Launching {
         self.missed.get()
     }
 
-    /// Counts what `socket` reports to have missed its time.
+    /// Counts the datagrams that missed their time, as `socket` reports them.
     pub(super) fn heed(&self, socket: &impl AsRawFd) {
         let missed = outgoing::take_missed(socket, REPORTS_MAX);
         if missed > 0 {

@@ -217,7 +217,7 @@ impl Port {
         self.again_at = Some(self.now());
     }
 
-    /// Sends what there is to be sent.
+    /// Sends all waiting datagrams.
     pub(super) fn transmit(&mut self) {
         if !self.has_work {
             return;

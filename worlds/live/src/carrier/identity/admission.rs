@@ -1,5 +1,5 @@
-//! Whom a far end admits: a list that is given at the start, and a file that is read again when
-//! it changes.
+//! The hosts that a far end admits: a list that is given at the start, and a file that is read
+//! again when it changes.
 
 use std::fmt;
 use std::fs;

@@ -312,8 +312,8 @@ mod tests {
         Identity::read(&path).unwrap();
     }
 
-    /// A key that `openssl genpkey -algorithm ed25519` made. The fingerprint is what `openssl pkey
-    /// -pubout -outform DER | openssl dgst -sha256 -binary | base64` printed of it.
+    /// A key that `openssl genpkey -algorithm ed25519` made. The fingerprint is the output of
+    /// `openssl pkey -pubout -outform DER | openssl dgst -sha256 -binary | base64` for it.
     const BY_OPENSSL: &str = "-----BEGIN PRIVATE KEY-----\n\
         MC4CAQAwBQYDK2VwBCIEIC5BZV62LQVQwpfM+o2loD0zcn7QNaFCVx1l6VLEVmqT\n\
         -----END PRIVATE KEY-----\n";

@@ -1,4 +1,4 @@
-//! TLS 1.3 with raw public keys at both ends, for whichever carrier.
+//! TLS 1.3 with raw public keys at both ends, for all carriers.
 
 use std::any::Any;
 use std::io;
@@ -72,7 +72,7 @@ pub(crate) fn proved(keys: &[CertificateDer<'_>]) -> Option<Fingerprint> {
     keys.first().map(|public| fingerprint_of(public))
 }
 
-/// The same, from what QUIC keeps of the peer.
+/// The same, from QUIC's record of the peer's identity.
 pub(crate) fn proved_over_quic(identity: Option<Box<dyn Any>>) -> Option<Fingerprint> {
     let keys = identity?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     proved(&keys)

@@ -177,7 +177,7 @@ impl Connection {
             self.has_looked = true;
             match self.socket.receive(pool) {
                 Ok(unix::Received::Nothing) => return Ok(Received::Nothing),
-                // The ring says what has come, for each cause of the wake-up.
+                // The ring has the received bytes, for each cause of the wake-up.
                 Ok(unix::Received::Data(..)) => {}
                 Ok(unix::Received::Closed) | Err(_) => self.has_ended = true,
             }

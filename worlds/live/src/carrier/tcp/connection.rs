@@ -1,4 +1,4 @@
-//! A TCP connection, with pooled buffers for what arrives.
+//! A TCP connection, with pooled buffers for received bytes.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};

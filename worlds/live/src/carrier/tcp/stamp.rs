@@ -9,12 +9,12 @@ use engine::Nanos;
 
 use crate::sys::option::set_option;
 
-/// Stamps older than this are not believed: their clock is the wall clock, which people may set.
+/// Stamps older than this are not believed: their clock is the wall clock, which users may set.
 const AGE_MAX: Nanos = Nanos::from_millis(50);
 /// Room for one stamp and its header, in words of 8 bytes.
 const CONTROL_WORDS: usize = 8;
 
-/// Has the kernel stamp what `socket` receives.
+/// Has the kernel stamp the bytes that `socket` receives.
 ///
 /// # Errors
 /// When the system has no such stamps.

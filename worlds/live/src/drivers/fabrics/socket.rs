@@ -136,7 +136,8 @@ impl Socket {
         self.stream.local_addr()
     }
 
-    /// Releases what another thread needs to go on. Bytes already received are not part of it.
+    /// Releases the parts that another thread needs to go on. Bytes already received are not part
+    /// of it.
     pub(super) fn into_moving(self) -> Moving {
         Moving { stream: self.stream, secure: self.secure }
     }
@@ -239,7 +240,7 @@ impl Socket {
     /// TLS, there is nothing to prove.
     ///
     /// # Errors
-    /// When the handshake has failed; the message says what to do.
+    /// When the handshake has failed; the message has the remedy.
     pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
         let Secure::Tls(tls) = &mut self.secure else { return Ok(true) };
         if !tls.is_proved() {

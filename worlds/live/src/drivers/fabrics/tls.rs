@@ -130,7 +130,7 @@ impl Tls {
     /// Advances the handshake. Returns the proved identity once it is over.
     ///
     /// # Errors
-    /// When the handshake has failed; the message says what to do.
+    /// When the handshake has failed; the message has the remedy.
     pub(super) fn shake_hands(&mut self) -> io::Result<Option<Identity>> {
         match self.session.poll_negotiate() {
             Poll::Pending => return Ok(None),
@@ -167,7 +167,7 @@ impl Tls {
         Ok(filled)
     }
 
-    /// Seals and sends what waits in `outbox`, as much as the system takes. Returns the number of
+    /// Seals and sends the bytes in `outbox`, as many as the system takes. Returns the number of
     /// bytes taken. When the system takes no more, the library has sealed some of the bytes
     /// already. It wants to be given the same bytes again, which stay at the front of the outbox.
     ///
@@ -212,7 +212,7 @@ impl Tls {
         let _ = self.session.poll_shutdown_send();
     }
 
-    /// Says in words why a handshake or a connection has failed, and what to do.
+    /// Explains in words why a handshake or a connection has failed, with the remedy.
     fn explain(&self, error: &Error) -> io::Error {
         match error.kind() {
             ErrorType::IOError => return io::Error::last_os_error(),

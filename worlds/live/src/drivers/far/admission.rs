@@ -9,7 +9,7 @@ use crate::carrier::identity::Admission;
 /// How often the file is looked at.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
-/// Whom a far box admits.
+/// The hosts that a far box admits.
 #[derive(Debug, Default)]
 pub(super) struct Doorkeeper {
     pub(super) admission: Admission,

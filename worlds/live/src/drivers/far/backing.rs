@@ -48,7 +48,7 @@ pub trait Backing {
         world: &mut Reaping<'_, Self::Device, F>,
     ) -> io::Result<bool>;
 
-    /// Sends what waits to be sent; returns whether the system took any of it.
+    /// Sends waiting bytes; returns whether the system took any.
     fn flush(&mut self) -> bool {
         false
     }

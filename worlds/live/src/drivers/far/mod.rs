@@ -204,14 +204,14 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self
     }
 
-    /// Admits whom `admission` names, from `now` on.
+    /// Admits the hosts that `admission` names, from `now` on.
     #[must_use]
     pub fn with_admission(mut self, now: Instant, admission: Admission) -> Self {
         self.doorkeeper = Doorkeeper::new(admission, now, self.far.engine_mut());
         self
     }
 
-    /// Whom the far box admits.
+    /// The hosts that the far box admits.
     pub const fn admission(&self) -> &Admission {
         &self.doorkeeper.admission
     }
@@ -326,7 +326,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         backing.reap(self.far.engine().function(), &mut Reaping { now, sources, inputs, report })
     }
 
-    /// Sends what waits, and drops closed connections that have nothing more to send.
+    /// Sends waiting bytes, and drops closed connections that have nothing more to send.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = self.shell.backing.flush();
         self.shell.peers.retain_mut(|peer| {

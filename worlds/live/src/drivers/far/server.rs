@@ -20,7 +20,7 @@ const PIECES_PER_TURN: usize = 16;
 /// [`REDIAL_MAX`].
 const REDIAL: Nanos = Nanos::from_millis(50);
 const REDIAL_MAX: Nanos = Nanos::from_secs(1);
-/// While more bytes than this wait for the server, what hosts have for it is not read.
+/// While more bytes than this wait for the server, hosts' bytes for it are not read.
 const UNSENT_MAX: usize = 256 << 10;
 /// Number of signalled descriptors that are taken in one call.
 const NEWS_MAX: usize = 64;

@@ -113,7 +113,7 @@ impl<F: FnMut(Event)> GuestShell<F> {
         }
     }
 
-    /// Sends what waits, and closes a client's connection that is to end.
+    /// Sends waiting bytes, and closes a client's connection that is to end.
     pub(super) fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
         if let Some(client) = &mut self.client {

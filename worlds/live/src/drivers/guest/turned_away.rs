@@ -1,7 +1,7 @@
 //! Clients that cannot be served, because another client is connected already.
 //!
 //! Each client is heard once before its connection is closed. QEMU 11 aborts when a connection ends
-//! before QEMU has sent its first message; afterwards, QEMU reports what failed.
+//! before QEMU has sent its first message; afterwards, QEMU reports the failure.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;

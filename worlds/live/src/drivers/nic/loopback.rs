@@ -1,4 +1,4 @@
-//! A wire whose two ends are one: the card receives what it sends.
+//! A wire whose two ends are one: the card receives its own packets.
 //!
 //! It is for trying a host without a second card, and for measuring the cost of a host and a card
 //! of another process by themselves.

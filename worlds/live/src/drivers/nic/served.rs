@@ -366,7 +366,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         self.flush();
     }
 
-    /// Sends what waits for the client.
+    /// Sends waiting messages to the client.
     fn flush(&mut self) {
         if let Some(connection) = &mut self.connection {
             // A client that is gone is found by the next receive.

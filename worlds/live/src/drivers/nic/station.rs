@@ -16,10 +16,10 @@ use super::{SLEEP_MAX, TEND_EVERY, new_memory, wait_for, window};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 
-/// After so many polls in a row that found nothing, the station looks at the clock and does the
+/// After this many polls in a row that found nothing, the station looks at the clock and does the
 /// work that costs system calls.
 const POLLS_A_LOOK: u32 = 512;
-/// After so many packets that were waited for, it looks as well: perhaps each was there at once.
+/// After this many packets that were waited for, it looks as well: perhaps each was there at once.
 const WAITS_A_LOOK: u32 = 64;
 
 /// Where a station's card is.
@@ -317,7 +317,7 @@ impl Station {
         Ok(sent)
     }
 
-    /// Lets a card of this process send what waits in its window.
+    /// Lets a card of this process send the packets in its window.
     #[inline]
     fn push(&mut self) {
         let Reach::Own { card, wire } = &mut self.reach else { return };

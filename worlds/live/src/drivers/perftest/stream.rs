@@ -51,7 +51,7 @@ impl Stream {
         busy
     }
 
-    /// Sends what `end` has to say. Returns whether anything was sent.
+    /// Sends the bytes of `end`. Returns whether anything was sent.
     pub(super) fn send(&mut self, end: &mut iwarp::Connection, now: Instant) -> bool {
         let mut busy = false;
         while !self.is_closed && !end.outbox().is_empty() {

@@ -131,8 +131,8 @@ impl Roce {
         &self.device
     }
 
-    /// Adds the socket to what ends a loop's sleep, if that has not been done. A socket that was
-    /// opened again is to be added again.
+    /// Adds the socket to the sources that end a loop's sleep, unless it is added already. A socket
+    /// that was opened again is to be added again.
     ///
     /// # Errors
     /// When the system refuses.
@@ -196,8 +196,7 @@ impl Roce {
         fired || sent
     }
 
-    /// Sends what there is to be sent. Returns whether there was anything, and whether some
-    /// is left.
+    /// Sends waiting datagrams. Returns whether there were any, and whether some are left.
     fn send(&mut self, now: Instant) -> (bool, bool) {
         let Line::Open { socket, .. } = &self.line else { return (self.lose(), false) };
         let outcome = socket::send(socket, &mut self.waiting, &mut self.device.borrow_mut());

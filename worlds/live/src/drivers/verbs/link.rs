@@ -80,14 +80,14 @@ pub(super) struct Link {
     untold: u16,
     loans: BTreeMap<Key, Loan>,
     is_established: bool,
-    /// The user has heard that the connection is made. It hears of no completion before.
+    /// The user knows that the connection is made. It gets no completion before.
     is_known: bool,
     is_over: bool,
     /// Until when completions are polled for without a report of the device.
     polls_until: Instant,
     /// The device reports the next completion.
     is_armed: bool,
-    /// The loop hears of it.
+    /// The loop gets its events.
     pub(super) is_registered: bool,
 }
 
@@ -339,7 +339,7 @@ impl Link {
         }
     }
 
-    /// The user hears of a request that has ended.
+    /// Passes the end of a request to the user.
     fn complete(&mut self, id: u64, ended: Ended, result: Result<Done, WorkError>) {
         let queue_pair = QueuePairId(0);
         self.completions.push_back(WorkCompletion { id, queue_pair, result });

@@ -72,8 +72,8 @@ impl Verbs {
     /// have come are copied into blocks of `pool`.
     ///
     /// # Errors
-    /// When the machine lacks libibverbs, librdmacm, or the kernel's part of them. The text says
-    /// what to do.
+    /// When the machine lacks libibverbs, librdmacm, or the kernel's part of them. The text has the
+    /// remedy.
     pub fn open(depth: u16, pool: SharedPool) -> io::Result<Self> {
         Ok(Self {
             depths: Depths { send: depth, receive: depth },
@@ -128,7 +128,7 @@ impl Verbs {
         self.requested.pop_front()
     }
 
-    /// Adds what ends a loop's sleep, as far as that has not been done.
+    /// Adds the descriptors that end a loop's sleep, unless they are added already.
     ///
     /// # Errors
     /// When the system refuses.

@@ -174,7 +174,7 @@ impl UserDriver {
         Ok(true)
     }
 
-    /// Sends what waits, and closes a connection that is to end.
+    /// Sends waiting messages, and closes a connection that is to end.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
         let UserShell { connection, closing, .. } = &mut self.shell;
         let Some(connection) = connection else { return false };

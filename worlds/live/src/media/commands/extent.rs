@@ -17,8 +17,8 @@ const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 const ONCS_WRITE_ZEROES: u16 = 1 << 3;
 /// A volatile write cache is there, in Volatile Write Cache (VWC).
 const VWC_PRESENT: u8 = 1 << 0;
-/// The field that says what deallocated blocks read as, and its value for zeroes, in Deallocate
-/// Logical Block Features (DLFEAT).
+/// The field with the value that deallocated blocks read as, and its value for zeroes, in
+/// Deallocate Logical Block Features (DLFEAT).
 const DLFEAT_READS: u8 = 0b111;
 const DLFEAT_READS_ZERO: u8 = 0b001;
 /// Write Zeroes can deallocate (DLFEAT).

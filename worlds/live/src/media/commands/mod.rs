@@ -406,7 +406,7 @@ impl Commands {
         self.withdraw(name);
     }
 
-    /// Goes on with job `name` if nothing of its current stage remains.
+    /// Continues job `name` if nothing of its current stage remains.
     fn end_stage(&mut self, name: u32, out: &mut impl FnMut(Completion)) {
         let Some(job) = self.jobs[name as usize].as_mut().filter(|job| job.is_over()) else { return };
         let extent = &self.extents[job.extent];

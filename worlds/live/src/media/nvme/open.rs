@@ -1,4 +1,4 @@
-//! Bringing an NVMe controller up, and learning what namespaces and abilities it has.
+//! Bringing an NVMe controller up, and reading its namespaces and abilities.
 
 use std::fmt;
 use std::thread;

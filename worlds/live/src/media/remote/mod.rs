@@ -67,7 +67,7 @@ pub struct RemoteMedium {
     place: Place,
     /// Reports events of the device, with its place.
     report: fn(&str),
-    /// Ends the sleep of the loop around this medium, whichever host is in use.
+    /// Ends the sleep of the loop around this medium, for the host in use.
     gate: Poll,
     controller: Option<Controller>,
     /// Chooses the I/O queue of the latest command; the queues take turns.

@@ -76,7 +76,7 @@ impl StateError {
             StateCause::NotOurs => "give another --state: this file was left as it is".to_owned(),
             StateCause::Newer { .. } => "use the farlane that wrote it, or a later one".to_owned(),
             StateCause::NotAsWritten => format!(
-                "if people have changed it, make `# end` its last line, without the digest; else put back a copy; \
+                "after a change by hand, make `# end` its last line, without the digest; else put back a copy; \
                  without {path} the device begins a new life, and a pool's namespaces are lost"
             ),
             StateCause::CutOff | StateCause::Damaged(_) => format!(

@@ -116,7 +116,7 @@ impl StateFile {
     /// replacement. A file system without hard links keeps no generation before the newest.
     fn keep_aside(&mut self) {
         let name = if std::mem::take(&mut self.damaged) { DAMAGED } else { OLD };
-        // Earlier versions let everybody read the file.
+        // Earlier versions let all users read the file.
         let _ = make_private(&self.locked);
         let Ok(aside) = beside(&self.place, name) else { return };
         let _ = aside.remove().and_then(|()| self.place.link_to(&aside));
@@ -154,7 +154,7 @@ fn name_beside(place: &Place, end: &str) -> OsString {
 fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
     let text = String::from_utf8(bytes).map_err(|_| StateCause::NotOurs)?;
     let parsed = sections_of(&text)?;
-    let edited = "has no digest: it is taken as people have changed it";
+    let edited = "has no digest: it is accepted as a change by hand";
     let note = parsed.is_edited.then(|| edited.to_owned());
     Ok(Found { text: Some(text), sections: parsed.sections, note })
 }
@@ -223,7 +223,7 @@ fn begin(place: &Place) -> Result<Option<Opened>, StateCause> {
     let new = beside(place, NEW).map_err(io("make it"))?;
     let file = open_ours(&new, Kind::Private).map_err(io("make it"))?;
     take(&file)?;
-    // One that was left here by an earlier version may be open to everybody.
+    // One that was left here by an earlier version may be readable by all users.
     make_private(&file).map_err(io("make it its owner's alone"))?;
     let is_free = place.look().map_err(io("look at it"))?.is_none();
     Ok((new.has(&file) && is_free).then_some((file, None)))

@@ -315,7 +315,7 @@ fn what_was_damaged_is_put_aside_and_the_generation_before_it_stays_until_the_ne
     fs::write(&path, edited(&read("").replace("third", "fourth"))).unwrap();
     let store = Store::open(&path).unwrap();
     assert_eq!(store.section("a").unwrap(), Some(section("fourth")));
-    assert!(store.note().unwrap().contains("people have changed it"));
+    assert!(store.note().unwrap().contains("a change by hand"));
     drop(store);
     // A file of the first version has no digest; that needs no note.
     fs::write(&path, read("").replace("state = 2", "state = 1")).unwrap();

@@ -84,7 +84,7 @@ pub(super) fn is_own(file: &Stat) -> bool {
     is_regular && file.st_nlink <= 1 && is_trusted(file.st_uid)
 }
 
-/// Whether what belongs to the user `uid` is this process's own, or root's.
+/// Whether files of the user `uid` are this process's own, or root's.
 fn is_trusted(uid: u32) -> bool {
     // The variables of root's process are set by root.
     let caller = || std::env::var(SUDO_UID).ok().and_then(|text| text.parse().ok());

@@ -55,7 +55,7 @@ impl Line {
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As people read them.
+    /// Text for people.
     Text {
         /// Whether the time stands before each line.
         stamped: bool,

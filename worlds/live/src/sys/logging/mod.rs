@@ -1,4 +1,4 @@
-//! Messages to people and programs, sent without ever waiting for a reader.
+//! Messages to users and programs, sent without ever waiting for a reader.
 //!
 //! A thread that moves data hands a line to a bounded queue and goes on; one thread owns the stream
 //! and writes. Lines that repeat themselves are counted (`fold`). When the stream has no reader,

@@ -8,7 +8,7 @@ use super::{ADDRESSES, FRAMES_MAX, TYPE, bind, interface_of, join, mtu_of, reque
 use crate::sys::option::set_option;
 use crate::sys::outgoing::{self, About};
 
-/// The membership by which an interface takes frames for everybody (`PACKET_MR_PROMISC`).
+/// The membership by which an interface takes frames for all addresses (`PACKET_MR_PROMISC`).
 const MEMBER_PROMISCUOUS: libc::c_ushort = 1;
 
 /// A socket for all frames of one interface.
@@ -20,7 +20,7 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// Opens the socket. The interface takes frames for everybody as long as this lives.
+    /// Opens the socket. The interface takes frames for all addresses as long as this lives.
     ///
     /// # Errors
     /// When there is no such interface, or `PermissionDenied` without the capability `CAP_NET_RAW`.

@@ -73,8 +73,8 @@ impl Ring {
         Ok(Self { pages, slot_bytes, slots, next: 0 })
     }
 
-    /// Hands the next frame to `each`, if there is one, and returns what `each` does. The frame's
-    /// slot is free again then.
+    /// Hands the next frame to `each`, if there is one, and returns the result of `each`. The
+    /// frame's slot is free again then.
     pub(super) fn take<R>(&mut self, each: impl FnOnce(Slot<'_>) -> R) -> Option<R> {
         let base = self.next * self.slot_bytes;
         let header = self.pages.place(base, size_of::<libc::tpacket2_hdr>())?;

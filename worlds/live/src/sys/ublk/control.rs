@@ -31,7 +31,7 @@ pub enum Error {
     Old,
     /// The driver refuses a command.
     Refused(&'static str, io::Error),
-    /// The system refuses what else is needed.
+    /// The system refuses another needed call.
     Io(io::Error),
 }
 

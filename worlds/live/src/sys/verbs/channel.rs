@@ -1,4 +1,4 @@
-//! Connections and listeners (librdmacm), and what happens to them.
+//! Connections and listeners (librdmacm), and their events.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -109,7 +109,7 @@ impl Channel {
     /// A channel without connections.
     ///
     /// # Errors
-    /// When the machine lacks the libraries or the kernel's part. The text says what to do.
+    /// When the machine lacks the libraries or the kernel's part. The text has the remedy.
     pub(crate) fn open() -> io::Result<Self> {
         let library = library()?;
         // SAFETY: the call has no precondition.

@@ -91,7 +91,7 @@ pub(super) struct Library {
 /// The libraries, which stay once they are loaded.
 ///
 /// # Errors
-/// When the machine does not have them. The text says what to install.
+/// When the machine does not have them. The text names the packages to install.
 pub(super) fn library() -> io::Result<&'static Library> {
     static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || {

@@ -23,7 +23,7 @@ use std::io;
 /// Whether the libraries are there.
 ///
 /// # Errors
-/// Why not, and what to install.
+/// Why not, and the packages to install.
 pub fn present() -> io::Result<()> {
     library::library().map(|_| ())
 }

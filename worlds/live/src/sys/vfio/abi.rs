@@ -193,8 +193,8 @@ pub(super) unsafe fn map_dma(container: &File, address: *mut u8, iova: u64, size
     call(container, IOMMU_MAP_DMA, &mut map)
 }
 
-/// Makes `iommufd` control what memory `device` reaches. No other request to the device is possible
-/// before.
+/// Makes `iommufd` control the memory that `device` reaches. No other request to the device is
+/// possible before.
 pub(super) fn bind(device: &File, iommufd: &File) -> io::Result<()> {
     let mut bind = BindIommufd { iommufd: iommufd.as_raw_fd(), ..BindIommufd::default() };
     call(device, DEVICE_BIND_IOMMUFD, &mut bind)

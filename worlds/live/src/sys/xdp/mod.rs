@@ -56,7 +56,7 @@ pub(crate) struct Wanted {
     pub(crate) receiver: Receiver,
 }
 
-/// Whom a datagram is for.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
     /// The receiver of this name.

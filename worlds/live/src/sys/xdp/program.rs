@@ -2,7 +2,7 @@
 //! (`bpf(2)`).
 //!
 //! It is short enough to be written down as instructions. It leaves every frame alone that is not
-//! surely ours, so that the interface goes on as before for everybody else.
+//! surely ours, so that the interface goes on as before for all other frames.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -218,7 +218,8 @@ fn load(steps: &[Step]) -> io::Result<OwnedFd> {
 /// Calls `bpf(2)`.
 ///
 /// # Safety
-/// `request` must be what `command` wants, and the addresses in it must be valid for the call.
+/// `request` must have the type that `command` requires, and the addresses in it must be valid for
+/// the call.
 unsafe fn call<T>(command: libc::c_int, request: &mut T) -> io::Result<libc::c_long> {
     // SAFETY: the caller promises that the request is of the command's type and of this length.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>()) };

@@ -279,7 +279,7 @@ impl Scenario {
     /// Plays the scenario; `trace` keeps the packets that pass the root port's link.
     ///
     /// # Errors
-    /// What did not come up or did not end, as a sentence.
+    /// The part that did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
         self.play_with(seed, trace, |_| ())
     }
@@ -288,7 +288,7 @@ impl Scenario {
     /// on, as [`TestBench::watch`] has it.
     ///
     /// # Errors
-    /// What did not come up or did not end, as a sentence.
+    /// The part that did not come up or did not end, as a sentence.
     pub fn play_watched(&self, seed: u64, watcher: impl Watcher<Port> + 'static) -> Result<Played, String> {
         self.play_with(seed, true, |bench| bench.watch().add(watcher))
     }
@@ -333,7 +333,7 @@ impl Scenario {
     /// counts from the beginning of the first task, workload or load.
     ///
     /// # Errors
-    /// What did not come up or did not end, as a sentence.
+    /// The part that did not come up or did not end, as a sentence.
     pub fn timeline(&self, seed: u64) -> Result<(Played, Timeline), String> {
         let mut timeline = Timeline::default();
         if self.loads.is_empty() {

@@ -30,7 +30,7 @@ const BURST: usize = 64;
 /// The shortest IP header, that of version 4 (RFC 791, 3.1).
 const HEADER_MIN: usize = 20;
 
-/// An event that a person may want to know.
+/// An event to report to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A packet was handed to its interface this long after it was due.

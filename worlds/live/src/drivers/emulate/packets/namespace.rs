@@ -15,13 +15,13 @@ const NAMES: &str = "/run/netns";
 pub struct Namespace(File);
 
 impl Namespace {
-    /// The path of the namespace that a person calls `name`: a name that `ip netns` knows, or a
-    /// path such as `/proc/PID/ns/net`.
+    /// The path of the namespace that users call `name`: a name that `ip netns` knows, or a path
+    /// such as `/proc/PID/ns/net`.
     pub fn path(name: &str) -> PathBuf {
         if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMES).join(name) }
     }
 
-    /// Opens the namespace that a person calls `name`, as [`Namespace::path`] finds it.
+    /// Opens the namespace that users call `name`, as [`Namespace::path`] finds it.
     ///
     /// # Errors
     /// When the namespace does not exist, or may not be opened.

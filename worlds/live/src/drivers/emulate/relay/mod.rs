@@ -31,7 +31,7 @@ use pipe::{Flow, Pipe, Pumped};
 /// A connection that was idle for this long is looked at only when the kernel has news of it.
 const REST_AFTER: Nanos = Nanos::from_millis(20);
 
-/// An event that a person may want to know.
+/// An event to report to users.
 #[derive(Debug)]
 pub enum Event {
     /// A connection has come from this address.

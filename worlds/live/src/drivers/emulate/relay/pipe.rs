@@ -111,7 +111,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Goes on with connecting to the other end.
+    /// Advances the connection to the other end.
     fn poll_dial(&mut self, now: Instant, flow: &mut Flow<'_>) -> io::Result<Pumped> {
         let Some((dialer, tries)) = &mut self.dialer else { return Ok(Pumped::Nothing) };
         match dialer.poll(now) {
@@ -138,7 +138,7 @@ impl Pipe {
         }
     }
 
-    /// Moves what there is, both ways.
+    /// Moves all present bytes, both ways.
     pub(in crate::drivers::emulate) fn pump(
         &mut self,
         now: Instant,
@@ -165,7 +165,7 @@ impl Pipe {
         }
     }
 
-    /// Moves what there is at one end in one direction; returns whether there was anything.
+    /// Moves the bytes at one end in one direction; returns whether there were any.
     fn look(
         &mut self,
         now: Instant,

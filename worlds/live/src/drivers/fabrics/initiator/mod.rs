@@ -237,7 +237,7 @@ impl InitiatorDriver {
         busy
     }
 
-    /// Goes on with TLS handshakes; returns whether any has ended.
+    /// Advances TLS handshakes; returns whether any has ended.
     fn proving(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for index in (0..self.shell.connections.len()).rev() {
@@ -290,7 +290,7 @@ impl InitiatorDriver {
         Ok(true)
     }
 
-    /// Sends what queue pairs have to send; returns whether there was anything to do.
+    /// Sends the messages of queue pairs; returns whether there was anything to do.
     fn flush_pairs(&mut self, now: Instant) -> bool {
         self.shell.devices.as_mut().is_some_and(|devices| devices.flush(now))
     }
@@ -351,14 +351,14 @@ impl InitiatorDriver {
         Ok(busy)
     }
 
-    /// Sends what connections have to send; returns whether any of it was taken.
+    /// Sends the waiting bytes of connections; returns whether any were taken.
     pub(crate) fn send(&mut self) -> bool {
         let mut busy = self.flush_pairs(self.now);
         busy |= self.send_streams();
         busy
     }
 
-    /// Sends what byte streams have to send; returns whether any of it was taken.
+    /// Sends the waiting bytes of byte streams; returns whether any were taken.
     fn send_streams(&mut self) -> bool {
         let mut busy = false;
         for line in &mut self.shell.connections {

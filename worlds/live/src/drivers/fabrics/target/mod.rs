@@ -246,8 +246,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         streams.chain(self.pairs.addresses())
     }
 
-    /// Takes what hosts have sent on connections at rest, of which the kernel has news. Returns
-    /// whether there was anything.
+    /// Takes bytes of hosts on connections at rest, of which the kernel has news. Returns whether
+    /// there were any.
     fn receive_at_rest(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         for name in context.named {
@@ -269,7 +269,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Takes what hosts have sent on the connections that are looked at in each turn.
+    /// Takes bytes of hosts on the connections that are looked at in each turn.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         let mut index = 0;
@@ -414,7 +414,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.exchange(now, &mut self.shell);
     }
 
-    /// Sends what waits on a connection; returns whether any of it was taken.
+    /// Sends waiting bytes on a connection; returns whether any were taken.
     fn send(&mut self, now: Instant, id: ConnectionId) -> bool {
         let mut busy = false;
         loop {
@@ -440,7 +440,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Sends what waits, and shuts down ended connections that have nothing more to send.
+    /// Sends waiting bytes, and shuts down ended connections that have nothing more to send.
     fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         let mut sending = core::mem::take(&mut self.shell.sending);

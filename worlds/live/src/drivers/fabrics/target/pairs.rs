@@ -32,7 +32,7 @@ enum Carrier {
     Verbs(Box<Verbs>),
 }
 
-/// Does the same with whichever carrier it is.
+/// Does the same with each carrier.
 macro_rules! each {
     ($carrier:expr, $world:ident => $act:expr) => {
         match $carrier {

@@ -155,8 +155,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         !self.lively.is_empty() || self.pairs.has_any() || self.is_media_busy()
     }
 
-    /// Accepts connections and takes what strangers have sent, for a short time and within their
-    /// share. Returns whether there was anything to do.
+    /// Accepts connections and takes bytes of strangers, for a short time and within their share.
+    /// Returns whether there was anything to do.
     pub(super) fn serve_strangers(&mut self, context: &Context<'_>) -> bool {
         self.strangers.heed(context.named);
         self.strangers.has_arrivals |= context.news;

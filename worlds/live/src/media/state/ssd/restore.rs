@@ -52,7 +52,7 @@ pub fn load(store: &Store) -> Result<Option<SsdState>, StateError> {
     Ok(state)
 }
 
-/// Combines the new `config` of an SSD with what `saved` remembers of it.
+/// Combines the new `config` of an SSD with its state in `saved`.
 ///
 /// A namespace is recognized by its origin. A namespace given for the first time gets a free
 /// identifier, unless the given namespaces are numbered ([`Origin::is_numbered`]).
@@ -111,7 +111,7 @@ fn damaged(store: &Store, key: &str, what: &str) -> StateError {
     store.error(StateCause::Damaged(format!("[{SECTION}] {key}: {what}")))
 }
 
-/// Checks what must hold for every remembered namespace, wherever its bytes are.
+/// Checks the rules for every remembered namespace, wherever its bytes are.
 fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
     for (index, one) in state.namespaces.iter().enumerate() {
         let wrong =
