@@ -35,7 +35,7 @@ pub enum Failure {
         error: io::Error,
     },
     /// The system has no descriptor, thread or signal handler left.
-    #[error("the system has too little left: {0}")]
+    #[error("the system has too few resources left: {0}")]
     System(io::Error),
     /// The control socket that was given can't be had.
     #[error("can't listen at {}: {error}", path.display())]

@@ -182,7 +182,7 @@ pub trait Daemon: Sized {
         stop: &Stop,
     ) -> Result<Value, String> {
         let _ = (driver, request, stop);
-        Err(format!("{} takes no such request", Self::KIND))
+        Err(format!("{} does not support this request", Self::KIND))
     }
 
     /// Whether there is a configuration that [`Daemon::reload`] reads.

@@ -60,7 +60,7 @@ impl<D: Daemon> Inner<D> {
         }
         let request: D::Request = match serde_json::from_str(asked.line) {
             Ok(request) => request,
-            Err(error) => return line::<()>(Err(format!("that is no request: {error}"))).into(),
+            Err(error) => return line::<()>(Err(format!("invalid request: {error}"))).into(),
         };
         match request.common() {
             Some(Common::Status) => self.report_status(now),
@@ -77,7 +77,9 @@ impl<D: Daemon> Inner<D> {
         };
         let job = Box::new(move || make().map(|status| line(Ok(status))));
         let later = self.beside.answer(job, &self.stop);
-        later.unwrap_or_else(|error| line::<()>(Err(format!("no thread can answer: {error}"))).into())
+        later.unwrap_or_else(|error| {
+            line::<()>(Err(format!("no thread is available to answer: {error}"))).into()
+        })
     }
 }
 

@@ -30,7 +30,7 @@ fn one_file_makes_a_daemon_that_is_confined_asked_and_ended() {
     let status = ask(&socket, r#"{"command":"status"}"#).unwrap();
     assert_eq!(status, r#"{"done":{"greetings":1,"kind":"greet"}}"#);
     let refused = ask(&socket, r#"{"command":"reload"}"#).unwrap();
-    assert!(refused.contains("that is no request: unknown variant `reload`"), "{refused}");
+    assert!(refused.contains("invalid request: unknown variant `reload`"), "{refused}");
     let confined = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     assert!(confined.contains("Seccomp:\t2"), "{confined}");
 

@@ -94,7 +94,7 @@ ram = "32MiB"
     let (passed, text) = bench(&url, &[]);
     assert!(!passed && text.contains("demands authentication"), "{text}");
     assert!(
-        text.contains(&format!("this host came as {NAME}")) && text.contains("--dhchap-secret-file FILE"),
+        text.contains(&format!("this host's name is {NAME}")) && text.contains("--dhchap-secret-file FILE"),
         "{text}"
     );
     let (passed, text) = with(&other, &controller);
@@ -104,7 +104,7 @@ ram = "32MiB"
     let stranger = url.replace(NAME, "nqn.2014-08.org.example:stranger");
     let (passed, text) = bench(&stranger, &["--dhchap-secret-file", &host]);
     assert!(!passed && text.contains("Connect Invalid Host"), "{text}");
-    let name = "this host came as nqn.2014-08.org.example:stranger";
+    let name = "this host's name is nqn.2014-08.org.example:stranger";
     for hint in [
         name,
         "farlane target --host NQN",

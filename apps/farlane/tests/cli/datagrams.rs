@@ -302,7 +302,7 @@ fn who_may_not_go_around_the_network_stack_goes_through_it() {
     ]);
     let far = Export::of(far);
     assert_eq!(said(&far, "frames_by"), "AF_PACKET");
-    far.wait_for("go by AF_PACKET, because AF_XDP can't be used: it takes the capabilities");
+    far.wait_for("go by AF_PACKET, because AF_XDP can't be used: it needs the capabilities");
     let mac = said(&far, "eth").rsplit('/').next().unwrap();
     assert_serves(&format!("eth:near/{mac}"));
 }

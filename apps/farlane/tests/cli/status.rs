@@ -68,7 +68,7 @@ fn what_cannot_be_asked_says_so() {
     stranger.write_all(b"\x00\xff what?\n").unwrap();
     let mut answer = String::new();
     stranger.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("that is no request"), "{answer}");
+    assert!(answer.contains("invalid request"), "{answer}");
     // A second export can't have the same control socket.
     let told =
         fail(&["export", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--control", path.to_str().unwrap()]);

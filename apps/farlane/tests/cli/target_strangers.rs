@@ -355,7 +355,7 @@ fn discovery_is_keyed_or_closed_if_the_user_says_so() {
         assert_eq!(bench.status()["discovery_access"], "keyed");
         let url = format!("nvme-tcp://{}", bench.target.address);
         let said = fail(&["use", "discover", &url]);
-        assert!(said.contains("Connect Invalid Host") && said.contains("this host came as nqn."), "{said}");
+        assert!(said.contains("Connect Invalid Host") && said.contains("this host's name is nqn."), "{said}");
         assert!(said.contains("--dhchap-secret-file FILE") && said.contains("?hostnqn=NQN"), "{said}");
         bench.target.wait_for("the discovery service demands a key");
         bench.serves();

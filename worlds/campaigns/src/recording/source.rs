@@ -194,7 +194,7 @@ impl Source {
         self.on_network(|network| network.run(lane, time));
     }
 
-    /// The recording ends. Its recorder gets the missing bytes.
+    /// The recording ends. Its recorder gets the waiting datagrams.
     pub(super) fn finish(&mut self, lane: &mut Lane<'_>, time: Time) {
         self.on_network(|network| network.finish(lane, time));
     }

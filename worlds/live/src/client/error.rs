@@ -126,11 +126,11 @@ impl fmt::Display for AttachError {
             Self::NoSubsystem { timeout, last: Some(last) } => {
                 write!(f, "no controller within {timeout}: {last}")
             }
-            Self::HostRefused { host, failure } => write!(f, "{failure}; this host came as {host}"),
+            Self::HostRefused { host, failure } => write!(f, "{failure}; this host's name is {host}"),
             Self::Secret(error) => error.fmt(f),
             Self::HalfAuthenticated(path) => write!(
                 f,
-                "{}: the controller's secret is of use only together with the host's: give dhchap-secret-file too",
+                "{}: the controller's secret needs the host's: give dhchap-secret-file too",
                 path.display()
             ),
             Self::NoController => f.write_str("there is no NVMe controller at the far end"),

@@ -35,9 +35,7 @@ impl fmt::Display for ResizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => error.fmt(f),
-            Self::NothingToMeasure => {
-                f.write_str("memory has no length of its own; say how long it is to be")
-            }
+            Self::NothingToMeasure => f.write_str("memory has no length of its own; give the new length"),
             Self::Memory(bytes) => {
                 write!(f, "memory of {bytes} B: expected a multiple of {BLOCK} B, at most {BYTES_MAX}")
             }

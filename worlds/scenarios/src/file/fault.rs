@@ -52,7 +52,7 @@ pub(super) fn fault(place: &Spanned<FaultTable>) -> Result<(When, Trouble), Wron
     let when = match (table.at, &table.every) {
         (Some(Text(at)), None) => When::At(at),
         (None, Some(every)) if every.get_ref().0 > Nanos::ZERO => When::Every(every.get_ref().0),
-        (None, Some(every)) => return Err(Wrong::at(every, "every", "expected more than nothing")),
+        (None, Some(every)) => return Err(Wrong::at(every, "every", "expected a time above 0")),
         _ => {
             return Err(Wrong::at(place, "at", "expected either at, a time after the tasks begin, or every"));
         }

@@ -88,11 +88,7 @@ impl LoadTable {
             None => None,
             Some(rate) if rate.get_ref().0.0 > 0 => Some(rate.get_ref().0.0),
             Some(rate) => {
-                return Err(Wrong::at(
-                    rate,
-                    "rate",
-                    "expected bytes a second such as 800MB, more than nothing",
-                ));
+                return Err(Wrong::at(rate, "rate", "expected bytes a second such as 800MB, above 0"));
             }
         };
         let job = Job {

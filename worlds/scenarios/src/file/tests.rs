@@ -71,7 +71,7 @@ fn a_mistake_is_shown_with_its_line_and_key() {
         ("latency = \"10ms\"", "latency = \"10\"", "3", "latency", "a time with its unit"),
         ("latency = \"10ms\"", "latency = 10", "3", "latency", "expected a string"),
         ("rate = \"1Gbit/s\"", "rate = \"1GB\"", "4", "rate", "a rate with its unit"),
-        ("rate = \"1Gbit/s\"", "rate = \"0bit/s\"", "4", "rate", "more than nothing"),
+        ("rate = \"1Gbit/s\"", "rate = \"0bit/s\"", "4", "rate", "above 0"),
         ("mtu = 9000", "mtu = 10", "5", "mtu", "68 to 9216"),
         ("jitter = ", "jiter = ", "6", "jiter", "expected one of"),
         ("loss = \"0.1%\"", "loss = \"101%\"", "7", "loss", "all of it at most"),

@@ -49,7 +49,7 @@ impl Quantity for Nanos {
 impl Quantity for Rate {
     const UNITS: &'static [(&'static str, u64)] =
         &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
-    const EXPECTED: &'static str = "a rate with its unit, such as 100Mbit/s or 2.5Gbit/s, more than nothing";
+    const EXPECTED: &'static str = "a rate with its unit, such as 100Mbit/s or 2.5Gbit/s, above 0";
     fn of(count: u64) -> Option<Self> {
         (count > 0).then(|| Self::new(count))
     }

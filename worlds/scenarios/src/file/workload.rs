@@ -189,7 +189,7 @@ fn trace(
         return Err(Wrong::at(
             place,
             key,
-            "a trace says that itself; expected only name, iodepth and numjobs besides",
+            "the trace sets that itself; expected only name, iodepth and numjobs besides",
         ));
     }
     let wrong = |why: String| Wrong::at(name, "trace", format!("{}: {why}", name.get_ref()));

@@ -115,7 +115,7 @@ impl Way for Datagrams {
 
     fn why_late() -> io::Error {
         let text = format!(
-            "nothing came back within {ATTEMPT_MAX}; is a far end there (farlane export --udp or --eth), and do datagrams pass?"
+            "no answer within {ATTEMPT_MAX}; is a far end there (farlane export --udp or --eth), and do datagrams pass?"
         );
         io::Error::new(io::ErrorKind::TimedOut, text)
     }

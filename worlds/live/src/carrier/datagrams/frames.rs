@@ -520,7 +520,7 @@ fn claim_at((station, interface): (&Station, &str), what: &str, other: &str) -> 
 fn explain_lane(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
-            "it takes the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and --no-sandbox \
+            "it needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and --no-sandbox \
                               where a command has that option"
                 .to_owned()
         }
@@ -528,7 +528,7 @@ fn explain_lane(error: &io::Error) -> String {
             "another program has the interface's queue, or its place for XDP".to_owned()
         }
         Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EOPNOTSUPP) => {
-            "this kernel, or the interface's driver, has none".to_owned()
+            "this kernel, or the interface's driver, has no AF_XDP".to_owned()
         }
         _ => error.to_string(),
     }

@@ -177,5 +177,5 @@ fn verify(
 }
 
 fn only_tls13() -> Error {
-    Error::General("only TLS 1.3 is spoken here".to_owned())
+    Error::General("only TLS 1.3 is supported".to_owned())
 }

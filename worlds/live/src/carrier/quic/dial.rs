@@ -80,7 +80,7 @@ impl Way for Quic {
 
     fn why_late() -> io::Error {
         let text = format!(
-            "nothing came back within {ATTEMPT_MAX}; is a far end there (farlane export --quic), and does UDP pass?"
+            "no answer within {ATTEMPT_MAX}; is a far end there (farlane export --quic), and does UDP pass?"
         );
         io::Error::new(io::ErrorKind::TimedOut, text)
     }

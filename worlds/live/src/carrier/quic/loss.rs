@@ -74,18 +74,17 @@ impl Loss {
 fn explain(error: &ConnectionError) -> (io::ErrorKind, String) {
     use ConnectionError as E;
     match error {
-        E::VersionMismatch => (
-            io::ErrorKind::Unsupported,
-            "it speaks QUIC, but no version of it that is spoken here (RFC 9000, version 1)".to_owned(),
-        ),
+        E::VersionMismatch => {
+            (io::ErrorKind::Unsupported, "it speaks QUIC, but not version 1 (RFC 9000)".to_owned())
+        }
         E::TimedOut => {
             (io::ErrorKind::TimedOut, format!("nothing came from it for {} s", IDLE_MAX.as_secs()))
         }
         E::Reset => {
-            (io::ErrorKind::ConnectionReset, "it has forgotten the connection, having restarted".to_owned())
+            (io::ErrorKind::ConnectionReset, "it has restarted and does not know the connection".to_owned())
         }
         E::ConnectionClosed(close) if u64::from(close.error_code) == CONNECTION_REFUSED => {
-            (io::ErrorKind::ConnectionRefused, "it has as many connections as it bears".to_owned())
+            (io::ErrorKind::ConnectionRefused, "it has the most connections that it can serve".to_owned())
         }
         // A stranger's words must not act on the terminal.
         error => {

@@ -97,12 +97,12 @@ impl Options {
     pub(super) fn apply(&self, socket: &(impl AsFd + AsRawFd)) -> Result<(), Unavailable> {
         bound_silence(socket).map_err(|error| Unavailable {
             what: "end of connections whose other end is silent (SO_KEEPALIVE, TCP_USER_TIMEOUT)",
-            remedy: "use a kernel that has both; Linux has since 2.6.37".to_owned(),
+            remedy: "use Linux 2.6.37 or newer, which has both".to_owned(),
             error,
         })?;
         self.precedence.apply(socket).map_err(|error| Unavailable {
             what: "such precedence (--priority, --dscp)",
-            remedy: "priorities of 0 to 6 take no right; 7 to 15 want CAP_NET_ADMIN, as root has it"
+            remedy: "priorities 0 to 6 need no capability; 7 to 15 need CAP_NET_ADMIN, which root has"
                 .to_owned(),
             error,
         })?;
@@ -110,7 +110,7 @@ impl Options {
             set_rto_min(socket, rto_min).map_err(|error| Unavailable {
                 what: "shorter retransmission timeout (--rto-min; Linux 6.15 has it)",
                 remedy: format!(
-                    "have it of the route instead, at both ends: ip route change ROUTE rto_min {}ms",
+                    "set it for the route instead, at both ends: ip route change ROUTE rto_min {}ms",
                     rto_min.get().div_ceil(1_000_000)
                 ),
                 error,
@@ -127,8 +127,8 @@ impl Options {
             set_tcp_congestion(socket, name).map_err(|error| Unavailable {
                 what: "such congestion control (--congestion)",
                 remedy: format!(
-                    "sysctl net.ipv4.tcp_available_congestion_control shows what there is, modprobe tcp_{name} \
-                     may add it, and what is missing from net.ipv4.tcp_allowed_congestion_control only root may use"
+                    "sysctl net.ipv4.tcp_available_congestion_control lists the present ones, modprobe tcp_{name} \
+                     may add it, and those not in net.ipv4.tcp_allowed_congestion_control only root may use"
                 ),
                 error: error.into(),
             })?;

@@ -74,7 +74,7 @@ impl CardClient {
         let mut this = Self { connection, client, clock, pool: Pool::default(), interrupt };
         while this.client.negotiated().is_none() {
             match this.advance().map_err(turned_away)? {
-                Some((_, Err(error))) => return Err(invalid(format!("it does not greet: {error}"))),
+                Some((_, Err(error))) => return Err(invalid(format!("it sends no greeting: {error}"))),
                 Some(_) => {}
                 None => this.wait()?,
             }

@@ -570,7 +570,7 @@ fn copy_of(block: &Block, length: u32, pool: &SharedPool) -> Buffer {
 
 /// Logs why the device has not taken a request; its user gets a general error.
 fn not_taken(error: &io::Error) -> PostError {
-    warn!("RDMA by verbs: a request was not taken: {error}");
+    warn!("RDMA by verbs: the device rejected a request: {error}");
     match error.kind() {
         io::ErrorKind::OutOfMemory => PostError::Full,
         io::ErrorKind::NotConnected => PostError::State,

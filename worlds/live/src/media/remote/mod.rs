@@ -253,7 +253,7 @@ impl RemoteMedium {
             self.seen = now;
         }
         if !matches!(self.link, Link::Lost { .. } | Link::Coming) {
-            self.tell(&format!("can't be used: {why}; it is tried again"));
+            self.tell(&format!("can't be used: {why}; trying again"));
         }
         self.controller = None;
         self.link = Link::Lost { again: now + RETRY };
@@ -331,7 +331,7 @@ impl RemoteMedium {
             controller.submit_io(controller.now(), submission).map_err(|error| refused(&error))
         };
         commands.fill(submit, out).unwrap_or_else(|Lost| {
-            self.lose("it takes no commands");
+            self.lose("it accepts no commands");
             1
         })
     }

@@ -87,7 +87,7 @@ impl Place {
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
             return Err(refuse(match self.namespace {
                 Some(wanted) => format!("there is no namespace {wanted}; there are: {there}"),
-                None => format!("which namespace? say it with nsid=; there are: {there}"),
+                None => format!("which namespace? choose one with nsid=; there are: {there}"),
             }));
         };
         misfit(&found).map_or(Ok(found), |why| Err(refuse(why)))

@@ -105,14 +105,11 @@ impl fmt::Display for StateCause {
                 f.write_str("is not a state of Farlane's: expected a line `farlane-state = 2` and tables")
             }
             Self::Newer { found } => {
-                write!(
-                    f,
-                    "is of version {found}, which a later farlane wrote; this one reads versions 1 and 2"
-                )
+                write!(f, "has version {found}, written by a later farlane; this one reads versions 1 and 2")
             }
             Self::CutOff => f.write_str("is cut off: expected `# end` for its last line"),
             Self::NotAsWritten => {
-                f.write_str("is not as it was written: its digest is not that of its contents")
+                f.write_str("was changed or damaged: its digest does not match its contents")
             }
             Self::Damaged(what) => write!(f, "is damaged: {what}"),
             Self::Mismatch { key, what, .. } => write!(f, "{key}: {what}"),

@@ -67,7 +67,7 @@ impl Command {
             Self::SetParameters => "setting the device's limits",
             Self::GetParameters => "asking for the device's limits",
             Self::StartRecovery => "taking over the device",
-            Self::EndRecovery => "going on with the device",
+            Self::EndRecovery => "continuing the device",
             Self::GetFeatures => "asking for features",
         }
     }

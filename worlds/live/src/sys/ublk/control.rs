@@ -42,7 +42,7 @@ impl Error {
             Self::NoDriver => {
                 "modprobe ublk_drv loads the driver, if this kernel has it (Linux 6.5 or newer)"
             }
-            Self::Open(..) => "block devices are made by root: use sudo",
+            Self::Open(..) => "only root can make block devices: use sudo",
             Self::Old => "Linux 6.5 or newer can; --over nvme-tcp needs no such driver",
             Self::Refused(..) => "farlane connect --list shows the devices that are there",
             Self::Io(_) => "ulimit -n and ulimit -l may be too low",

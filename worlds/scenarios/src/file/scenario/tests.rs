@@ -222,7 +222,7 @@ fn a_mistake_is_told_with_its_line_and_key() {
         ("iodepth = 4", "iodepth = 1024", "17", "iodepth", "1023 commands at a time"),
         ("size = \"2MiB\"", "size = \"64MiB\"", "26", "size", "no end behind"),
         ("rate = 1000", "rate = 0", "31", "rate", "1 to 100000000"),
-        ("rate = 1000", "trace = \"x\"", "28", "rw", "a trace says that itself"),
+        ("rate = 1000", "trace = \"x\"", "28", "rw", "the trace sets that itself"),
         ("kind = \"change\"", "kind = \"rain\"", "35", "kind", "'cut' or 'hold'"),
         ("at = \"10ms\"\n", "", "34", "at", "either at"),
         ("lasts = \"5ms\"\n", "", "34", "lasts", "how long"),
