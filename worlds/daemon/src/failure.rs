@@ -14,7 +14,7 @@ pub enum Failure {
     /// The limit of descriptors is too low.
     #[error(transparent)]
     Descriptors(#[from] TooFew),
-    /// The processor that was chosen can't be had.
+    /// The chosen processor is not available.
     #[error(transparent)]
     Processor(PinError),
     /// A path that is to stay within reach does not exist.
@@ -37,7 +37,7 @@ pub enum Failure {
     /// The system has no descriptor, thread or signal handler left.
     #[error("the system has too few resources left: {0}")]
     System(io::Error),
-    /// The control socket that was given can't be had.
+    /// The given control socket is not available.
     #[error("can't listen at {}: {error}", path.display())]
     Bind {
         /// Its path.
@@ -45,7 +45,7 @@ pub enum Failure {
         /// Why not.
         error: BindError,
     },
-    /// The address of the figures can't be had.
+    /// The address of the figures is not available.
     #[error("no figures at {address}: {error}")]
     Metrics {
         /// The address.

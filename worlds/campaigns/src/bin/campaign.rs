@@ -182,7 +182,7 @@ fn campaign(
             let of = share.map_or_else(|| format!(" of {count}"), |_| String::new());
             let _ = write!(std::io::stderr(), "\r{name}: {}{of} seeds", total.seeds);
         }
-        // A reader that has gone away wants no more seeds.
+        // A reader that has gone away needs no more seeds.
         written
             && (arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max)
             && until.is_none_or(|until| Instant::now() < until)

@@ -31,7 +31,7 @@ pub(super) struct Ports {
 struct Connection {
     /// The stream; none of a queue pair.
     connection: Option<stream::ConnectionId>,
-    /// Received bytes that the target does not want yet.
+    /// Received bytes that the target does not take yet.
     received: VecDeque<Buffer>,
     /// The target has ended the connection, which is closed when everything is sent.
     ended: bool,
@@ -154,7 +154,7 @@ impl TargetNode {
         self.target.handle_input(now, Input::Accepted(accepted));
     }
 
-    /// Gives the target as much of the received bytes as it wants.
+    /// Gives the target as many of the received bytes as it takes.
     fn feed(&mut self, now: Instant, index: usize) {
         let id = id_of(index);
         while self.target.wants_input(id)

@@ -17,7 +17,7 @@ use crate::Failure;
 /// figures of the daemon; it returns false when the process ends and there are no more.
 ///
 /// # Errors
-/// When the address can't be had.
+/// When the address is not available.
 pub(crate) fn serve(
     address: Option<SocketAddr>,
     mut figures: impl FnMut(&mut Page) -> bool + Send + 'static,

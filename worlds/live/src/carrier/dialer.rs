@@ -28,13 +28,13 @@ pub trait Way {
     /// When the attempt can't even begin.
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Self::Attempt, RawFd)>;
 
-    /// Goes on with an attempt; returns the connection, or the attempt as it is now.
+    /// Advances an attempt; returns the connection, or the attempt as it is now.
     ///
     /// # Errors
     /// When the attempt has failed.
     fn go_on(&self, attempt: Self::Attempt, now: Instant) -> io::Result<Made<Self>>;
 
-    /// When an attempt wants to be looked at without news, if ever.
+    /// The time of the next look at an attempt without news, if any.
     fn look_at(attempt: &Self::Attempt) -> Option<Instant>;
 
     /// The error of an attempt that took the longest time allowed without a result.
@@ -93,7 +93,7 @@ impl<W: Way> Dialer<W> {
         self.state = State::Pausing { until: now };
     }
 
-    /// When [`Dialer::poll`] wants to be called, if ever.
+    /// The time of the next call to [`Dialer::poll`], if any.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Pausing { until } => Some(*until),
@@ -102,7 +102,7 @@ impl<W: Way> Dialer<W> {
         }
     }
 
-    /// Goes on with dialling, without waiting.
+    /// Advances dialling, without waiting.
     pub fn poll(&mut self, now: Instant) -> Dialled<W::Connection> {
         match std::mem::replace(&mut self.state, State::Resting) {
             State::Resting => Dialled::Waiting,

@@ -162,7 +162,7 @@ impl JoinedPaths {
     }
 
     fn join(&mut self, index: usize, connection: Connection) {
-        // If this fails, more is sent in vain, but nothing else happens.
+        // If this fails, only some bytes are sent needlessly.
         let _ = keep_short(&connection, UNSENT_MAX);
         self.peer = connection.peer();
         self.key = connection.key();
@@ -244,7 +244,7 @@ impl JoinedPaths {
         }
     }
 
-    /// When [`JoinedPaths::turn`] wants to be called, if ever.
+    /// The time of the next call to [`JoinedPaths::turn`], if any.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let of_slot = |slot: &Slot| match (&slot.connection, &slot.dialling) {
             (Some(connection), _) => connection.poll_timeout(),

@@ -72,7 +72,7 @@ impl Name {
     /// The name of a far end that listens for TCP: `HOST:PORT` or `HOST:PORT?key=FINGERPRINT`.
     ///
     /// # Errors
-    /// When `text` is not of that form; the error says so in words.
+    /// When `text` is not of that form; the error names the expected form.
     pub fn tcp(text: &str) -> Result<Self, String> {
         Self::of(text, Way::Tcp)
     }

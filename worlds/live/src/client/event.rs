@@ -26,7 +26,7 @@ pub enum Event {
     Here(Option<News>),
     /// The controller can't be reached. Commands wait for it.
     Away(News),
-    /// Something that the owner may want to know.
+    /// News for the owner.
     News(News),
     /// This handle has ended: the controller needs another one.
     Failed(Failure),

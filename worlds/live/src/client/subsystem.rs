@@ -241,7 +241,7 @@ fn with_port(path: &str, port: &str) -> Option<String> {
 }
 
 impl Settings {
-    /// Sets the setting of `pair`, in a URL with these `paths`.
+    /// Applies the setting in `pair`, in a URL with these `paths`.
     fn set(&mut self, paths: &[Path], pair: &str) -> Result<(), String> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, "on"));
         let has = |fabric| paths.iter().any(|path| path.fabric == fabric);

@@ -79,7 +79,7 @@ pub fn create(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let written = file.write_all(text.as_bytes());
     let synced = written.and_then(|()| file.sync_all()).and_then(|()| sync_folder_of(path));
-    // A part of a secret is of no use, and keeps a whole one from being written here.
+    // A part of a secret is useless, and would prevent the writing of a whole one here.
     synced.inspect_err(|_| drop(std::fs::remove_file(path)))
 }
 

@@ -96,7 +96,7 @@ pub trait Driver {
     /// turn, sources of [`Attention::OnNews`] when `context.news` is set, and those of
     /// [`Attention::Named`] that `context.named` names. [`Turn::Idle`] promises that each source
     /// looked at was emptied, because the kernel reports news only once. A named source is named
-    /// once, so it must be emptied, or looked at in further turns, for each result of the turn.
+    /// once, so it must be emptied, or looked at in further turns, regardless of the turn's result.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
@@ -238,7 +238,7 @@ pub struct Reactor {
     /// How long the driver may take to end after a stop request; without a limit, as long as it
     /// takes.
     close_max: Option<Nanos>,
-    /// When the service manager next wants to hear that this loop is alive.
+    /// The time of the next report to the service manager that this loop is alive.
     beat_at: Option<Instant>,
 }
 

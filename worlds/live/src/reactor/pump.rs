@@ -27,7 +27,7 @@ pub(crate) trait Shell<E: Engine> {
     }
 }
 
-/// An engine and when it wants to be called next.
+/// An engine and its next deadline.
 ///
 /// A driver gives received inputs to the engine, and calls [`Pump::exchange`] at once: an answer
 /// leaves before anything else is looked at. Deadlines may have changed then. They are looked at

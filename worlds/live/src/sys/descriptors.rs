@@ -20,7 +20,7 @@ pub const HEADROOM: u64 = 16;
 pub const OWN_HEADROOM: u64 = 8;
 /// How many connections must fit besides the headroom, or serving does not begin.
 pub const CONNECTIONS_MIN: u64 = 8;
-/// The most connections turned away in one go, so that none waits in vain and those being served
+/// The most connections turned away in one go, so that each gets an answer soon, and served ones
 /// wait only briefly.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 

@@ -48,7 +48,7 @@ pub(crate) fn receive(
     places: &mut [impl DerefMut<Target = [u8]>],
     arrived: &mut Vec<Marked>,
 ) -> io::Result<()> {
-    // A poll asks for one datagram, most often in vain: it does not prepare a table for many.
+    // A poll asks for one datagram and mostly finds none: it does not prepare a table for many.
     match places.len() {
         0 | 1 => receive_up_to::<1>(socket, places, arrived),
         _ => receive_up_to::<BATCH_MAX>(socket, places, arrived),

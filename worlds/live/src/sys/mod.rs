@@ -5,13 +5,13 @@
 //! others. [`huge_pages`] prepares memory for transfers. [`machine`] returns the machine's limits.
 //! [`entropy`] makes names and secrets that an attacker can't guess. [`logging`] writes events to
 //! the log without waiting for a reader. [`secrets`] keeps keys out of core dumps. [`sandbox`]
-//! gives up the rights that a process does not need. [`service`] talks to the service manager.
-//! [`shared`] is memory that another process shares with this one, and [`doorbells`] a page of
-//! registers that two processes share. [`vfio`] hands a PCI function of this machine to this
-//! process, and [`verbs`] has its RDMA devices. [`ublk`] makes block devices of this machine whose
-//! requests this process answers, and [`block_use`] returns the users of a block device.
-//! [`precedence`] says how much sooner than others a socket's packets are carried. [`address`]
-//! reads addresses.
+//! gives up the rights that a process does not need. [`service`] exchanges messages with the
+//! service manager. [`shared`] is memory that another process shares with this one, and
+//! [`doorbells`] a page of registers that two processes share. [`vfio`] hands a PCI function of
+//! this machine to this process, and [`verbs`] has its RDMA devices. [`ublk`] makes block devices
+//! of this machine whose requests this process answers, and [`block_use`] returns the users of a
+//! block device. [`precedence`] says how much sooner than others a socket's packets are carried.
+//! [`address`] reads addresses.
 
 pub mod address;
 pub mod block_use;

@@ -122,7 +122,7 @@ pub struct Precedence {
 }
 
 impl Precedence {
-    /// Sets the setting of `pair`, such as `priority=5` or `dscp=EF`. It is an error if that was
+    /// Applies the setting in `pair`, such as `priority=5` or `dscp=EF`. It is an error if that was
     /// set before, and `None` if `pair` is about something else.
     pub(crate) fn set(&mut self, pair: &str) -> Option<Result<(), String>> {
         let (key, value) = pair.split_once('=')?;

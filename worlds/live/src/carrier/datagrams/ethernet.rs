@@ -59,7 +59,7 @@ impl Ethernet {
     /// far end's name.
     ///
     /// # Errors
-    /// When `text` is not of that form; the error says so in words.
+    /// When `text` is not of that form; the error names the expected form.
     pub fn with_station(text: &str) -> Result<(Self, SocketAddr), String> {
         let (interface, mac) =
             text.split_once('/').ok_or_else(|| format!("no MAC address behind a '/'; {EXPECTED}/MAC"))?;

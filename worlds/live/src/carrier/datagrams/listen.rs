@@ -182,8 +182,8 @@ impl Listener {
         self.port.borrow().endpoint.has_arrivals()
     }
 
-    /// When [`Listener::accept`] and [`Listener::turn`] want to be called even though nothing
-    /// has come.
+    /// The time of the next call to [`Listener::accept`] and [`Listener::turn`] if nothing comes
+    /// before.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let port = self.port.borrow();
         match &self.again {

@@ -59,7 +59,7 @@ impl Plain {
         self.descriptor
     }
 
-    /// When the stream wants to be looked at even though nothing has come.
+    /// The time of the next look at the stream if nothing comes before.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.port.borrow().poll_timeout()
     }

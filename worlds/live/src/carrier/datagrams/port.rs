@@ -52,7 +52,7 @@ pub(super) struct Port {
     lost: Option<(io::ErrorKind, String)>,
     /// Whether there may be something to send: something has come, was given, or was due.
     has_work: bool,
-    /// When the endpoint wants to be called, and whether that may have changed since `settled_at`.
+    /// The endpoint's next deadline, and whether that may have changed since `settled_at`.
     wake: Option<Instant>,
     is_unsettled: bool,
     settled_at: Instant,
@@ -184,7 +184,7 @@ impl Port {
         Err(io::Error::new(*kind, why.clone()))
     }
 
-    /// Asks the endpoint when it wants to be called.
+    /// Asks the endpoint for its next deadline.
     fn settle(&mut self, now: Instant) {
         (self.wake, self.is_unsettled, self.settled_at) = (self.endpoint.poll_timeout(), false, now);
     }
@@ -202,7 +202,7 @@ impl Port {
         self.wire.keep_peers(|address| endpoint.has_peer(address));
     }
 
-    /// When [`Port::pump`] wants to be called even though nothing has come.
+    /// The time of the next call to [`Port::pump`] if nothing comes before.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         // Due work is not done any more.
         if self.lost.is_some() {

@@ -99,7 +99,7 @@ impl Stream {
         self.plain.descriptor()
     }
 
-    /// When the stream wants to be looked at even though nothing has come.
+    /// The time of the next look at the stream if nothing comes before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.plain.poll_timeout()
     }

@@ -87,7 +87,7 @@ impl Way for Quic {
 }
 
 impl Attempt {
-    /// Goes on with the attempt; returns whether there is a stream.
+    /// Advances the attempt; returns whether there is a stream.
     fn is_established(&self) -> io::Result<bool> {
         let mut endpoint = self.endpoint.borrow_mut();
         let mut looks = 0;

@@ -160,7 +160,7 @@ impl Endpoint {
         !self.arrived.is_empty()
     }
 
-    /// When [`Endpoint::pump`] wants to be called even though nothing has come.
+    /// The time of the next call to [`Endpoint::pump`] if nothing comes before.
     pub(super) fn poll_timeout(&self) -> Option<engine::Instant> {
         let (real, ours) = self.epoch;
         self.wake.map(|at| {

@@ -79,7 +79,7 @@ impl Listener {
         self.endpoint.borrow().has_arrivals()
     }
 
-    /// When [`Listener::accept`] wants to be called even though nothing has come.
+    /// The time of the next call to [`Listener::accept`] if nothing comes before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.endpoint.borrow().poll_timeout()
     }

@@ -41,7 +41,7 @@ pub(super) struct Slot {
     pub(super) finished: bool,
     /// Why the connection has ended, if it has.
     pub(super) lost: Option<Loss>,
-    /// When the state machine wants to be called.
+    /// The next deadline of the state machine.
     pub(super) wake: Option<Instant>,
     /// When the connection is ended unless by then the peer has opened the stream or, after a
     /// close, has acknowledged its end.

@@ -70,7 +70,7 @@ impl Stream {
         self.descriptor
     }
 
-    /// When the stream wants to be looked at even though nothing has come.
+    /// The time of the next look at the stream if nothing comes before.
     pub fn poll_timeout(&self) -> Option<engine::Instant> {
         self.endpoint.borrow().poll_timeout()
     }

@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::turn`] wants to be called, if ever. An end that has not said that it
+    /// The time of the next call to [`Connection::turn`], if any. An end that has not said that it
     /// sleeps is not woken, so it must not wait.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let rings = self.rings.as_ref()?;
@@ -177,7 +177,7 @@ impl Connection {
             self.has_looked = true;
             match self.socket.receive(pool) {
                 Ok(unix::Received::Nothing) => return Ok(Received::Nothing),
-                // The ring has the received bytes, for each cause of the wake-up.
+                // The ring has the received bytes, regardless of the wake-up's cause.
                 Ok(unix::Received::Data(..)) => {}
                 Ok(unix::Received::Closed) | Err(_) => self.has_ended = true,
             }

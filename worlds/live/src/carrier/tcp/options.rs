@@ -150,7 +150,7 @@ fn bound_silence(socket: &(impl AsFd + AsRawFd)) -> io::Result<()> {
 }
 
 /// Limits the unsent bytes that the kernel takes from us: waiting bytes that are still ours can be
-/// dropped when they turn out to be of no use.
+/// dropped when they turn out to be unnecessary.
 pub(crate) fn keep_short(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set_option(
         socket,
@@ -176,7 +176,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         Options::default().apply(&socket).unwrap();
-        // A peer that vanished is found out, both at rest and in the middle of sending.
+        // The end detects a vanished peer, both at rest and in the middle of sending.
         use rustix::net::sockopt::{
             socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_user_timeout,
         };

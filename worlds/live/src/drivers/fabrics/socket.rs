@@ -142,7 +142,7 @@ impl Socket {
         Moving { stream: self.stream, secure: self.secure }
     }
 
-    /// Goes on with a connection of another thread.
+    /// Continues a connection of another thread.
     ///
     /// # Errors
     /// When the socket was closed in the meantime.

@@ -169,7 +169,7 @@ impl Tls {
 
     /// Seals and sends the bytes in `outbox`, as many as the system takes. Returns the number of
     /// bytes taken. When the system takes no more, the library has sealed some of the bytes
-    /// already. It wants to be given the same bytes again, which stay at the front of the outbox.
+    /// already. It requires the same bytes again, which stay at the front of the outbox.
     ///
     /// # Errors
     /// When the connection has failed.

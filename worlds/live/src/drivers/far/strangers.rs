@@ -85,8 +85,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.strangers.has_work()
     }
 
-    /// Hears the strangers that have said something, and accepts others. Returns whether there
-    /// was anything.
+    /// Reads the messages of strangers, and accepts further ones. Returns whether there were any.
     pub(super) fn greet(&mut self, context: &Context<'_>) -> bool {
         self.strangers.again_at = None;
         let mut ids = core::mem::take(&mut self.strangers.named);

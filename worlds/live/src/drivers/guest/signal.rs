@@ -28,7 +28,7 @@ impl Signaller {
     /// When the descriptor cannot be written.
     pub(in crate::drivers) fn signal(&self) -> io::Result<()> {
         if !self.never_waits && !self.has_room()? {
-            // The client has so many signals waiting that it will look.
+            // The signals that wait already will make the client look.
             return Ok(());
         }
         match rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes()) {

@@ -180,7 +180,7 @@ impl CardClient {
         }
     }
 
-    /// Waits for a message, or until the client wants to look at the time.
+    /// Waits for a message, or until the client's next look at the time.
     fn wait(&self) -> io::Result<()> {
         let now = self.clock.now();
         let length = next_wake(&self.client, now).map_or(LOOK, |at| (at - now).min(LOOK));

@@ -215,7 +215,7 @@ impl Shm {
         }
     }
 
-    /// Goes on with a packet that is not sent whole; returns whether another may follow.
+    /// Continues a packet that is not sent whole; returns whether another may follow.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         if self.unsent.is_empty() {

@@ -86,7 +86,7 @@ impl Measurement {
         Ok(Blocking::new(reactor, driver))
     }
 
-    /// Gets the client the second connection that it wants.
+    /// Gets the client the second connection that it requests.
     fn join(&mut self, context: &Context<'_>) -> io::Result<()> {
         let Way { server, local, .. } = self.way;
         match &mut self.carried {

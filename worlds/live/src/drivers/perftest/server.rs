@@ -132,7 +132,7 @@ fn accept(listener: &Listener, connections: &mut Vec<Connection>, makes: &Makes,
 }
 
 impl Connection {
-    /// Goes on. Returns whether anything passed, and whether the connection is there still.
+    /// Continues. Returns whether anything passed, and whether the connection is there still.
     fn turn(&mut self, memory: &Memory, now: Instant) -> (bool, bool) {
         let end = self.server.endpoint_mut();
         if end.poll_timeout().is_some_and(|at| at <= now) {

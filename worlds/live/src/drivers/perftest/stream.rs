@@ -70,7 +70,7 @@ impl Stream {
         busy
     }
 
-    /// Whether the connection is over, and everything was said.
+    /// Whether the connection is over, and everything was sent.
     pub(super) fn is_over(&self, end: &iwarp::Connection) -> bool {
         self.is_closed || self.is_ending && end.outbox().is_empty()
     }

@@ -69,7 +69,7 @@ pub struct Roce {
     places: Vec<BufferMut>,
     arrived: Vec<Marked>,
     /// How many datagrams the next call asks for: after a call that found none, one. Asking for
-    /// many takes longer, and a loop that polls asks in vain most of the time.
+    /// many takes longer, and most calls of a polling loop find none.
     wanted: usize,
     /// Datagrams that the kernel has not taken yet.
     waiting: VecDeque<roce::Datagram>,

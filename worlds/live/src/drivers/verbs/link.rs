@@ -28,7 +28,7 @@ struct Sent {
     id: u64,
     kind: Kind,
     block: Option<Block>,
-    /// The user wants a completion even if all goes well.
+    /// The user requests a completion even of a success.
     is_wanted: bool,
 }
 

@@ -173,7 +173,7 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// A property of how a medium is served that its owner may want to know.
+/// A property of the service of a medium, for its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Transfers go through the page cache, for this reason.

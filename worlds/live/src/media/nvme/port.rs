@@ -48,7 +48,7 @@ impl VfioPort {
     /// Takes the controller at `address` and gives it `length` bytes of memory.
     ///
     /// # Errors
-    /// When the device can't be taken or the memory can't be had; see [`OpenError`].
+    /// When the device can't be taken or the memory is not available; see [`OpenError`].
     pub fn open(address: PciAddress, length: usize) -> Result<Self, OpenError> {
         let device = Device::open(address)?;
         let memory = device.memory(length)?;

@@ -246,7 +246,7 @@ impl RemoteMedium {
         (self.report)(&format!("{} {what}", self.place));
     }
 
-    /// The host is of no use any more: its commands have ended, or end soon.
+    /// The host is useless from now on: its commands have ended, or end soon.
     fn lose(&mut self, why: &str) {
         let now = self.clock.now();
         if self.link == Link::Here {

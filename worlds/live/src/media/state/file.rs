@@ -14,8 +14,8 @@ use crate::media::file::survive_size_limits;
 use crate::sys::files::{Kind, Place, Replacement, make_private, open_ours, open_there};
 use crate::sys::lock::lock;
 
-/// The most bytes of a file of state: room for two firmware images as text, and for everything else
-/// that devices remember.
+/// The most bytes of a file of state: room for two firmware images as text, and for all other state
+/// of devices.
 const BYTES_MAX: u64 = 64 << 20;
 /// How often a file is opened again because another process has replaced it meanwhile.
 const REOPENS_MAX: usize = 100;

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation(u64);
 
-/// Something about a store that its owner wants to know.
+/// News about a store for its owner.
 #[derive(Debug)]
 pub enum Notice {
     /// The state could not be saved; saving is tried again until it succeeds.

@@ -14,7 +14,7 @@ use rustix::process::{getegid, geteuid};
 use super::Kind;
 use crate::sys::user;
 
-/// The mode of private files while nothing else is said: for their owner alone.
+/// The default mode of private files: for their owner alone.
 const OWNERS: u32 = 0o600;
 /// The mode of reports, of which the umask takes some.
 const EVERYBODYS: u32 = 0o666;

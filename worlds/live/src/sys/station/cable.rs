@@ -133,8 +133,8 @@ mod tests {
                 ADDRESSES_OF_FRAME.into_iter().chain(tags.iter().copied()).chain(payload.clone()).collect();
             let mut room = [0; 2048];
             let length = loop {
-                // The interfaces may just have come up, and their neighbours speak, too. Frames
-                // with fewer tags may have been sent more than once.
+                // The interfaces may just have come up, and their neighbours send frames, too.
+                // Frames with fewer tags may have been sent more than once.
                 let _ = near.send(&sent);
                 match far.receive(&mut room) {
                     Some(length) if length >= sent.len() && room[..ADDRESSES] == ADDRESSES_OF_FRAME => {

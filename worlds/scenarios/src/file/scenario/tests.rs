@@ -1,4 +1,4 @@
-//! Scenarios that are played, and the messages about scenarios that are wrong.
+//! Scenarios that are played, and the messages about invalid scenarios.
 
 use engine::Instant;
 use network_models::Chance;

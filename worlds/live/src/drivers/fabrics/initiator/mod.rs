@@ -28,7 +28,7 @@ const PIECES_PER_TURN: usize = 4;
 /// A connection that was silent for this long, and on which nothing is awaited, is looked at only
 /// when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
-/// How often it is looked at which connections are at rest.
+/// How often the driver checks which connections are at rest.
 const ATTEND_EVERY: Nanos = Nanos::from_millis(1);
 /// The longest time that one attempt to connect may take.
 const DIAL_MAX: Nanos = Nanos::from_secs(5);

@@ -1,5 +1,4 @@
-//! Connections on their way from the reactor that accepted them to the reactor of the subsystem
-//! that they want.
+//! Connections on their way from the reactor that accepted them to the reactor of their subsystem.
 
 use std::collections::VecDeque;
 use std::fmt;

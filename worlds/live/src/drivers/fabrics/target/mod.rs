@@ -468,8 +468,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Gives connections to the reactors of the subsystems that they want. Their news no longer
-    /// ends this reactor's sleep.
+    /// Gives connections to the reactors of their subsystems. Their news no longer ends this
+    /// reactor's sleep.
     fn see_off(&mut self) {
         if self.shell.leaving.is_empty() {
             return;
