@@ -251,7 +251,7 @@ fn state_that_does_not_fit_is_refused_with_the_remedy() {
     // As a person leaves a file after changing it by hand.
     let sound = format!("{}# end\n", written.rsplit_once("# end ").unwrap().0);
     for (text, words) in [
-        (written.replace("block = 512", "block = 4096"), "its digest is not that of its contents"),
+        (written.replace("block = 512", "block = 4096"), "its digest does not match its contents"),
         (sound.replace("block = 512", "block = 513"), "block: expected 512, 4096, 4104 or 4112, found 513"),
         (sound.replace("attached = true", "attached = 7"), "attached = 7"),
         (sound[..sound.len() - 20].to_owned(), "cut off"),
