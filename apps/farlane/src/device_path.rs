@@ -15,7 +15,7 @@ const MARK: &str = ",nsid=";
 const OWN: [&str; 4] = ["identify", "ping", "read", "write"];
 
 /// The path of the namespace `id` of the controller at `url`.
-pub(crate) fn path(url: &str, id: &serde_json::Value) -> String {
+pub(crate) fn path(url: &str, id: u32) -> String {
     format!("{url}{MARK}{id}")
 }
 

@@ -5,14 +5,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use live::sys::logging;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use status::SchemaVersion;
 
 use crate::args::LogForm;
-use crate::commands::SCHEMA_VERSION;
 use crate::error::Error;
-
-/// The name, for programs, of an error in the arguments.
-const USAGE: &str = "usage";
+use crate::error::code::USAGE;
 
 /// Ends the program with what went wrong.
 pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
@@ -20,11 +19,11 @@ pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
     let help = miette::Diagnostic::help(error).map(|help| texts::clean(&help.to_string()));
     let (exit, message) = (error.exit(), texts::clean(&error.to_string()));
     if wants_json() {
-        logging::tell_last(object(&message, help.as_deref(), &error.code(), exit.code()));
+        logging::tell_last(object(&message, help.as_deref(), error.json_code(), exit.code()));
     } else if form == LogForm::Text || matches!(error, Error::Journal(_) | Error::LogFilter(_)) {
         logging::tell_last(text(&message, help.as_deref()));
     } else {
-        error!(code = error.code(), exit = exit.code(), help, "{message}");
+        error!(code = error.json_code(), exit = exit.code(), help, "{message}");
         logging::flush();
     }
     exit.into()
@@ -38,11 +37,30 @@ fn text(message: &str, help: Option<&str>) -> String {
     }
 }
 
-/// An error for programs: docs/schemas/error.json.
+/// Why a command failed, as the last line of standard error.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Object<'a> {
+    schema_version: SchemaVersion,
+    error: Described<'a>,
+}
+
+/// An error.
+#[derive(Serialize, JsonSchema)]
+struct Described<'a> {
+    /// What failed and why, for people.
+    message: &'a str,
+    /// What to do, for people.
+    help: Option<&'a str>,
+    /// The kind of the error: docs/operate.md lists the codes.
+    code: &'a str,
+    /// The exit status.
+    exit: u8,
+}
+
+/// An error for programs.
 fn object(message: &str, help: Option<&str>, code: &str, exit: u8) -> String {
-    let error = json!({ "message": message, "help": help, "code": code, "exit": exit });
-    let object: Value = json!({ "schema_version": SCHEMA_VERSION, "error": error });
-    object.to_string()
+    let object = Object { schema_version: SchemaVersion, error: Described { message, help, code, exit } };
+    serde_json::to_string(&object).unwrap_or_default()
 }
 
 /// Whether the command line asks for JSON. Its errors are found before it is understood.

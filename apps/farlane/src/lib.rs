@@ -18,6 +18,7 @@ mod capture;
 mod columns;
 mod commands;
 mod config_file;
+mod counters;
 mod device_path;
 mod drawing;
 mod error;

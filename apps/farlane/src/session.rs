@@ -15,12 +15,14 @@ use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;
 use nvme_pcie::host::{Data, DataRegion, QueueId, Submission};
+use status::{ConfigCache, Connection, Lookahead};
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Carried, ConfigCacheCounters, Root, Target};
+use crate::args::{Root, Target};
 use crate::capture::{Tracing, What};
 use crate::commands::stay_on;
+use crate::counters;
 use crate::error::{Error, NvmeError};
 
 /// How long an admin command or a register read may take.
@@ -172,13 +174,13 @@ impl Session {
     }
     /// What each connection of the tunnel has carried, the main one first; empty unless the tunnel
     /// has several.
-    pub(crate) fn connections(&self) -> Vec<Carried> {
+    pub(crate) fn connections(&self) -> Vec<Connection> {
         let upstream = self.near().and_then(Near::upstream);
-        Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0))))
+        counters::connections(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0))))
     }
     /// What the tunnel has sent ahead; none without a tunnel or without lookahead.
-    pub(crate) fn lookahead(&self) -> Option<Ahead> {
-        Ahead::of(self.near()?.upstream()?)
+    pub(crate) fn lookahead(&self) -> Option<Lookahead> {
+        counters::lookahead(self.near()?.upstream()?)
     }
     /// Asks the far end what has become of its device's reads of memory until now, and waits for
     /// the answer. None without a tunnel, or when the far end does not answer.
@@ -201,8 +203,8 @@ impl Session {
     }
     /// What the tunnel has answered at the near end; none without a tunnel or without a
     /// config cache.
-    pub(crate) fn config_cache(&self) -> Option<ConfigCacheCounters> {
-        self.near()?.upstream()?.config_cache().map(ConfigCacheCounters::from)
+    pub(crate) fn config_cache(&self) -> Option<ConfigCache> {
+        counters::config_cache(self.near()?.upstream()?)
     }
 
     /// The host on PCI Express, for what only such a host can do.

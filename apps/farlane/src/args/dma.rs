@@ -1,9 +1,6 @@
-//! The option for what a far device may reach, and the counters of what was refused.
+//! The option that limits the memory that a far device reaches.
 
 use clap::{Args, ValueEnum};
-use nvme_lookahead::Refusals;
-use serde::Serialize;
-use tunnel::upstream::PortIndex;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Dma {
@@ -12,8 +9,7 @@ pub(crate) struct Dma {
     mode: Mode,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Mode {
     /// Only what outstanding commands named: the device of an NVMe controller can neither read nor
     /// write anything else
@@ -30,24 +26,5 @@ impl Dma {
             Mode::Strict => tunnel::session::Dma::Strict,
             Mode::Mapped => tunnel::session::Dma::Mapped,
         }
-    }
-}
-
-/// What a far device may reach, and what it was refused, for machines.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Reach {
-    mode: Mode,
-    refused_reads: u64,
-    refused_writes: u64,
-}
-
-impl Reach {
-    /// The state of the first port of a near end.
-    pub(crate) fn of(upstream: &assemblies::Upstream) -> Self {
-        let refusals =
-            upstream.interposer().and_then(|interposer| interposer.refusals(PortIndex(0).0.into()));
-        let mode = if refusals.is_some() { Mode::Strict } else { Mode::Mapped };
-        let Refusals { reads, writes } = refusals.unwrap_or_default();
-        Self { mode, refused_reads: reads, refused_writes: writes }
     }
 }

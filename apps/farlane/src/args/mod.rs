@@ -86,12 +86,12 @@ pub(crate) use changes::{
 };
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use command::Command;
-pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
+pub(crate) use config_cache::ConfigCacheOption;
 pub(crate) use connect::{ConnectArgs, DisconnectArgs, Over};
 pub(crate) use convert::{ConvertArgs, Datatype, Format};
 pub(crate) use copying::{BlockExtent, Extent, ReadArgs, WriteArgs};
 pub(crate) use demo::{Carrier, DemoArgs};
-pub(crate) use dma::{Dma, Reach};
+pub(crate) use dma::Dma;
 pub(crate) use doctor::{DoctorArgs, Purpose};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
@@ -105,7 +105,7 @@ pub(crate) use groups::{
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use headings::AUTHENTICATION;
 pub(crate) use log::LogForm;
-pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
+pub(crate) use lookahead::Lookahead;
 pub(crate) use lspci::LspciArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use max_transfer::MaxTransfer;
@@ -141,7 +141,7 @@ pub(crate) use root::Root;
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SweepArgs};
-pub(crate) use spread::{Carried, Spread};
+pub(crate) use spread::Spread;
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{
     AccessState, Discovery, HostSpec, OfferArgs, SubsystemArgs, TargetAction, parse_proof_max,

@@ -1,12 +1,8 @@
 //! The option that spreads a far SSD's queues over several connections.
 
-use std::fmt;
-
 use clap::{Args, value_parser};
 use live::carrier::route::Way;
 use live::client::{FarUrl, Url};
-use serde::Serialize;
-use tunnel::Session;
 
 use super::Transport;
 use super::headings::TRANSPORT;
@@ -74,44 +70,5 @@ impl Spread {
     /// Whether there is more than one connection.
     pub(crate) const fn is_on(self) -> bool {
         self.spread > 1
-    }
-}
-
-/// The counters of one of several connections, for people and machines.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Carried {
-    connected: bool,
-    packets_sent: u64,
-    packets_received: u64,
-    bytes_sent: u64,
-    bytes_received: u64,
-    resumptions: u64,
-}
-
-impl Carried {
-    /// The counters of all connections of a link, beginning with the main one. Empty if the link
-    /// has only one connection.
-    pub(crate) fn by<'a>(sessions: impl Iterator<Item = &'a Session>) -> Vec<Self> {
-        let each: Vec<Self> = sessions.map(Self::of).collect();
-        if each.len() > 1 { each } else { Vec::new() }
-    }
-
-    fn of(session: &Session) -> Self {
-        let statistics = session.statistics();
-        Self {
-            connected: session.is_open(),
-            packets_sent: statistics.tlps_sent,
-            packets_received: statistics.tlps_received,
-            bytes_sent: statistics.bytes_sent,
-            bytes_received: statistics.bytes_received,
-            resumptions: statistics.resumptions,
-        }
-    }
-}
-
-impl fmt::Display for Carried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} packets sent, {} received", self.packets_sent, self.packets_received)?;
-        if self.connected { Ok(()) } else { f.write_str(", not connected") }
     }
 }

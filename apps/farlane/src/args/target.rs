@@ -282,6 +282,18 @@ pub(crate) enum AccessState {
     Change,
 }
 
+impl From<AccessState> for status::AccessState {
+    fn from(state: AccessState) -> Self {
+        match state {
+            AccessState::Optimized => Self::Optimized,
+            AccessState::NonOptimized => Self::NonOptimized,
+            AccessState::Inaccessible => Self::Inaccessible,
+            AccessState::PersistentLoss => Self::PersistentLoss,
+            AccessState::Change => Self::Change,
+        }
+    }
+}
+
 impl From<AccessState> for AnaState {
     fn from(state: AccessState) -> Self {
         match state {

@@ -1,5 +1,6 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
+use ::status::Report;
 use assemblies::guest::{Config, Guest};
 use daemon::metrics::Page;
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
@@ -11,7 +12,6 @@ use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
-use serde_json::Value;
 use tunnel::frame::{Identity, NetworkTime};
 
 use crate::args::{AttachArgs, need_far};
@@ -42,7 +42,7 @@ impl Daemon for Attach<'_> {
     const WHAT: &'static str = "the guest's end";
     type Driver = GuestDriver<fn(Event)>;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -114,7 +114,7 @@ impl Daemon for Attach<'_> {
         self.text()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
         let url = self.args.url.to_string();
         Reply::Now(status::of_guest(now, &self.args.socket.path, Some(&url), driver))
     }

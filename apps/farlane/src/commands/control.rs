@@ -10,12 +10,14 @@ use daemon::control::Answer;
 pub(crate) use daemon::control::{check_folder, folder};
 use live::sys::clock::Clock;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use status::{Report, Status, Unreadable};
 
 use super::print;
 use super::served::{FAR_PATIENCE, open_far};
+use super::status::Request;
 use crate::args::{AddedMedium, MediumSpec};
-use crate::error::{CaptureError, Error};
+use crate::error::{CaptureError, DaemonError, Error};
 
 /// How long a daemon may take from the making of its control socket until it listens there.
 const LISTENS_WITHIN: Duration = Duration::from_millis(50);
@@ -36,7 +38,28 @@ pub(crate) fn ask_with(
     let answer = live::drivers::control::ask_with(path, &request, descriptors).map_err(fail)?;
     match serde_json::from_str::<Answer<Value>>(&answer).map_err(|error| fail(error.into()))? {
         Answer::Done(value) => Ok(value),
-        Answer::Failed(why) => Err(Error::Asked { why }),
+        Answer::Failed(why) => Err(DaemonError::Asked { why }.into()),
+    }
+}
+
+/// The report of the daemon whose control socket is at `path`.
+///
+/// # Errors
+/// When nothing answers there, or its answer is no report that this version can read.
+pub(crate) fn report(path: &Path) -> Result<Report, Error> {
+    let answer = ask(path, &Request::Status)?;
+    Report::read(answer).map_err(|why| DaemonError::Unreadable { socket: path.to_owned(), why }.into())
+}
+
+/// The report of a daemon that is to be of `kind`.
+///
+/// # Errors
+/// As of [`report`], and when the daemon is of another kind.
+pub(crate) fn report_of(kind: &'static str, path: &Path) -> Result<Report, Error> {
+    let report = report(path)?;
+    match report.status.kind() {
+        found if found == kind => Ok(report),
+        found => Err(DaemonError::OtherKind { socket: path.to_owned(), expected: kind, found }.into()),
     }
 }
 
@@ -48,8 +71,53 @@ fn is_socket(path: &Path) -> bool {
 pub(crate) struct Daemon {
     /// Its control socket.
     pub(crate) socket: PathBuf,
-    /// Its status.
-    pub(crate) status: Value,
+    /// What it reports about itself.
+    pub(crate) report: Report,
+}
+
+/// The daemons of this user.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Those whose reports this version can read.
+    pub(crate) daemons: Vec<Daemon>,
+    /// The control sockets of the others, and why this version can't read their reports.
+    pub(crate) unreadable: Vec<(PathBuf, Unreadable)>,
+}
+
+impl Found {
+    fn add(&mut self, socket: PathBuf, answer: Value) {
+        match Report::read(answer) {
+            Ok(report) => self.daemons.push(Daemon { socket, report }),
+            // What answers otherwise is no daemon of ours.
+            Err(Unreadable::NoStatus) => {}
+            Err(why) => self.unreadable.push((socket, why)),
+        }
+    }
+
+    /// Reports the daemons whose reports this version can't read: all but one as warnings.
+    ///
+    /// # Errors
+    /// When there are any.
+    pub(crate) fn all_read(self) -> Result<(), Error> {
+        let mut unreadable = self.unreadable.into_iter();
+        let Some((socket, why)) = unreadable.next() else { return Ok(()) };
+        for (socket, why) in unreadable {
+            warn!(each = true, "{}: {why}", socket.display());
+        }
+        Err(DaemonError::Unreadable { socket, why }.into())
+    }
+}
+
+/// The daemons of [`look`] whose reports this version can read. Logs a warning for each other one.
+///
+/// # Errors
+/// When other users may put sockets where they are by default.
+pub(crate) fn daemons() -> Result<Vec<Daemon>, Error> {
+    let found = look()?;
+    for (socket, why) in &found.unreadable {
+        warn!(each = true, "{}: {why}", socket.display());
+    }
+    Ok(found.daemons)
 }
 
 /// The daemons of this user whose control sockets are where they are by default, in the order of
@@ -57,20 +125,20 @@ pub(crate) struct Daemon {
 ///
 /// # Errors
 /// When other users may put sockets where they are by default.
-pub(crate) fn daemons() -> Result<Vec<Daemon>, Error> {
+pub(crate) fn look() -> Result<Found, Error> {
     check_folder()?;
     let entries = std::fs::read_dir(folder()).into_iter().flatten().flatten();
     let mut sockets: Vec<_> = entries.map(|entry| entry.path()).collect();
     sockets.retain(|path| is_socket(path));
     sockets.sort();
     let mut refused = Vec::new();
-    let mut found = Vec::new();
+    let mut found = Found::default();
     for socket in sockets {
-        match ask(&socket, &json!({ "command": "status" })) {
-            Ok(status) if status.is_object() => found.push(Daemon { socket, status }),
+        match ask(&socket, &Request::Status) {
+            Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => refused.push(socket),
             // What answers otherwise is no daemon of ours.
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
     if refused.is_empty() {
@@ -79,16 +147,16 @@ pub(crate) fn daemons() -> Result<Vec<Daemon>, Error> {
     // Until it listens, a daemon that starts refuses like one that is gone.
     std::thread::sleep(LISTENS_WITHIN);
     for socket in refused {
-        match ask(&socket, &json!({ "command": "status" })) {
-            Ok(status) if status.is_object() => found.push(Daemon { socket, status }),
+        match ask(&socket, &Request::Status) {
+            Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => {
                 // Nobody can answer there any more. Another user's socket stays.
                 let _ = std::fs::remove_file(&socket);
             }
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
-    found.sort_by_cached_key(|daemon| daemon.socket.clone());
+    found.daemons.sort_by(|one, other| one.socket.cmp(&other.socket));
     Ok(found)
 }
 
@@ -119,9 +187,8 @@ pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
     }
     let mut found = daemons()?;
     let is_meant = |daemon: &Daemon| {
-        let is_process =
-            |which: &str| daemon.status["pid"].as_u64().is_some_and(|pid| which.parse() == Ok(pid));
-        which.is_none_or(|which| daemon.status["kind"] == which || is_process(which))
+        let report = &daemon.report;
+        which.is_none_or(|which| report.status.kind() == which || which.parse() == Ok(report.pid))
     };
     found.retain(is_meant);
     match (found.as_slice(), which) {
@@ -154,7 +221,7 @@ pub(crate) fn with(
     kind: &'static str,
     given: Option<&PathBuf>,
     what: &str,
-    has: impl Fn(&Value) -> bool,
+    has: impl Fn(&Status) -> bool,
 ) -> Result<PathBuf, Error> {
     if let Some(path) = given {
         return Ok(path.clone());
@@ -163,10 +230,10 @@ pub(crate) fn with(
     // The only daemon says itself what it has not.
     if found.len() > 1 {
         let sockets: Vec<_> = found.iter().map(|daemon| daemon.socket.display().to_string()).collect();
-        found.retain(|daemon| has(&daemon.status));
+        found.retain(|daemon| has(&daemon.report.status));
         if found.is_empty() {
             let why = format!("none of the running processes has {what}: {}", sockets.join(", "));
-            return Err(Error::Asked { why });
+            return Err(DaemonError::Asked { why }.into());
         }
     }
     the_one(kind, &found)
@@ -174,7 +241,7 @@ pub(crate) fn with(
 
 fn of_kind(kind: &str) -> Result<Vec<Daemon>, Error> {
     let mut found = daemons()?;
-    found.retain(|daemon| daemon.status["kind"] == kind);
+    found.retain(|daemon| daemon.report.status.kind() == kind);
     Ok(found)
 }
 

@@ -1,5 +1,6 @@
 //! `farlane offer device`: offers an SSD of this machine to a virtual machine.
 
+use ::status::Report;
 use assemblies::guest::{Config, Guest};
 use daemon::metrics::Page;
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
@@ -11,7 +12,6 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
-use serde_json::Value;
 
 use crate::args::{DeviceArgs, need_served};
 use crate::commands::capture::Captures;
@@ -37,7 +37,7 @@ impl Daemon for Device<'_> {
     const WHAT: &'static str = "the device";
     type Driver = GuestDriver<fn(Event)>;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -93,7 +93,7 @@ impl Daemon for Device<'_> {
         self.text.clone()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
         Reply::Now(status::of_guest(now, &self.args.socket.path, None, driver))
     }
 

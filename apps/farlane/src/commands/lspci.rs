@@ -9,9 +9,10 @@ use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};
 
-use crate::args::{ConfigCacheCounters, LspciArgs};
+use crate::args::LspciArgs;
 use crate::capture::{Tracing, What};
 use crate::commands::{print, print_json};
+use crate::counters;
 use crate::error::Error;
 use crate::session::{self, Needs};
 
@@ -38,11 +39,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     hierarchy.stop().on_signals().map_err(AttachError::Io)?;
     hierarchy.wait_enumerated(timeout)?;
     let topology = hierarchy.near().topology().cloned().unwrap_or_default();
-    let shadow = hierarchy
-        .near()
-        .upstream()
-        .and_then(assemblies::Upstream::config_cache)
-        .map(ConfigCacheCounters::from);
+    let shadow = hierarchy.near().upstream().and_then(counters::config_cache);
     hierarchy.close().map_err(AttachError::Io)?;
     tracing.map_or(Ok(()), Tracing::finish)?;
     tell_missing(args, &topology);

@@ -1,6 +1,5 @@
 //! The subcommands, each in a module of its own.
 
-mod activity;
 pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod capture;
@@ -52,9 +51,7 @@ pub(crate) const OPENED_BY_NAMESPACE: usize = 6;
 /// Descriptors of a listener, or of a thread's loop.
 pub(crate) const OPENED_BY_LISTENER: usize = 3;
 
-/// The version of what is printed as JSON. It changes when a name or the meaning of one does; new
-/// names may come without a change. docs/schemas describes it.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+pub(crate) use ::status::SCHEMA_VERSION;
 
 /// What is printed as JSON, with the version of its schema.
 #[derive(serde::Serialize)]
@@ -75,6 +72,12 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     print(&format!("{}\n", json_line(value)?))
 }
 
+/// Prints `value`, which has the version of its schema, as one line of JSON.
+pub(crate) fn print_line(value: &impl serde::Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
+    print(&format!("{text}\n"))
+}
+
 /// Reports `value`, which has names, as one line of JSON, without waiting for its reader.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
     live::sys::logging::report(json_line(value)?);
@@ -83,8 +86,7 @@ pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
 
 /// Prints `value` as nvme-cli would: names and their meaning are that program's.
 pub(crate) fn print_json_of_nvme_cli(value: &impl serde::Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
-    print(&format!("{text}\n"))
+    print_line(value)
 }
 
 /// Prints `text`, without what would do something to a terminal: names in it may be a peer's or a

@@ -1,4 +1,4 @@
-//! What an error is for whoever has started the command: the exit status, and a name.
+//! The exit status of each error.
 
 use live::client::SubmitError;
 use live::sys::unix::BindError;
@@ -75,7 +75,6 @@ impl Error {
             | Self::Raw { .. }
             | Self::WhichDaemon { .. }
             | Self::NoSuchMeasurement { .. }
-            | Self::NoFileToSave
             | Self::WithoutForce { .. }
             | Self::NothingToTrace { .. }
             | Self::DataDirection { .. }
@@ -86,36 +85,11 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Carrier(error) => error.exit(),
             Self::Block(error) => error.exit(),
+            Self::Daemon(error) => error.exit(),
             Self::Nvme(error) => error.exit(),
             Self::Tsn(error) => error.exit(),
             Self::Capturing(error) => error.exit(),
             _ => Exit::Failed,
         }
-    }
-
-    /// The error's name for programs: the words of its variant, such as `no-namespace`.
-    pub(crate) fn code(&self) -> String {
-        let debug = format!("{self:?}");
-        let name = debug.split(|one: char| !one.is_ascii_alphanumeric()).next().unwrap_or_default();
-        let mut code = String::new();
-        for one in name.chars() {
-            if one.is_ascii_uppercase() && !code.is_empty() {
-                code.push('-');
-            }
-            code.push(one.to_ascii_lowercase());
-        }
-        code
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_code_of_an_error_is_its_name() {
-        assert_eq!(Error::Interrupted.code(), "interrupted");
-        assert_eq!(Error::NoNamespaces { wanted: 7 }.code(), "no-namespaces");
-        assert_eq!(Error::Simulation("x".to_owned()).code(), "simulation");
     }
 }

@@ -1,8 +1,10 @@
 //! Everything that can go wrong, with the remedy.
 
+mod asked;
 mod block;
 mod capture;
 mod carrier;
+pub(crate) mod code;
 mod conversion;
 mod daemon;
 mod ending;
@@ -23,6 +25,7 @@ use miette::Diagnostic;
 use nvme::wire::Status;
 use thiserror::Error as ThisError;
 
+pub(crate) use asked::DaemonError;
 pub(crate) use block::BlockError;
 pub(crate) use capture::CaptureError;
 pub(crate) use carrier::CarrierError;
@@ -413,13 +416,9 @@ pub(crate) enum Error {
     ))]
     WhichDaemon { kind: &'static str, sockets: Vec<String>, folder: PathBuf },
 
-    #[error("the daemon was not started with --config: there is no file to save to")]
-    #[diagnostic(help("start it with --config FILE, which farlane setup check checks"))]
-    NoFileToSave,
-
-    #[error("{why}")]
-    #[diagnostic(help("farlane observe status shows what there is"))]
-    Asked { why: String },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Daemon(#[from] DaemonError),
 
     #[error("{0}")]
     #[diagnostic(help(

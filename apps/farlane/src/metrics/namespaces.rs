@@ -3,7 +3,7 @@
 use nvme::subsystem::{Counters, HostTally, Kind as Command, NamespaceTally, Phase};
 use nvme::wire::NamespaceId;
 
-use crate::commands::status::without_space;
+use crate::counters::without_space;
 use daemon::metrics::{Kind, Labels, Page, seconds};
 
 /// The most namespaces whose figures are taken in one job, which then takes a loop less than

@@ -4,6 +4,7 @@ mod headings;
 mod named_options;
 mod old_spellings;
 mod overview;
+mod schemas;
 mod shell;
 mod shown_commands;
 

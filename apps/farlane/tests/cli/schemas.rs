@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::running::{Running, signal};
+use crate::support::running::{Running, signal, wait_until};
 use crate::support::schema::{all_faults, folder, holds, schema};
 use crate::support::{Export, FARLANE, farlane, json as printed};
 use serde_json::{Value, json};
@@ -217,6 +217,12 @@ fn recordings(used: &mut Used, path: &impl Fn(&str) -> String) {
         let name = if value["event"] == "progress" { "record-progress" } else { "record-end" };
         used.holds(name, &value);
     }
+    let control = path("recorder.control");
+    let record = ["record", "--from", "generate:20MB", "--to", &path("b.rec"), "--control", &control];
+    let recorder = Running::start(&record);
+    wait_until("the recorder answers", || farlane(&["status", &control]).status.success());
+    used.prints("status", &["status", &control]);
+    drop(recorder);
     used.prints("info", &["info", &recording]);
     used.prints("verify", &["verify", &recording]);
     used.prints("recover", &["recover", &recording]);

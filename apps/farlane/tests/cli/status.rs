@@ -1,7 +1,9 @@
 //! Running programs are asked for their status.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -81,4 +83,45 @@ fn what_cannot_be_asked_says_so() {
     let load = ["bench", &export.url(), "--rw", "randread", "--runtime", "300ms", "--json"];
     let report = json(&load);
     assert!((1.0..1.1).contains(&report["round_trips"].as_f64().unwrap()), "{report}");
+}
+
+/// A daemon of another version is rejected with its kind and both versions, and hides no other one.
+#[test]
+fn a_daemon_of_an_unknown_kind_is_named_and_hides_no_other() {
+    let runtime = tempfile::tempdir().unwrap();
+    let folder = runtime.path().join("farlane");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let newer = UnixListener::bind(folder.join("teleport-7.sock")).unwrap();
+    std::thread::spawn(move || {
+        for client in newer.incoming().map_while(Result::ok) {
+            BufReader::new(&client).read_line(&mut String::new()).unwrap();
+            let status = r#"{"schema_version":1,"farlane":"9.8.7","pid":7,"kind":"teleport"}"#;
+            let _ = writeln!(&client, "{{\"done\":{status}}}");
+        }
+    });
+    let mut export = Command::new(&*FARLANE);
+    export.args(["export", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--json"]);
+    let _export = Export::of({
+        export.env("XDG_RUNTIME_DIR", runtime.path());
+        export
+    });
+    for arguments in [&["status"][..], &["list"], &["status", "--json"], &["list", "--json"]] {
+        let mut command = Command::new(&*FARLANE);
+        let output = command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap();
+        let [out, told] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        assert!(out.contains("export") || out.contains("tcp://127.0.0.1:"), "{arguments:?}: {out}");
+        for words in ["teleport-7.sock", "farlane 9.8.7", env!("CARGO_PKG_VERSION"), "kind"] {
+            assert!(told.contains(words), "{arguments:?}: {told}");
+        }
+        let is_coded = told.contains("\"code\":\"unreadable-status\"");
+        assert_eq!(is_coded, arguments.contains(&"--json"), "{told}");
+    }
+    // Commands for daemons of one kind pass it by.
+    let mut command = Command::new(&*FARLANE);
+    command.args(["export", "status"]).env("XDG_RUNTIME_DIR", runtime.path());
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.contains("teleport"), "{told}");
 }

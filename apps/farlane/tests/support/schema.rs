@@ -26,6 +26,18 @@ fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut 
                 let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();
                 faults(&root["$defs"][name], root, value, place, found);
             }
+            "anyOf" | "oneOf" => {
+                let fits = |one: &&Value| {
+                    let mut found = Vec::new();
+                    faults(one, root, value, place, &mut found);
+                    found.is_empty()
+                };
+                let all = rule.as_array().unwrap();
+                let count = all.iter().filter(fits).count();
+                if count == 0 || word == "oneOf" && count > 1 {
+                    found.push(format!("{place}: {value} fits {count} of {} alternatives", all.len()));
+                }
+            }
             "const" if rule == value => {}
             "enum" if rule.as_array().unwrap().contains(value) => {}
             "const" | "enum" => found.push(format!("{place}: {value}, not {rule}")),
@@ -78,6 +90,14 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
+/// The schema of this name that users of version 0.1 have, if it is written otherwise by now. What is
+/// printed has to fit it, too.
+fn former(name: &str) -> Option<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/schemas-0.1");
+    let text = fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
+    Some(serde_json::from_str(&text).unwrap())
+}
+
 /// Where `value` is not what `schema` says.
 pub(crate) fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
@@ -91,6 +111,9 @@ pub(crate) fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
 pub(crate) fn holds(name: &str, value: &Value) {
     let schema = schema(name);
     assert_eq!(all_faults(&schema, value), Vec::<String>::new(), "{name}: {value}");
+    if let Some(former) = former(name) {
+        assert_eq!(all_faults(&former, value), Vec::<String>::new(), "{name} of version 0.1: {value}");
+    }
     for required in schema["required"].as_array().unwrap() {
         let mut broken = value.clone();
         broken.as_object_mut().unwrap().remove(required.as_str().unwrap());

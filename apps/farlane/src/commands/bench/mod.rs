@@ -11,8 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
+use status::{ConfigCache, Connection, FarReads, Lookahead};
 
-use crate::args::{Ahead, BenchArgs, Carried, ConfigCacheCounters, FarReads, Workload};
+use crate::args::{BenchArgs, Workload};
+use crate::counters;
 use crate::error::Error;
 use crate::session::Session;
 use crate::workload::{self, Job, Progress, Report, Scope, rate};
@@ -49,10 +51,10 @@ struct Done<'a> {
 /// What the session has to say of all jobs together.
 #[derive(Default)]
 struct SessionFigures {
-    lookahead: Option<Ahead>,
-    shadow: Option<ConfigCacheCounters>,
+    lookahead: Option<Lookahead>,
+    shadow: Option<ConfigCache>,
     far_reads: Option<FarReads>,
-    connections: Vec<Carried>,
+    connections: Vec<Connection>,
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<(), Error> {
@@ -114,7 +116,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
         Err(Error::Interrupted) => None,
         after => after?,
     };
-    let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
+    let far_reads = before.zip(after).map(|(before, after)| counters::far_reads(&after.since(&before)));
     let (lookahead, shadow) = (session.lookahead(), session.config_cache());
     let connections = session.connections();
     session.close()?;

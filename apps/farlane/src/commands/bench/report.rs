@@ -5,9 +5,10 @@ use std::time::Duration;
 use distribution::Distribution;
 use live::sys::logging;
 use serde::Serialize;
+use status::{ConfigCache, Connection, FarReads, Lookahead};
 
 use super::{Done, Planned, SessionFigures, fio};
-use crate::args::{Ahead, BenchArgs, Carried, ConfigCacheCounters, FarReads, Percentiles, ReportNames};
+use crate::args::{BenchArgs, Percentiles, ReportNames};
 use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
 use crate::workload::{Job, Kind, Progress, Report, rate, total};
@@ -60,8 +61,8 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct Figures {
     /// What the tunnel has sent ahead; none without lookahead.
-    lookahead: Option<Ahead>,
-    shadow: Option<ConfigCacheCounters>,
+    lookahead: Option<Lookahead>,
+    shadow: Option<ConfigCache>,
     /// What has become of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
     /// Counted round trips over the tunnel per command. Commands that are under way at once may
@@ -69,7 +70,7 @@ struct Figures {
     round_trips: Option<f64>,
     /// What each connection has carried, where the tunnel has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    connections: Vec<Carried>,
+    connections: Vec<Connection>,
 }
 
 /// Jobs of a file.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use live::drivers::ublk::name_of;
 use live::sys::block_use;
 use live::sys::ublk::Control;
-use serde_json::{Value, json};
+use serde_json::json;
+use status::Connect;
 
 use super::{Request, list};
 use crate::args::DisconnectArgs;
@@ -44,11 +45,11 @@ fn find(args: &DisconnectArgs) -> Result<Found, Error> {
         return Ok(Found::Served(socket.clone()));
     }
     let mut found: Vec<(String, Found)> = Vec::new();
-    for daemon in list::served()? {
-        let place = |key: &str| daemon.status[key].as_str().unwrap_or_default().to_owned();
-        let names = [place("device"), place("url")];
-        if args.what.as_ref().is_none_or(|what| names.iter().any(|name| is_meant(what, name))) {
-            found.push((place("device"), Found::Served(daemon.socket)));
+    for (_, served, socket) in list::served()? {
+        let device = served.device.unwrap_or_default();
+        let is_it = |what| is_meant(what, &device) || is_meant(what, &served.url);
+        if args.what.as_deref().is_none_or(is_it) {
+            found.push((device, Found::Served(socket)));
         }
     }
     for info in list::waiting() {
@@ -99,8 +100,7 @@ fn wait_for_end(device: &str) -> Result<(), Error> {
 }
 
 /// A row for `farlane observe list`: what the block device is, and how it fares.
-pub(crate) fn row(status: &Value) -> (String, String) {
-    let word = |key: &str| status[key].as_str().unwrap_or_default();
-    let state = if word("far_end") == "away" { "the far end is away" } else { "connected" };
-    (format!("{} as {}", word("url"), word("device")), state.to_owned())
+pub(crate) fn row(of: &Connect) -> (String, String) {
+    let state = if of.way.is_away() { "the far end is away" } else { "connected" };
+    (format!("{} as {}", of.url, of.device.as_deref().unwrap_or_default()), state.to_owned())
 }

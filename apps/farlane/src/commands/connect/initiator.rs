@@ -6,6 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
+use ::status::Report;
 use assemblies::fabric::Fabric;
 use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
@@ -180,7 +181,7 @@ impl Daemon for Block<'_> {
     const WHAT: &'static str = "the target on loopback";
     type Driver = Served;
     type Request = Request;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -234,7 +235,7 @@ impl Daemon for Block<'_> {
         self.about().text(driver.device().unwrap_or_default())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Report> {
         Reply::Now(status::of_target(self.about(), driver))
     }
 

@@ -4,12 +4,10 @@ mod background;
 pub(crate) mod disconnect;
 mod initiator;
 mod kernel;
-mod list;
+pub(crate) mod list;
 mod metrics;
 mod status;
 mod ublk;
-
-pub(crate) use status::text as status_text;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,5 +1,6 @@
 //! The block device by the kernel's user-space block driver.
 
+use ::status::Report;
 use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::Instant;
@@ -45,7 +46,7 @@ impl Daemon for Block<'_> {
     const ENDS: &'static str = "the process of the block device";
     type Driver = Served;
     type Request = Request;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -93,7 +94,7 @@ impl Daemon for Block<'_> {
         self.about().text(&driver.name())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Report> {
         Reply::Now(status::of_requests(self.about(), driver))
     }
 

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 
+use ::status::{Emulate, Passed, Report, Status};
 use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use distribution::Distribution;
@@ -18,7 +19,7 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::EmulateArgs;
 use crate::commands::{OPENED_BY_LISTENER, print, print_json, settings};
@@ -78,7 +79,7 @@ trait Ends {
     ) -> Result<Self::Network, Error>;
 
     /// Where the ends are, as JSON and as text.
-    fn places(&self, args: &EmulateArgs) -> (Value, String);
+    fn places(&self, args: &EmulateArgs) -> (status::Ends, String);
 }
 
 /// What a network has reported since the loop last looked.
@@ -134,7 +135,7 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
     const WHAT: &'static str = "the emulated network";
     type Driver = Watched<E::Network>;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = NoCaptures;
     type Error = Error;
 
@@ -169,26 +170,30 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
     }
 
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
-        let (json, text) = self.ends.places(self.args);
-        if self.args.output.json { print_json(&json) } else { print(&text) }
+        let (ends, text) = self.ends.places(self.args);
+        if !self.args.output.json {
+            return print(&text);
+        }
+        print_json(&match ends {
+            status::Ends::Relay { listening, connect } => {
+                json!({ "listening": listening.concat(), "connect": connect, "seed": self.args.seed })
+            }
+            status::Ends::Packets { between, interfaces, addresses } => json!({
+                "between": between, "interfaces": interfaces, "addresses": addresses, "seed": self.args.seed,
+            }),
+        })
     }
 
     fn summary(&self, _driver: &Self::Driver) -> String {
         "a modelled network".to_owned()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Value> {
-        let (mut status, _) = self.ends.places(self.args);
-        status["kind"] = Self::KIND.into();
-        status["pid"] = std::process::id().into();
-        status["network"] = json!(self.args.link);
-        if let Some(address) = status["listening"].as_str().map(str::to_owned) {
-            status["listening"] = json!([address]);
-        }
-        let [there, back] = driver.network.counters().ways().map(Way::from);
-        status["there"] = json!(there);
-        status["back"] = json!(back);
-        Reply::Now(status)
+    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
+        let (ends, _) = self.ends.places(self.args);
+        let [there, back] = driver.network.counters().ways().map(passed);
+        let network = self.args.link.to_string_lossy().into_owned();
+        let seed = self.args.seed;
+        Reply::Now(Report::of(Status::Emulate(Emulate { network, seed, there, back, ends })))
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
@@ -212,23 +217,10 @@ fn add(page: &mut Page, ways: [Direction; 2]) {
     }
 }
 
-/// The status as text for a person.
-pub(crate) fn text(status: &Value) -> String {
-    let [place, state] = row(status);
-    format!("{place}\n  {state}\n")
-}
-
-/// Where the network is, and what has passed.
-pub(crate) fn row(status: &Value) -> [String; 2] {
-    let word = |name: &str| status[name].as_str().unwrap_or_default();
-    let ends = match status["between"].as_array().map(Vec::as_slice) {
-        Some([near, far]) => {
-            format!("{} and {}", near.as_str().unwrap_or_default(), far.as_str().unwrap_or_default())
-        }
-        _ => format!("{} to {}", status["listening"][0].as_str().unwrap_or_default(), word("connect")),
-    };
-    let [there, back] = ["there", "back"].map(|way| &status[way]["bytes"]);
-    [format!("{ends} through {}", word("network")), format!("{there} B there, {back} B back")]
+/// What passed in one direction, as the status has it.
+fn passed(way: Direction) -> Passed {
+    let Way { bytes, frames, frame_bytes, lost, under_way } = Way::from(way);
+    Passed { bytes, frames, frame_bytes, lost, under_way }
 }
 
 #[derive(Debug, Serialize)]

@@ -12,7 +12,6 @@ use live::sys::sandbox::Needs;
 use network_models::Passage;
 use scenarios::file::link::Link;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{Counted, Ends, Network, Noted, Way};
 use crate::args::EmulateArgs;
@@ -78,17 +77,16 @@ impl Ends for Between<'_> {
         Ok(packets)
     }
 
-    fn places(&self, args: &EmulateArgs) -> (Value, String) {
+    fn places(&self, args: &EmulateArgs) -> (status::Ends, String) {
         let addresses = args.subnet.ends();
-        let json = json!({
-            "between": self.names,
-            "interfaces": self.called,
-            "addresses": addresses.map(|address| address.to_string()),
-            "seed": args.seed,
-        });
+        let ends = status::Ends::Packets {
+            between: self.names.each_ref().map(ToString::to_string),
+            interfaces: self.called.each_ref().map(ToString::to_string),
+            addresses: addresses.map(|address| address.to_string()),
+        };
         let [near, far] =
             [0, 1].map(|end| format!("{} ({} in {})", addresses[end], self.called[end], self.names[end]));
-        (json, format!("{near} reaches {far} through {}\n", args.link.display()))
+        (ends, format!("{near} reaches {far} through {}\n", args.link.display()))
     }
 }
 

@@ -12,7 +12,6 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{Counted, Ends, Noted, Way};
 use crate::args::EmulateArgs;
@@ -74,11 +73,11 @@ impl Ends for Through<'_> {
         Ok(relay)
     }
 
-    fn places(&self, args: &EmulateArgs) -> (Value, String) {
+    fn places(&self, args: &EmulateArgs) -> (status::Ends, String) {
         let address = self.address.unwrap_or(args.listen);
         let connect = self.connect;
-        let json = json!({ "listening": address.to_string(), "connect": connect, "seed": args.seed });
-        (json, format!("{address} is {connect} through {}\n", args.link.display()))
+        let ends = status::Ends::Relay { listening: vec![address.to_string()], connect: connect.to_string() };
+        (ends, format!("{address} is {connect} through {}\n", args.link.display()))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ::status::Status;
 use serde_json::Value;
 
 use super::request::{Request, is_at};
@@ -15,8 +16,8 @@ use crate::error::Error;
 pub(super) fn run(action: ExportAction) -> Result<(), Error> {
     match action {
         ExportAction::Status(args) => {
-            let told = ask(args.control.control.as_ref(), &Request::Status)?;
-            if args.output.json { print_json(&told) } else { print(&status::text(&told)) }
+            let socket = control::only("export", args.control.control.as_ref())?;
+            status::show(&control::report_of("export", &socket)?, args.output.json)
         }
         ExportAction::Add(args) => {
             await_far(&args.added)?;
@@ -65,9 +66,9 @@ fn ask_at(place: &FarEndArgs, request: &Request) -> Result<Value, Error> {
 }
 
 /// Whether a process has a far end at `address`, by its status.
-fn has_far_end(status: &Value, address: SocketAddr) -> bool {
-    let far_ends = status["far_ends"].as_array().map(Vec::as_slice).unwrap_or_default();
-    far_ends.iter().any(|one| plain(&one["listening"]).parse().is_ok_and(|own| is_at(own, address)))
+fn has_far_end(status: &Status, address: SocketAddr) -> bool {
+    let Status::Export(export) = status else { return false };
+    export.far_ends.iter().any(|one| one.listening.parse().is_ok_and(|own| is_at(own, address)))
 }
 
 fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use ::status::Report;
 use assemblies::external_device::{self, Config, ExternalDevice, Summary};
 use assemblies::far::Far;
 use daemon::metrics::Page;
@@ -16,7 +17,6 @@ use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
 use live::sys::unix::PATH_MAX;
-use serde_json::Value;
 use tunnel::frame::NetworkTime;
 
 use super::listeners::Listeners;
@@ -84,7 +84,7 @@ impl Daemon for External<'_> {
     const WHAT: &'static str = "the far end";
     type Driver = FarDriver<Box<dyn FnMut(Event)>, Server>;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -169,7 +169,7 @@ impl Daemon for External<'_> {
         format!("the device at {}", self.path.display())
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
         Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, None)]))
     }
 

@@ -11,6 +11,7 @@ mod server;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ::status::Report;
 use assemblies::far::Far;
 use clap::ArgMatches;
 use daemon::metrics::Page;
@@ -89,7 +90,7 @@ impl Daemon for Export<'_> {
     const WHAT: &'static str = "the far end";
     type Driver = Server;
     type Request = Request;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -143,7 +144,7 @@ impl Daemon for Export<'_> {
         counted((driver.offered.len(), "far end"))
     }
 
-    fn status(&mut self, driver: &mut Server, now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Server, now: Instant) -> Reply<Report> {
         Reply::Now(driver.status(now))
     }
 

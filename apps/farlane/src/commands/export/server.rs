@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ::status::Report;
 use clap::ArgMatches;
 use engine::Instant;
 use live::drivers::far::{Event, FarDriver};
@@ -67,7 +68,7 @@ impl Server {
         }
     }
 
-    pub(super) fn status(&self, now: Instant) -> Value {
+    pub(super) fn status(&self, now: Instant) -> Report {
         let one = |driver: &FarDriver<fn(Event)>| {
             status::of_far(now, driver, Some(driver.far().function().controller()))
         };

@@ -10,9 +10,11 @@ use engine::Nanos;
 use live::drivers::guest::Event;
 use live::sys::unix::Listener;
 use nvme_pcie::controller::Statistics;
+use status::{ConfigCache, Lookahead};
 
-use crate::args::{Ahead, ConfigCacheCounters, Socket, Spin};
+use crate::args::{Socket, Spin};
 use crate::commands::{print, print_json, report_json};
+use crate::counters;
 use crate::error::Error;
 
 /// The time within which a busy client rings again.
@@ -121,12 +123,12 @@ pub(crate) fn conclude<D: 'static>(
 
 /// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
 /// either. Returns both.
-fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<ConfigCacheCounters>) {
-    let lookahead = upstream.and_then(Ahead::of);
+fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Lookahead>, Option<ConfigCache>) {
+    let lookahead = upstream.and_then(counters::lookahead);
     if let Some(lookahead) = &lookahead {
         info!("lookahead: {lookahead}");
     }
-    let shadow = upstream.and_then(assemblies::Upstream::config_cache).map(ConfigCacheCounters::from);
+    let shadow = upstream.and_then(counters::config_cache);
     if let Some(shadow) = &shadow {
         info!("{shadow}");
     }

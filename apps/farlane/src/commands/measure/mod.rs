@@ -14,7 +14,7 @@ use nvme::host::Namespace;
 
 use crate::args::{Direction, MeasureArgs, ReportForm, Workload};
 use crate::commands::{print, print_json};
-use crate::error::Error;
+use crate::error::{DaemonError, Error};
 use crate::hops::{self, Hops};
 use crate::session::{Needs, Session};
 use crate::whole_file;
@@ -216,7 +216,8 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
                 return Err(Error::Interrupted);
             }
             if let Some(first) = report.first_error {
-                return Err(Error::Asked { why: format!("{}: a command failed: {first}", subject.url) });
+                let why = format!("{}: a command failed: {first}", subject.url);
+                return Err(DaemonError::Asked { why }.into());
             }
             sampled.latency.merge(&report.latency);
             sampled.elapsed += report.elapsed;

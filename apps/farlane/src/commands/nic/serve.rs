@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ::status::{Nic, Report, Status};
 use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
@@ -47,7 +48,7 @@ impl Daemon for Card<'_> {
     const WHAT: &'static str = "the card";
     type Driver = CardDriver<fn(Served)>;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = NoCaptures;
     type Error = Error;
 
@@ -88,13 +89,21 @@ impl Daemon for Card<'_> {
         self.text()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Value> {
-        let mut status = counted(&driver.counts());
-        status["kind"] = Self::KIND.into();
-        status["pid"] = std::process::id().into();
-        status["vfio_user"] = json!(self.socket);
-        status["wire"] = self.wire.to_string().into();
-        Reply::Now(status)
+    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
+        let Counts { sent, received, link_down, unwanted, misshapen, no_room, faults, .. } = driver.counts();
+        let vfio_user = self.socket.to_string_lossy().into_owned();
+        let wire = self.wire.to_string();
+        Reply::Now(Report::of(Status::Nic(Nic {
+            vfio_user,
+            wire,
+            sent,
+            received,
+            link_down,
+            unwanted,
+            misshapen,
+            no_room,
+            faults,
+        })))
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
@@ -146,19 +155,6 @@ fn add(page: &mut Page, counts: &Counts) {
         page.family(Kind::Counter, "farlane_nic_lost_packets", "Packets that were lost, by the reason")
             .add(&vec![("reason", reason.to_owned())], value as f64);
     }
-}
-
-/// The status as text for a person.
-pub(crate) fn text(status: &Value) -> String {
-    let [place, state] = row(status);
-    format!("{place}: {state}\n")
-}
-
-/// Where the card is, and how it fares.
-pub(crate) fn row(status: &Value) -> [String; 2] {
-    let word = |name: &str| status[name].as_str().unwrap_or_default();
-    let place = format!("vfio-user:{} on {}", word("vfio_user"), word("wire"));
-    [place, format!("{} packets sent, {} received", status["sent"], status["received"])]
 }
 
 /// Logs an event.

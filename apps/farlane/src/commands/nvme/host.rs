@@ -4,7 +4,8 @@
 use live::client::host_names;
 use live::sys::entropy;
 use nvme_fabrics::wire::HostId;
-use serde_json::{Value, json};
+use serde_json::json;
+use status::Status;
 
 use crate::args::HostArgs;
 use crate::commands::control::{self, Daemon};
@@ -79,27 +80,22 @@ pub(super) fn subsystems(args: &HostArgs) -> Result<(), Error> {
 }
 
 fn subsystems_of(daemon: &Daemon) -> Vec<Subsystem> {
-    let status = &daemon.status;
-    let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = daemon.socket.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    match plain(&status["kind"]).as_str() {
-        "target" => {
-            let places = list(&status["listening"]).into_iter().zip(list(&status["fabrics"]));
-            let path = |(address, fabric): (Value, Value)| {
-                let transport = if plain(&fabric).contains("RDMA") { "rdma" } else { "tcp" };
-                (transport.to_owned(), address_of(&plain(&address)), "live")
+    match &daemon.report.status {
+        Status::Target(target) => {
+            let path = |(address, fabric): (&String, &String)| {
+                let transport = if fabric.contains("RDMA") { "rdma" } else { "tcp" };
+                (transport.to_owned(), address_of(address), "live")
             };
-            let paths: Vec<_> = places.map(path).collect();
-            let nqns = list(&status["subsystems"]).into_iter().map(|one| plain(&one["nqn"]));
+            let paths: Vec<_> = target.listening.iter().zip(&target.fabrics).map(path).collect();
+            let nqns = target.subsystems.iter().map(|one| one.nqn.clone());
             nqns.map(|nqn| Subsystem { name: name.clone(), nqn, paths: paths.clone() }).collect()
         }
-        "connect" => {
-            let url = plain(&status["url"]);
-            let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
+        Status::Connect(device) => {
+            let Some((scheme, rest)) = device.url.split_once("://") else { return Vec::new() };
             let Some((places, nqn)) = rest.split_once('/') else { return Vec::new() };
             let Some(transport) = scheme.strip_prefix("nvme-") else { return Vec::new() };
-            let state = if plain(&status["far_end"]) == "away" { "connecting" } else { "live" };
+            let state = if device.way.is_away() { "connecting" } else { "live" };
             let path = |place: &str| {
                 let (transport, place) = place.split_once('@').unwrap_or((transport, place));
                 (transport.to_owned(), address_of(place), state)
@@ -121,17 +117,32 @@ fn address_of(place: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use status::Report;
+
     use super::*;
 
-    fn daemon(status: Value) -> Daemon {
-        Daemon { socket: "/run/farlane/x-7.sock".into(), status }
+    fn daemon(status: Status) -> Daemon {
+        Daemon { socket: "/run/farlane/x-7.sock".into(), report: Report::of(status) }
+    }
+
+    fn connect(url: &str) -> Daemon {
+        let status = json!({ "kind": "connect", "url": url, "device": null, "bytes": 0, "block": 512,
+            "read_only": false, "activity": [], "over": "ublk", "far_end": "away", "under_way": 0 });
+        daemon(serde_json::from_value(status).unwrap())
     }
 
     #[test]
     fn targets_and_block_devices_have_subsystems() {
+        let subsystem = |nqn: &str| json!({ "nqn": nqn, "namespaces": [], "controllers": [] });
         let target = json!({ "kind": "target", "listening": ["[::1]:4420", "192.0.2.1:4420"],
-            "fabrics": ["NVMe/TCP", "NVMe/RDMA"], "subsystems": [{ "nqn": "nqn.x:a" }, { "nqn": "nqn.x:b" }] });
-        let found = subsystems_of(&daemon(target));
+            "fabrics": ["NVMe/TCP", "NVMe/RDMA"], "generation": 1, "connections": 0,
+            "memory": { "budget_bytes": 0, "used_bytes": 0, "waiting": 0 },
+            "strangers": { "connections": 0, "most": 1, "discovery": 0, "discovery_most": 1, "refused": {},
+                "dropped": {},
+                "exponentiations": { "waiting": 0, "done": 0, "refused": 0, "processor_ns": 0 } },
+            "discovery_access": "open", "discovery": [],
+            "subsystems": [subsystem("nqn.x:a"), subsystem("nqn.x:b")] });
+        let found = subsystems_of(&daemon(serde_json::from_value(target).unwrap()));
         assert_eq!(found.iter().map(|one| one.nqn.as_str()).collect::<Vec<_>>(), ["nqn.x:a", "nqn.x:b"]);
         let (transport, address, state) = &found[1].paths[1];
         assert_eq!(
@@ -140,10 +151,9 @@ mod tests {
         );
         assert_eq!(found[0].paths[0].1, "traddr=::1,trsvcid=4420");
         let url = "nvme-tcp://192.0.2.7:4420,rdma@192.0.2.8/nqn.x:c?queues=4";
-        let found = subsystems_of(&daemon(json!({ "kind": "connect", "url": url, "far_end": "away" })));
+        let found = subsystems_of(&connect(url));
         assert_eq!((found.len(), found[0].nqn.as_str(), found[0].name.as_str()), (1, "nqn.x:c", "x-7"));
         assert_eq!(found[0].paths[1], ("rdma".to_owned(), "traddr=192.0.2.8".to_owned(), "connecting"));
-        let far = json!({ "kind": "connect", "url": "tcp://192.0.2.7:4430" });
-        assert!(subsystems_of(&daemon(far)).is_empty() && subsystems_of(&daemon(json!(null))).is_empty());
+        assert!(subsystems_of(&connect("tcp://192.0.2.7:4430")).is_empty());
     }
 }

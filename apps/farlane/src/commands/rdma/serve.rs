@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ::status::{Rdma, Report, Status};
 use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
@@ -10,7 +11,7 @@ use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::logging;
 use live::sys::sandbox::Needs;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::usual_size;
 use crate::args::{ProgramArg, ProviderArg, ServeArgs};
@@ -47,7 +48,7 @@ impl Daemon for Server<'_> {
     const WHAT: &'static str = "the server of measurements";
     type Driver = Measured;
     type Request = OnlyStatus;
-    type Status = Value;
+    type Status = Report;
     type Captures = NoCaptures;
     type Error = Error;
 
@@ -94,14 +95,12 @@ impl Daemon for Server<'_> {
         format!("measurements at {}", driver.address())
     }
 
-    fn status(&mut self, driver: &mut Measured, _now: Instant) -> Reply<Value> {
-        Reply::Now(json!({
-            "kind": Self::KIND,
-            "pid": std::process::id(),
-            "listening": [driver.address().to_string()],
-            "provider": provider_name(self.args.provider),
-            "connections": driver.connections(),
-        }))
+    fn status(&mut self, driver: &mut Measured, _now: Instant) -> Reply<Report> {
+        Reply::Now(Report::of(Status::Rdma(Rdma {
+            listening: vec![driver.address().to_string()],
+            provider: provider_name(self.args.provider).to_owned(),
+            connections: driver.connections() as u64,
+        })))
     }
 
     fn end(self, _driver: Measured) -> Result<(), Error> {
@@ -115,18 +114,4 @@ const fn provider_name(provider: ProviderArg) -> &'static str {
         ProviderArg::Roce => "roce",
         ProviderArg::Verbs => "verbs",
     }
-}
-
-/// The status as text for a person.
-pub(crate) fn text(status: &Value) -> String {
-    let [place, state] = row(status);
-    format!("listening at {place}: {state}\n")
-}
-
-/// Where the server is, and how it fares.
-pub(crate) fn row(status: &Value) -> [String; 2] {
-    let word = |name: &str| status[name].as_str().unwrap_or_default();
-    let state = format!("{} connections", status["connections"]);
-    let address = status["listening"][0].as_str().unwrap_or_default();
-    [format!("{address} ({})", word("provider")), state]
 }

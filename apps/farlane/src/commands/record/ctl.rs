@@ -1,17 +1,18 @@
 //! `farlane record ctl`: a running recorder or replayer is asked, and told what to do.
 
+use ::status::{Medium, Recorder, RecorderState, Report};
 use daemon::Common;
 use engine::Nanos;
-use live::drivers::record::{Handle, Status};
+use live::drivers::record::{Handle, State, Status};
 use record::PinRange;
 use record::registers::Direction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ring;
-use super::trigger::trigger_json;
+use super::trigger;
 use crate::args::{PinArgs, RecordControlArgs, RecordRequest};
-use crate::commands::{control, print, print_json};
+use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
 
 /// What a recorder may be asked.
@@ -88,12 +89,15 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
         RecordRequest::Stop(output) => (Request::Stop, output),
         RecordRequest::Pin(args) => (Request::pin(args), &args.output),
     };
+    if matches!(request, Request::Status) {
+        return status::show(&control::report(&args.path)?, output.json);
+    }
     let answer = control::ask(&args.path, &request)?;
     if output.json {
         return print_json(&answer);
     }
     match request {
-        Request::Status => print(&text(&answer)),
+        Request::Status => Ok(()),
         Request::Start => print("it begins\n"),
         Request::Trigger => print("it is triggered\n"),
         Request::Stop => print("it ends\n"),
@@ -110,7 +114,7 @@ impl daemon::Request for Request {
 /// Carries out `request` for the recording or replay of `handle`. Whether it `waits` for a start.
 pub(super) fn answer(request: Request, handle: &Handle, waits: bool) -> Result<Value, String> {
     match request {
-        Request::Status => Ok(status(&handle.status())),
+        Request::Status => Err("every daemon answers it by itself".to_owned()),
         Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
         Request::Start if handle.start() => Ok(json!({ "starting": true })),
         Request::Start => Err("one is under way; stop it first".to_owned()),
@@ -136,54 +140,42 @@ fn not_armed(status: &Status) -> String {
     }
 }
 
-pub(super) fn status(status: &Status) -> Value {
-    let progress = &status.progress;
-    let kind = match status.direction {
-        Direction::Write => "record",
-        Direction::Read => "replay",
+/// What a recorder or a replayer reports about itself.
+pub(super) fn report(of: &Status) -> Report {
+    let progress = &of.progress;
+    let recorder = Recorder {
+        state: match of.state {
+            State::Idle => RecorderState::Idle,
+            State::Armed => RecorderState::Armed,
+            State::Running => RecorderState::Running,
+            State::Ending => RecorderState::Ending,
+            State::Ended => RecorderState::Ended,
+            State::Failed => RecorderState::Failed,
+        },
+        medium: Medium { bytes: of.medium.bytes, model: of.medium.model.clone() },
+        start_address: of.start_address,
+        maximum_address: of.maximum_address,
+        chunks_max: of.chunks_max,
+        last_address: of.last_address,
+        chunk_bytes: of.chunk,
+        bytes_in: progress.bytes_in,
+        bytes_stored: progress.stored,
+        bytes_acknowledged: progress.acknowledged,
+        bytes_lost: progress.lost,
+        bytes_overwritten: progress.overwritten,
+        ring: of.is_ring,
+        pre_trigger_ns: of.pre_trigger.map(Nanos::get),
+        kept_bytes: of.kept.map(|kept| kept.bytes),
+        kept_ns: of.kept.map(|kept| kept.time.get()),
+        triggered: of.triggered.map(trigger::of),
+        fill_bytes: progress.fill,
+        high_water_bytes: progress.high_water,
+        buffer_bytes: of.buffer,
     };
-    json!({ "kind": kind, "state": status.state.word(),
-        "medium": { "bytes": status.medium.bytes, "model": status.medium.model },
-        "start_address": status.start_address, "maximum_address": status.maximum_address,
-        "chunks_max": status.chunks_max, "last_address": status.last_address, "chunk_bytes": status.chunk,
-        "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
-        "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
-        "bytes_overwritten": progress.overwritten, "ring": status.is_ring,
-        "pre_trigger_ns": status.pre_trigger.map(Nanos::get),
-        "kept_bytes": status.kept.map(|kept| kept.bytes), "kept_ns": status.kept.map(|kept| kept.time.get()),
-        "triggered": status.triggered.map(trigger_json),
-        "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
-        "buffer_bytes": status.buffer })
-}
-
-pub(crate) fn text(status: &Value) -> String {
-    let medium = &status["medium"];
-    let kept = match status["kept_ns"].as_u64() {
-        Some(time) => format!(
-            "  keeps the last {}, {} B, until it is triggered\n",
-            Nanos::new(time),
-            status["kept_bytes"]
-        ),
-        None => String::new(),
-    };
-    let model = medium["model"].as_str().filter(|model| !model.is_empty()).unwrap_or("of an unknown model");
-    format!(
-        "{}: {} B in, {} B stored, {} B of them durable, {} B lost\n  \
-         medium: {} B, {model}; writes from {} up to {}, the last one ended at {}\n  \
-         buffer: {} B of {} B, {} B at most\n{kept}",
-        status["state"].as_str().unwrap_or_default(),
-        status["bytes_in"],
-        status["bytes_stored"],
-        status["bytes_acknowledged"],
-        status["bytes_lost"],
-        medium["bytes"],
-        status["start_address"],
-        status["maximum_address"],
-        status["last_address"],
-        status["fill_bytes"],
-        status["buffer_bytes"],
-        status["high_water_bytes"],
-    )
+    Report::of(match of.direction {
+        Direction::Write => ::status::Status::Record(recorder),
+        Direction::Read => ::status::Status::Replay(recorder),
+    })
 }
 
 #[cfg(test)]

@@ -17,8 +17,6 @@ pub(crate) mod survey;
 mod trigger;
 mod view;
 
-pub(crate) use ctl::text as status_text;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 

@@ -296,7 +296,7 @@ pub(super) fn account(recorded: &Recorded) -> Value {
         "bytes_overwritten": certificate.bytes_overwritten(), "gaps": gaps_json(&recorded.gaps),
         "restarts": restarts_json(&recorded.gaps),
         "high_water_bytes": certificate.high_water, "streams": streams,
-        "triggered": recorded.triggered.map(trigger::trigger_json), "certified": recorded.is_certified });
+        "triggered": recorded.triggered.map(trigger::of), "certified": recorded.is_certified });
     add_digest(&mut account, certificate.algorithm, &certificate.digest);
     account
 }

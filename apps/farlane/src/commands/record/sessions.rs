@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
+use ::status::Report;
 use daemon::metrics::Page;
 use daemon::{Daemon, NoCaptures, Opening, Reply, Settings};
 use engine::Instant;
@@ -141,7 +142,7 @@ where
     const HEEDS_SECOND_SIGNAL: bool = IS_REPLAY;
     type Driver = Waiting<'scope, 'env, S>;
     type Request = Request;
-    type Status = Value;
+    type Status = Report;
     type Captures = NoCaptures;
     type Error = Error;
 
@@ -195,8 +196,8 @@ where
         if self.control.on_demand { format!("{what} on demand") } else { what.to_owned() }
     }
 
-    fn status(&mut self, _driver: &mut Self::Driver, _now: Instant) -> Reply<Value> {
-        Reply::Now(ctl::status(&self.handle.status()))
+    fn status(&mut self, _driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
+        Reply::Now(ctl::report(&self.handle.status()))
     }
 
     fn answer(

@@ -4,7 +4,7 @@ use engine::Nanos;
 use live::drivers::record::{Status, Triggered};
 use record::format::Trigger;
 use record::{Kept, pre_trigger_buffer};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::args::RecordArgs;
 
@@ -42,16 +42,22 @@ pub(super) fn kept_text(status: &Status, kept: &Kept) -> String {
     format!("armed: the last {} of {asked} are kept{short}", kept.time)
 }
 
-pub(super) fn trigger_json(triggered: Triggered) -> Value {
+/// A trigger, as reports have it.
+pub(super) const fn of(triggered: Triggered) -> status::Trigger {
     let Trigger { time, before } = triggered.trigger;
-    json!({ "when": time, "before_ns": before, "bytes_before": triggered.bytes })
+    status::Trigger { when: time, before_ns: before, bytes_before: triggered.bytes }
 }
 
 /// The event that tells of a trigger.
-pub(super) fn event(triggered: Triggered) -> Value {
-    let mut event = trigger_json(triggered);
-    event["event"] = "trigger".into();
-    event
+#[derive(Serialize)]
+pub(super) struct Event {
+    event: &'static str,
+    #[serde(flatten)]
+    trigger: status::Trigger,
+}
+
+pub(super) const fn event(triggered: Triggered) -> Event {
+    Event { event: "trigger", trigger: of(triggered) }
 }
 
 pub(super) fn text(triggered: Triggered) -> String {

@@ -18,7 +18,7 @@ use toml_edit::DocumentMut;
 
 use super::{print, print_json};
 use crate::args::{Backing, SaveArgs};
-use crate::error::Error;
+use crate::error::{DaemonError, Error};
 use crate::whole_file;
 
 /// A namespace as a daemon tells of it.
@@ -54,7 +54,7 @@ struct File {
 impl File {
     /// Reads the file that a daemon names in what it offers.
     fn read(offered: &Value) -> Result<Self, Error> {
-        let path = offered["config"].as_str().ok_or(Error::NoFileToSave)?;
+        let path = offered["config"].as_str().ok_or(DaemonError::NoFileToSave)?;
         let path = PathBuf::from(path);
         let before = whole_file::read(&path, texts::LIST_MAX)?;
         texts::check_nesting(&before).map_err(|why| wrong(&path, &why))?;
@@ -91,5 +91,6 @@ fn wrong(path: &std::path::Path, why: &str) -> Error {
 
 /// What the daemon has said, as a type of ours.
 fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
-    T::deserialize(told).map_err(|error| Error::Asked { why: format!("the daemon's answer: {error}") })
+    T::deserialize(told)
+        .map_err(|error| DaemonError::Asked { why: format!("the daemon's answer: {error}") }.into())
 }

@@ -3,20 +3,20 @@
 
 use std::path::PathBuf;
 
+use ::status::Status;
 use serde_json::Value;
 
 use super::request::Request;
-use super::status;
 use crate::args::{SubsystemArgs, TargetAction};
 use crate::commands::control::{self, await_far, plain, tell_changes};
-use crate::commands::{print, print_json, save};
+use crate::commands::{print, print_json, save, status};
 use crate::error::Error;
 
 pub(super) fn run(action: TargetAction) -> Result<(), Error> {
     match action {
         TargetAction::Status(args) => {
-            let status = ask(args.control.control.as_ref(), &Request::Status)?;
-            if args.output.json { print_json(&status) } else { print(&status::text(&status)) }
+            let socket = control::only("target", args.control.control.as_ref())?;
+            status::show(&control::report_of("target", &socket)?, args.output.json)
         }
         TargetAction::Add(args) => {
             // A device that is not there is waited for here: in the target, all hosts would wait.
@@ -73,9 +73,9 @@ fn ask_at(place: &SubsystemArgs, request: &Request) -> Result<Value, Error> {
     let socket = match place.name() {
         None => control::only("target", given)?,
         Some(nqn) => {
-            let has = |status: &Value| {
-                let subsystems = status["subsystems"].as_array().map(Vec::as_slice).unwrap_or_default();
-                subsystems.iter().any(|one| one["nqn"] == nqn.as_str())
+            let has = |status: &Status| match status {
+                Status::Target(target) => target.subsystems.iter().any(|one| one.nqn == nqn),
+                _ => false,
             };
             control::with("target", given, &format!("the subsystem {nqn}"), has)?
         }

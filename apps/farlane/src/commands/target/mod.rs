@@ -12,10 +12,10 @@ mod server;
 mod status;
 
 pub(crate) use config::{Listed, listed_in};
-pub(crate) use status::text as status_text;
 
 use std::path::{Path, PathBuf};
 
+use ::status::{Report, Status};
 use assemblies::fabric::Fabric;
 use assemblies::target::{PROOF_MAX, STRANGERS_MAX};
 use daemon::metrics::Page;
@@ -105,7 +105,7 @@ impl Daemon for Offering<'_> {
     const WHAT: &'static str = "the target";
     type Driver = Server;
     type Request = Request;
-    type Status = Value;
+    type Status = Report;
     type Captures = Captures;
     type Error = Error;
 
@@ -160,13 +160,13 @@ impl Daemon for Offering<'_> {
     }
 
     /// Thousands of hosts hold up no command: a thread beside the loops adds them.
-    fn status(&mut self, driver: &mut Server, _now: Instant) -> Reply<Value> {
+    fn status(&mut self, driver: &mut Server, _now: Instant) -> Reply<Report> {
         let (told, hirers) = (driver.status(), self.hirers.clone());
         match told {
             Err(why) => Reply::Refused(why),
-            Ok(mut told) => {
-                Reply::Later(Box::new(move || status::add_hosts(&mut told, &hirers).map(|()| told)))
-            }
+            Ok(mut told) => Reply::Later(Box::new(move || {
+                status::add_hosts(&mut told, &hirers).map(|()| Report::of(Status::Target(told)))
+            })),
         }
     }
 

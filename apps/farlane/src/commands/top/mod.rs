@@ -1,18 +1,18 @@
 //! `farlane observe top`: what far ends, namespaces and hosts do right now.
 
 mod figures;
+mod row;
 mod screen;
 
 use std::io::IsTerminal;
-
-use serde_json::{Map, Value, json};
 
 use super::{control, print, print_json};
 use crate::args::TopArgs;
 use crate::error::Error;
 use figures::{View, rows};
 
-pub(in crate::commands) use figures::Look;
+pub(in crate::commands) use figures::{Look, top};
+pub(crate) use row::Top;
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     control::daemons()?;
@@ -23,30 +23,10 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     std::thread::sleep(args.every);
     let after = Look::now();
     if args.output.json {
-        return print_json(&as_json(&before, &after));
+        return print_json(&top(&before, &after));
     }
     let one = |view: View| plain(view, &rows(view, &before, &after));
     print(&View::ALL.map(one).join("\n"))
-}
-
-/// What daemons did between two looks, as `top --json` prints it.
-pub(in crate::commands) fn as_json(before: &Look, after: &Look) -> Map<String, Value> {
-    let one = |view: View| (view.title().replace(' ', "_"), json!(objects(view, &rows(view, before, after))));
-    View::ALL.into_iter().map(one).collect()
-}
-
-/// Rows as objects, with the columns' heads as names.
-fn objects(view: View, rows: &[Vec<String>]) -> Vec<Value> {
-    let name = |head: &str| head.to_lowercase().replace([' ', '/'], "_");
-    let of = |row: &Vec<String>| -> Value {
-        view.head()
-            .iter()
-            .zip(row)
-            .map(|(head, cell)| (name(head), json!(cell)))
-            .collect::<Map<_, _>>()
-            .into()
-    };
-    rows.iter().map(of).collect()
 }
 
 /// A view as a table of text.

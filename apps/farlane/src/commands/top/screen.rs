@@ -131,8 +131,16 @@ mod tests {
 
     #[test]
     fn each_key_shows_its_view_and_small_terminals_do_no_harm() {
-        let status =
-            json!({ "subsystems": [{ "nqn": "nqn.x:y", "activity": [{ "nsid": 7 }], "controllers": [] }] });
+        let activity = json!({ "nsid": 7, "reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0,
+            "others": 0, "errors": 0, "took": [] });
+        let status = json!({ "kind": "target", "listening": [], "fabrics": [], "generation": 1,
+            "connections": 0, "memory": { "budget_bytes": 0, "used_bytes": 0, "waiting": 0 },
+            "strangers": { "connections": 0, "most": 1, "discovery": 0, "discovery_most": 1, "refused": {},
+                "dropped": {},
+                "exponentiations": { "waiting": 0, "done": 0, "refused": 0, "processor_ns": 0 } },
+            "discovery_access": "open", "discovery": [],
+            "subsystems": [{ "nqn": "nqn.x:y", "activity": [activity], "namespaces": [], "controllers": [] }] });
+        let status: status::Status = serde_json::from_value(status).unwrap();
         let look = || Look::of(Instant::now(), std::slice::from_ref(&status));
         let mut screen = Screen { view: View::FarEnds, looks: Some((look(), look())), first: 9 };
         for (columns, lines) in [(100, 12), (12, 3), (1, 1), (0, 0)] {

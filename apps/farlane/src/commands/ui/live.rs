@@ -3,9 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::commands::top::{Look, as_json};
+use crate::commands::top::{Look, Top, top};
 
 /// The least time between two looks. Who asks sooner gets the last answer once more.
 const PAUSE: Duration = Duration::from_millis(400);
@@ -13,6 +14,14 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// The last look, and what it was answered with.
 #[derive(Default)]
 pub(super) struct Live(Mutex<Option<(Instant, Look, Value)>>);
+
+/// What happened since the last look, `passed_s` ago.
+#[derive(Serialize)]
+struct Answer {
+    passed_s: Option<f64>,
+    #[serde(flatten)]
+    top: Top,
+}
 
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -32,8 +41,7 @@ impl Live {
         let look = Look::now();
         let passed = last.as_ref().map(|(at, ..)| at.elapsed().as_secs_f64());
         let before = last.as_ref().map_or(&look, |(_, before, _)| before);
-        let mut answer = json!(as_json(before, &look));
-        answer["passed_s"] = json!(passed);
+        let answer = json!(Answer { passed_s: passed, top: top(before, &look) });
         *last = Some((Instant::now(), look, answer.clone()));
         answer
     }

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use ::status::{Access, Target};
 use serde_json::{Value, json};
 
 use super::super::config::AccessSpec;
@@ -102,23 +103,22 @@ impl Server {
     }
 
     /// Adds to the cores' status the ANA state in which each port reaches each group.
-    pub(super) fn tell_access(&self, status: &mut Value) {
-        let Some(subsystems) = status["subsystems"].as_array_mut() else { return };
-        for told in subsystems {
-            let is_meant = |one: &super::Offered| told["nqn"].as_str() == Some(one.spec.nqn.as_str());
+    pub(super) fn tell_access(&self, status: &mut Target) {
+        for told in &mut status.subsystems {
+            let is_meant = |one: &super::Offered| told.nqn == one.spec.nqn.as_str();
             if let Some(index) = self.subsystems.iter().position(is_meant) {
-                told["ana"] = self.access_status(index).into();
+                told.ana = self.access_status(index);
             }
         }
     }
 
-    fn access_status(&self, index: usize) -> Vec<Value> {
+    fn access_status(&self, index: usize) -> Vec<Access> {
         let groups = 1..=self.subsystems[index].spec.ana_groups;
         let mut told = Vec::new();
         for group in groups {
             for (port, (_, _, address)) in self.ports.iter().enumerate() {
                 let state = self.access_of(index, port, group);
-                told.push(json!({ "group": group, "port": address.to_string(), "state": state }));
+                told.push(Access { group, port: address.to_string(), state: state.into() });
             }
         }
         told

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::status::Target;
 use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::{self, Listener};
@@ -264,10 +265,10 @@ impl Server {
     }
 
     /// What all cores report but for their hosts, joined in the order of the directory.
-    pub(super) fn status(&mut self) -> Result<Value, String> {
+    pub(super) fn status(&mut self) -> Result<Target, String> {
         let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
         let mut told = told.into_iter();
-        let mut all = told.next().unwrap_or_default();
+        let mut all = told.next().ok_or("no core of the target runs")?;
         for other in told {
             status::join(&mut all, other);
         }

@@ -1,0 +1,157 @@
+//! From the drivers of a tunnel's ends to their statuses.
+
+use std::path::Path as FilePath;
+
+use ::status::{
+    Admits, Callers, Copies, Datagrams, Export, FarEnd, Guest, Host, Link, Path, Report, Slot, Status,
+};
+use engine::Instant;
+use live::carrier::datagrams::{self, Info};
+use live::drivers::far::{self, Backing, FarDriver};
+use live::drivers::guest::{self, GuestDriver};
+use nvme_pcie::controller::Controller;
+use tunnel::Fingerprint;
+use tunnel::session::{REPLAY_BYTES_MAX, Session};
+use tunnel::upstream::PortIndex;
+
+use crate::counters;
+
+/// The status of what serves a guest at the socket `place`. `url` is that of the far end, if there
+/// is a tunnel to one.
+pub(crate) fn of_guest<F: FnMut(guest::Event)>(
+    now: Instant,
+    place: &FilePath,
+    url: Option<&str>,
+    driver: &GuestDriver<F>,
+) -> Report {
+    let guest = driver.guest();
+    let upstream = guest.upstream();
+    let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
+    let ours = guest.statistics();
+    let far_reads = session.and_then(Session::tally).map(|(_, tally)| counters::far_reads(tally));
+    let commands = upstream
+        .and_then(|upstream| upstream.interposer())
+        .map(|interposer| interposer.statistics().commands);
+    let strands = upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)));
+    let slot = Slot {
+        vfio_user: place.to_string_lossy().into_owned(),
+        url: url.map(str::to_owned),
+        client: guest.has_client(),
+        link: session.map(|session| link(now, session)),
+        connections: counters::connections(strands),
+        datagrams: driver.datagrams().map(datagrams).collect(),
+        commands,
+        round_trips: commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
+        lookahead: upstream.and_then(counters::lookahead),
+        dma: upstream.map(counters::dma),
+        far_reads,
+        config_cache: upstream.and_then(counters::config_cache),
+        guest: Guest {
+            config_accesses: ours.config_accesses,
+            register_accesses: ours.bar_accesses,
+            interrupts: ours.signals,
+            given_up: ours.given_up,
+            waited: ours.waited,
+        },
+    };
+    Report::of(if url.is_some() { Status::Attach(slot) } else { Status::Device(slot) })
+}
+
+/// The status of a device's end of a tunnel. `controller` has the device's counts, if the device
+/// is ours.
+pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
+    now: Instant,
+    driver: &FarDriver<F, B>,
+    controller: Option<&Controller>,
+) -> FarEnd {
+    let downstream = driver.far().downstream();
+    let callers = downstream.callers();
+    FarEnd {
+        listening: driver.address().to_string(),
+        admits: if driver.admission().has_list() { Admits::ListedKeys } else { Admits::Anyone },
+        host: downstream.owner().map(|key| host(driver, key)),
+        link: link(now, downstream.session()),
+        connections: counters::connections(downstream.strands()),
+        callers: Callers {
+            waiting: callers.waiting as u64,
+            accepted: callers.accepted,
+            admitted: callers.admitted,
+            refused: callers.refused,
+            late: callers.late,
+            displaced: callers.displaced,
+        },
+        datagrams: driver.datagrams().map(datagrams).collect(),
+        commands: controller.map(|of| of.statistics().commands),
+        space_errors: controller.map(|of| of.core().counters().space_errors),
+        ssd: controller.map(|of| counters::ssd(of.core().config())),
+        namespaces: controller.map(|of| counters::namespaces(of.core())),
+        activity: controller.map(|of| counters::activity(of.tallies())),
+        far_reads: counters::far_reads(downstream.store().tally()),
+    }
+}
+
+/// The host that has the device: its key, and its name in the list.
+fn host<F: FnMut(far::Event), B: Backing>(driver: &FarDriver<F, B>, key: Fingerprint) -> Host {
+    Host { key: key.to_string(), name: driver.admission().name_of(key).map(str::to_owned) }
+}
+
+/// The status of a process that exports devices: that of each of its far ends.
+pub(crate) fn of_far_ends(far_ends: Vec<FarEnd>) -> Report {
+    Report::of(Status::Export(Export { far_ends }))
+}
+
+/// The status of the tunnel itself.
+fn link(now: Instant, session: &Session) -> Link {
+    let statistics = session.statistics();
+    Link {
+        peer: session.peer().map(ToString::to_string),
+        connected: session.is_open(),
+        up_s: session.up_since().map(|since| (now - since).get() / 1_000_000_000),
+        round_trip_ns: session.round_trip().map(|length| length.get()),
+        packets_sent: statistics.tlps_sent,
+        packets_received: statistics.tlps_received,
+        bytes_sent: statistics.bytes_sent,
+        bytes_received: statistics.bytes_received,
+        resumptions: statistics.resumptions,
+        sent_again: statistics.frames_replayed,
+        waiting_bytes: session.queued_bytes() as u64,
+        unacknowledged_bytes: session.unacknowledged_bytes() as u64,
+        unacknowledged_bytes_max: REPLAY_BYTES_MAX as u64,
+    }
+}
+
+/// What became of the datagrams of a connection.
+fn datagrams(info: Info) -> Datagrams {
+    let path = |path: &datagrams::Path| Path {
+        interface: path.interface.clone(),
+        dropped: path.dropped,
+        failing: path.is_failing,
+        copies: path.copies.as_ref().map(copies),
+    };
+    Datagrams {
+        sent: info.datagrams.sent,
+        received: info.datagrams.received,
+        lost: info.datagrams.lost,
+        again: info.datagrams.again,
+        late: info.late,
+        round_trip_ns: info.round_trip.get(),
+        window_bytes: info.window,
+        under_way_bytes: info.under_way,
+        datagram_bytes: info.datagram_bytes as u64,
+        paths: info.paths.iter().map(path).collect(),
+        copies: info.copies.as_ref().map(copies),
+    }
+}
+
+/// What became of frames that were sent over several paths (IEEE 802.1CB).
+const fn copies(copies: &datagrams::Copies) -> Copies {
+    Copies {
+        passed: copies.passed,
+        eliminated: copies.discarded,
+        out_of_order: copies.out_of_order,
+        rogue: copies.rogue,
+        lost: copies.lost,
+        resets: copies.resets,
+        latent_errors: copies.latent_errors,
+    }
+}

@@ -1,0 +1,50 @@
+//! `farlane observe status`: the state of daemons, as JSON and as text.
+//!
+//! A daemon builds a [`Report`] and answers with it; every reader gets it from [`control`].
+
+mod built;
+pub(crate) mod text;
+
+use ::status::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::args::StatusArgs;
+use crate::commands::{control, print, print_line};
+use crate::error::Error;
+
+pub(crate) use built::{of_far, of_far_ends, of_guest};
+pub(crate) use text::text;
+
+/// What an end of a tunnel may be asked. A target understands it too.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// Asks for the state.
+    Status,
+}
+
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
+    if let Some(path) = &args.path {
+        return show(&control::report(path)?, args.output.json);
+    }
+    let found = control::look()?;
+    if args.output.json && found.daemons.is_empty() && found.unreadable.is_empty() {
+        return print_line(&super::list::Listed::default());
+    }
+    if args.output.json {
+        found.daemons.iter().try_for_each(|daemon| print_line(&daemon.report))?;
+    } else if found.daemons.is_empty() && found.unreadable.is_empty() {
+        print(&control::nothing_runs())?;
+    } else {
+        let one = |daemon: &control::Daemon| {
+            format!("{}\n{}", daemon.socket.display(), text(&daemon.report.status))
+        };
+        print(&found.daemons.iter().map(one).collect::<Vec<_>>().join("\n"))?;
+    }
+    found.all_read()
+}
+
+/// Prints the report of one daemon.
+pub(crate) fn show(report: &Report, json: bool) -> Result<(), Error> {
+    if json { print_line(report) } else { print(&text(&report.status)) }
+}

@@ -1,0 +1,24 @@
+//! Block devices.
+
+use ::status::Connect;
+use indicatif::HumanBytes;
+
+/// A block device and its requests.
+pub(crate) fn text(of: &Connect) -> String {
+    let device = of.device.as_deref().unwrap_or("none yet");
+    let mut text = format!("{} is {device} ({}) over {}", of.url, HumanBytes(of.bytes), of.way.over());
+    if of.read_only {
+        text += ", read-only";
+    }
+    if of.way.is_away() {
+        text += "; the far end is away, and I/O waits";
+    }
+    text.push('\n');
+    for one in &of.activity {
+        text += &format!(
+            "  {} reads of {} B, {} writes of {} B, {} others, {} errors\n",
+            one.reads, one.read_bytes, one.writes, one.written_bytes, one.others, one.errors
+        );
+    }
+    text
+}

@@ -1,0 +1,69 @@
+//! Block devices.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Activity;
+
+/// A block device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Connect {
+    /// URL of the namespace.
+    pub url: String,
+    /// Path of the block device; null until it is there.
+    pub device: Option<String>,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes of a block.
+    pub block: u32,
+    /// Whether it rejects writes.
+    pub read_only: bool,
+    /// Counts of requests, or of the commands that the kernel makes of them.
+    pub activity: Vec<Activity>,
+    /// The driver of the kernel, and what depends on it.
+    #[serde(flatten)]
+    pub way: Way,
+}
+
+/// The driver of the kernel that has the block device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "over", rename_all = "kebab-case")]
+pub enum Way {
+    /// The driver for block devices in user space: this process answers requests.
+    Ublk {
+        /// Whether the far end can be reached.
+        far_end: FarEndState,
+        /// Requests that are not answered yet.
+        under_way: u64,
+    },
+    /// The initiator of NVMe/TCP: this process is its target.
+    NvmeTcp {
+        /// Address at which the target listens.
+        target: String,
+    },
+}
+
+/// Whether a far end can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FarEndState {
+    /// It can.
+    Here,
+    /// It cannot, and I/O waits.
+    Away,
+}
+
+impl Way {
+    /// The driver, as `--over` and the JSON name it.
+    pub const fn over(&self) -> &'static str {
+        match self {
+            Self::Ublk { .. } => "ublk",
+            Self::NvmeTcp { .. } => "nvme-tcp",
+        }
+    }
+
+    /// Whether I/O waits because the far end cannot be reached.
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Ublk { far_end: FarEndState::Away, .. })
+    }
+}

@@ -1,0 +1,177 @@
+//! Targets of NVMe over Fabrics.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Activity, HostActivity, Namespace, Ssd};
+
+/// A target: its subsystems, and the hosts that use them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Target {
+    /// Addresses at which hosts arrive.
+    pub listening: Vec<String>,
+    /// The fabric of each of these addresses.
+    pub fabrics: Vec<String>,
+    /// Generation counter of the discovery log page.
+    pub generation: u64,
+    /// Connections of hosts.
+    pub connections: u64,
+    /// Memory held for hosts.
+    pub memory: Memory,
+    /// Connections whose hosts have not proved who they are, and the fate of others.
+    pub strangers: Strangers,
+    /// Hosts that may ask for the discovery log page.
+    pub discovery_access: DiscoveryAccess,
+    /// Each subsystem.
+    pub subsystems: Vec<Subsystem>,
+    /// Discovery controllers.
+    pub discovery: Vec<Controller>,
+}
+
+/// Memory that a target holds for hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    /// The most that it may hold.
+    pub budget_bytes: u64,
+    /// What it holds.
+    pub used_bytes: u64,
+    /// Connections that wait for more.
+    pub waiting: u64,
+}
+
+/// Connections whose hosts have not proved who they are, and the fate of others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Strangers {
+    /// Such connections.
+    pub connections: u64,
+    /// The most of them.
+    pub most: u64,
+    /// Those of them that are for discovery.
+    pub discovery: u64,
+    /// The most of those.
+    pub discovery_most: u64,
+    /// Connections that were refused, by the reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Connections that were dropped, by the reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// The arithmetic of authentication, which takes time.
+    pub exponentiations: Exponentiations,
+}
+
+/// Exponentiations of Diffie-Hellman groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Exponentiations {
+    /// That wait for a processor.
+    pub waiting: u64,
+    /// That were done.
+    pub done: u64,
+    /// That were refused.
+    pub refused: u64,
+    /// Time of a processor that they took.
+    pub processor_ns: u64,
+}
+
+/// Hosts that may ask for the discovery log page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiscoveryAccess {
+    /// All of them.
+    Open,
+    /// Those that authenticate.
+    Keyed,
+    /// None.
+    Closed,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Subsystem {
+    /// NVMe Qualified Name (NQN).
+    pub nqn: String,
+    /// NQNs of the hosts that may use it; null if all may.
+    pub hosts: Option<Vec<String>>,
+    /// What it reports about itself; null if another process does.
+    pub ssd: Option<Ssd>,
+    /// Namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// Writes that found no space on the medium of the subsystem.
+    pub space_errors: Option<u64>,
+    /// Counts of the commands of each namespace.
+    pub activity: Option<Vec<Activity>>,
+    /// Controllers that hosts have connected to.
+    pub controllers: Vec<Controller>,
+    /// Asymmetric Namespace Access (ANA): the state in which each port reaches each group.
+    #[serde(default)]
+    pub ana: Vec<Access>,
+}
+
+/// The state in which a port reaches a group of namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Access {
+    /// Number of the ANA group.
+    pub group: u32,
+    /// Address of the port.
+    pub port: String,
+    /// The state.
+    pub state: AccessState,
+}
+
+/// The state of an ANA group at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessState {
+    /// Hosts reach the group well.
+    Optimized,
+    /// Hosts reach the group less well, and use another path if they can.
+    NonOptimized,
+    /// Hosts cannot reach the group now, and use another path or wait.
+    Inaccessible,
+    /// Hosts can never reach the group again.
+    PersistentLoss,
+    /// The state is about to change, and hosts wait.
+    Change,
+}
+
+/// A controller that a host has connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Controller {
+    /// Controller identifier (CNTLID).
+    pub controller: u16,
+    /// NQN of the host.
+    pub host: String,
+    /// Host Identifier.
+    pub host_id: String,
+    /// Whether the controller is enabled and ready.
+    pub ready: bool,
+    /// Bytes held for it.
+    pub memory_bytes: u64,
+    /// Counts of the commands of the host.
+    pub activity: Option<HostActivity>,
+    /// Keep Alive Timeout; null if there is none.
+    pub keep_alive_ms: Option<u64>,
+    /// Queues.
+    pub queues: Vec<Queue>,
+}
+
+/// A queue of a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Queue {
+    /// Queue Identifier; 0 is the admin queue.
+    pub queue: u16,
+    /// Its entries.
+    pub entries: u16,
+    /// Address of the host.
+    pub peer: String,
+    /// Whether PDU headers have a digest.
+    pub header_digest: bool,
+    /// Whether PDU data has a digest.
+    pub data_digest: bool,
+    /// Commands that came.
+    pub commands: u64,
+    /// Commands that were refused.
+    pub refused: u64,
+    /// Commands that are not completed yet.
+    pub outstanding: u16,
+}
