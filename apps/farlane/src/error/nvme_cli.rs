@@ -33,13 +33,13 @@ pub(crate) enum NvmeError {
     NoRecording { url: String },
 
     #[error("the controller does not answer a read of its register at {offset:#x}")]
-    #[diagnostic(help("farlane show-regs URL reads the registers that every controller has"))]
+    #[diagnostic(help("farlane nvme show-regs URL reads the registers that every controller has"))]
     Unread { offset: u32 },
 
     #[error(
         "no register begins at {offset:#x}: expected a multiple of 4 below 0x1000, where doorbells begin"
     )]
-    #[diagnostic(help("farlane show-regs URL lists the registers"))]
+    #[diagnostic(help("farlane nvme show-regs URL lists the registers"))]
     NoRegister { offset: u32 },
 
     #[error("the log changes faster than it can be read")]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::farlane;
 
-const NOTE: &str = "note: farlane nvme version is now farlane nvme version; the old name goes in 0.3\n";
+const NOTE: &str = "note: farlane version is now farlane nvme version; the old name goes in 0.3\n";
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -20,8 +20,8 @@ fn said(output: &Output) -> (String, String) {
 #[test]
 fn an_old_name_prints_the_same_and_logs_the_new_name_once() {
     let (new, quiet) = said(&farlane(&["nvme", "version"]));
-    assert!(new.starts_with("farlane nvme version ") && quiet.is_empty(), "{new}{quiet}");
-    assert_eq!(said(&farlane(&["nvme", "version"])), (new.clone(), NOTE.to_owned()));
+    assert!(new.starts_with("farlane version ") && quiet.is_empty(), "{new}{quiet}");
+    assert_eq!(said(&farlane(&["version"])), (new.clone(), NOTE.to_owned()));
     assert_eq!(said(&farlane(&["-v", "version"])), (new.clone(), NOTE.to_owned()));
     for words in [&["-q", "version"][..], &["version", "--quiet"], &["version", "-qq"]] {
         assert_eq!(said(&farlane(words)), (new.clone(), String::new()), "{words:?}");
@@ -33,7 +33,7 @@ fn an_old_name_prints_the_same_and_logs_the_new_name_once() {
 
 #[test]
 fn the_note_never_stands_between_what_programs_read() {
-    let (printed, logged) = said(&farlane(&["nvme", "list-subsys", "-o", "json"]));
+    let (printed, logged) = said(&farlane(&["list-subsys", "-o", "json"]));
     serde_json::from_str::<Value>(&printed).unwrap();
     assert_eq!(logged.lines().count(), 1, "{logged}");
     let (_, logged) = said(&farlane(&["--log", "json", "version"]));
@@ -45,7 +45,7 @@ fn the_note_never_stands_between_what_programs_read() {
     {
         let (printed, logged) = said(&farlane(words));
         let (note, object) = logged.trim_end().rsplit_once('\n').unwrap();
-        assert!(printed.is_empty() && note.starts_with("note: farlane measure ping is now"), "{logged}");
+        assert!(printed.is_empty() && note.starts_with("note: farlane ping is now"), "{logged}");
         assert!(serde_json::from_str::<Value>(object).unwrap()["error"].is_object(), "{object}");
     }
 }

@@ -18,7 +18,7 @@ target --listen 0.0.0.0:0 --nqn nqn.2026-01.io.farlane:disk --ram 1MiB
 target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --host nqn.2014-08.org.example:one,fast
 target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --tls-key-file nothing
 bench nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:disk --tls-key-file nothing
-measure report ping tcp://127.0.0.1:1 --tls-key-file nothing
+measure ping tcp://127.0.0.1:1 --tls-key-file nothing
 setup key tls . --hash sha512
 setup key test nothing
 setup key show nothing
@@ -38,7 +38,7 @@ id-ctlr tcp://127.0.0.1:1
 nvme ping tcp://127.0.0.1:1
 nvme formt tcp://127.0.0.1:1
 observe trace export capture.pcapng
-measure report pnig tcp://127.0.0.1:1
+measure pnig tcp://127.0.0.1:1
 demo --size 0
 demo --size much
 demo --file missing
@@ -69,10 +69,10 @@ nvme identify vfio-user:
 nvme identify vfio-user:missing
 nvme smart-log nvme-tcp://far:1/disk
 nvme smart-log quic://far:1
-measure report ping tcp://far:0
-measure report ping tcp://far:70000
-measure report ping tcp://far:1 --count 0
-measure report ping tcp://far:1 --timeout soon
+measure ping tcp://far:0
+measure ping tcp://far:70000
+measure ping tcp://far:1 --count 0
+measure ping tcp://far:1 --timeout soon
 use read tcp://far:1 --offset -1
 use read tcp://far:1 --iodepth 0
 use write tcp://far:1 --length much
@@ -116,8 +116,8 @@ recording preflight --rate 1MB --for 1s --measure-size 1k a.rec
 recording preflight --udp 8 --rate 1MB a.rec
 recording preflight --udp 0 a.rec
 recording preflight --udp 8 --chunk 64k a.rec
-measure report nic send loop: --count 0
-measure report nic receive loop: --count 0
+measure nic send loop: --count 0
+measure nic receive loop: --count 0
 model tsn plan --rate fast
 model tsn plan --cycle 2s
 model emulate

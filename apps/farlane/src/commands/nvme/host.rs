@@ -40,7 +40,7 @@ pub(super) fn version(args: &HostArgs) -> Result<(), Error> {
     let version = env!("CARGO_PKG_VERSION");
     match args.printing.is_json() {
         true => print_json_of_nvme_cli(&json!({ "farlane": version })),
-        false => print(&format!("farlane nvme version {version}\n")),
+        false => print(&format!("farlane version {version}\n")),
     }
 }
 

@@ -40,10 +40,7 @@ fn a_collector_of_metrics_finds_what_it_finds_in_nvme_cli() {
         command.env("XDG_RUNTIME_DIR", folder.path());
         Export::of(command)
     };
-    assert_eq!(
-        succeed(&["nvme", "version"]),
-        format!("farlane nvme version {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(succeed(&["nvme", "version"]), format!("farlane version {}\n", env!("CARGO_PKG_VERSION")));
     let far = start(&["export", "--ram", "8MiB", "--ram", "8MiB"]);
     let target = start(&["target", "--nqn", NQN, "--ram", "4MiB,block=4096"]);
     let list = found(folder.path(), &["list", "--output-format", "json"]);
