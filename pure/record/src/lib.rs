@@ -4,8 +4,8 @@
 //! [`Recorder::filled`]. The engine asks for writes ([`Output::Write`]) and hears how they ended
 //! ([`Input::Written`]). Its last output is the [`Certificate`](format::Certificate). A [`Scan`] is
 //! shown a medium slot by slot and tells what is there ([`Survey`]). [`Pace`] says when each chunk
-//! is due at replay. A [`packing::Packer`] puts received packets into a stream. `format.md` describes
-//! the container.
+//! is due at replay. A [`packing::Packer`] puts received packets into a stream. `format.md`
+//! describes the container.
 //!
 //! # A run loop
 //! ```
