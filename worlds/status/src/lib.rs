@@ -1,9 +1,9 @@
 //! What a daemon reports about itself.
 //!
-//! A daemon builds a [`Report`] and sends it as JSON. Each reader (`farlane observe status`, `list`, `top`,
-//! the page of `farlane ui`) parses the JSON into the same type with [`Report::read`]. The JSON
-//! schemas in `docs/schemas` are derived from these types, and their descriptions are the doc
-//! comments here.
+//! A daemon builds a [`Report`] and sends it as JSON. Each reader (`farlane observe status`,
+//! `list`, `top`, the page of `farlane observe ui`) parses the JSON into the same type with
+//! [`Report::read`]. The JSON schemas in `docs/schemas` are derived from these types, and their
+//! descriptions are the doc comments here.
 //!
 //! ```
 //! use status::{Report, Status};
@@ -14,7 +14,8 @@
 //!
 //! let answer = r#"{"schema_version":1,"pid":7,"kind":"teleport","farlane":"0.9.0"}"#;
 //! let error = Report::read(serde_json::from_str(answer).unwrap()).unwrap_err();
-//! assert!(error.to_string().starts_with("process 7 (farlane 0.9.0) is a daemon of kind \"teleport\""));
+//! assert!(error.to_string().starts_with("process 7 (farlane 0.9.0) is a daemon of kind
+//! \"teleport\""));
 //! ```
 //!
 //! # Versions
