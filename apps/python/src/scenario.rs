@@ -120,6 +120,21 @@ impl Run {
         Table::new(columns)
     }
 
+    /// A row for each stream: its frames that arrived are operations, those that were lost failed.
+    #[getter]
+    fn streams(&self) -> PyResult<Table> {
+        let streams = &self.played.streams;
+        let figures: Vec<_> = streams.iter().map(|stream| Summary::of(&stream.done)).collect();
+        let mut columns = vec![
+            ("stream", words(streams.iter().map(|stream| &stream.done.name))),
+            ("sent", numbers(streams.iter().map(|stream| stream.sent))),
+        ];
+        for (name, value) in Summary::FIGURES {
+            columns.push((name, numbers(figures.iter().map(value))));
+        }
+        Table::new(columns)
+    }
+
     /// A row for each measured operation.
     #[getter]
     fn operations(&self) -> PyResult<Table> {

@@ -23,6 +23,7 @@ mod path;
 mod rate;
 pub mod sample;
 pub mod stage;
+pub mod streams;
 pub mod tcp;
 pub mod trail;
 pub mod tsn;

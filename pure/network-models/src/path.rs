@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use engine::{Instant, Rng};
 
 use crate::faults::Behaviour;
+use crate::streams::{Measured, Order, Streams};
 use crate::trail::Crossing;
+use crate::tsn::traffic::Source;
 use crate::{AnyHop, Counts, Faults, Frame, Hop};
 
 /// Hops in series for one direction; a frame enters the first hop first. A path without hops takes
@@ -27,6 +29,8 @@ pub struct Path {
     crossings: Option<Vec<Crossing>>,
     /// Whether the last stage is the one of [`Path::faults`].
     has_faults: bool,
+    /// Streams that are measured.
+    streams: Streams,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +78,28 @@ impl Path {
         self.stages.last().map_or(0, |last| last.place + 1)
     }
 
+    /// The path with a stream from each of the sources, from time 0 on. The random values of each
+    /// stream come from its own generator.
+    ///
+    /// # Panics
+    /// When the path has no hops.
+    #[must_use]
+    pub fn with_streams(mut self, sources: impl IntoIterator<Item = (Source, Rng)>) -> Self {
+        self.streams = Streams::new(sources);
+        assert!(!self.stages.is_empty() || self.streams.next().is_none(), "streams need a hop");
+        self
+    }
+
+    /// Gives all streams an order.
+    pub fn order_streams(&mut self, order: Order) {
+        self.streams.order(order);
+    }
+
+    /// The measurements of each stream.
+    pub fn measured(&self) -> impl ExactSizeIterator<Item = &Measured> {
+        self.streams.measured()
+    }
+
     /// The hops of the path; frames enter the first one first.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = &AnyHop> {
         self.stages.iter().map(|stage| &stage.hop)
@@ -88,7 +114,8 @@ impl Path {
 
     /// Takes what was recorded since the last call.
     pub fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
-        self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
+        let all = self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..));
+        all.filter(|crossing| !Streams::owns(crossing.frame))
     }
 
     /// Faults at the end of the path, in addition to its hops, for callers that change a path in
@@ -120,14 +147,28 @@ impl Path {
         earliest
     }
 
-    /// Handles a frame at the end of the path.
-    fn arrive(&mut self, frame: Frame) -> Option<Frame> {
+    /// Handles a frame that is at the end of the path at `now`.
+    fn arrive(&mut self, now: Instant, frame: Frame) -> Option<Frame> {
         if !frame.intact {
             self.lost += 1;
             return None;
         }
         self.left += 1;
+        if Streams::owns(frame.id) {
+            self.streams.arrived(now, &frame);
+            return None;
+        }
         Some(frame)
+    }
+
+    /// Sends the frame of a stream that is due at `at`.
+    fn send(&mut self, at: Instant) {
+        let Some(frame) = self.streams.send(at) else { return };
+        let Some(first) = self.stages.first_mut() else { return };
+        self.entered += 1;
+        first.hop.enter(at, frame);
+        first.refresh();
+        self.earliest = self.find();
     }
 }
 
@@ -139,6 +180,9 @@ impl<H: Into<AnyHop>> FromIterator<H> for Path {
 
 impl Hop for Path {
     fn enter(&mut self, now: Instant, frame: Frame) {
+        while let Some(at) = self.streams.next().filter(|at| *at <= now) {
+            self.send(at);
+        }
         self.entered += 1;
         match self.stages.first_mut() {
             Some(first) => {
@@ -153,13 +197,19 @@ impl Hop for Path {
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {
         while self.through.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, frame) = self.through.pop_front()?;
-            if let Some(frame) = self.arrive(frame) {
+            let (at, frame) = self.through.pop_front()?;
+            if let Some(frame) = self.arrive(at, frame) {
                 return Some(frame);
             }
         }
         // Every event happens at its own time, however late the caller is.
-        while let Some((index, at)) = self.earliest.filter(|(_, at)| *at <= now) {
+        loop {
+            let sends = self.streams.next().filter(|at| *at <= now);
+            if let Some(at) = sends.filter(|at| self.earliest.is_none_or(|(_, event)| *at < event)) {
+                self.send(at);
+                continue;
+            }
+            let (index, at) = self.earliest.filter(|(_, at)| *at <= now)?;
             let stage = &mut self.stages[index];
             let frame = stage.hop.poll(at);
             stage.refresh();
@@ -172,8 +222,12 @@ impl Hop for Path {
                 }));
             }
             let mut out = None;
-            match frame {
+            match &frame {
                 None => assert!(stage.next.is_none_or(|next| next > at), "a hop stands still: {stage:?}"),
+                Some(frame) => self.streams.crossed(at, frame, index, &stage.hop),
+            }
+            match frame {
+                None => {}
                 Some(frame) => match self.stages.get_mut(index + 1) {
                     Some(following) => {
                         following.hop.enter(at, frame);
@@ -183,18 +237,18 @@ impl Hop for Path {
                 },
             }
             self.earliest = self.find();
-            if let Some(frame) = out.and_then(|frame| self.arrive(frame)) {
+            if let Some(frame) = out.and_then(|frame| self.arrive(at, frame)) {
                 return Some(frame);
             }
         }
-        None
     }
 
     fn next(&self) -> Option<Instant> {
-        match self.through.front() {
+        let stage = match self.through.front() {
             Some((at, _)) => Some(*at),
             None => self.earliest.map(|(_, at)| at),
-        }
+        };
+        [stage, self.streams.next()].into_iter().flatten().min()
     }
 
     fn counts(&self) -> Counts {

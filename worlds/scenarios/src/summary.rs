@@ -50,18 +50,49 @@ impl Summary {
     /// The figures of a task that is done.
     pub fn of(task: &Done) -> Self {
         let outcome = &task.outcome;
-        let mut sorted = outcome.times.clone();
-        sorted.sort_unstable();
-        let count = sorted.len() as u64;
-        let sum = sorted.iter().fold(0_u64, |sum, time| sum + time.get());
+        let Waits { mean, shortest, median, p99, p999, longest } = Waits::of(&outcome.times);
         let took = (outcome.ended - outcome.began).get().max(1);
         let bits = u128::from(outcome.bytes) * 8 * 1_000_000_000 / u128::from(took);
         Self {
-            count,
+            count: outcome.times.len() as u64,
             failed: outcome.failed,
             bytes: outcome.bytes,
             rate: u64::try_from(bits).unwrap_or(u64::MAX),
-            mean: Nanos::new(sum / count.max(1)),
+            mean,
+            shortest,
+            median,
+            p99,
+            p999,
+            longest,
+        }
+    }
+}
+
+/// How long operations or frames took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// The mean, rounded down to a nanosecond.
+    pub mean: Nanos,
+    /// The least.
+    pub shortest: Nanos,
+    /// The median.
+    pub median: Nanos,
+    /// The time that 99 % do not exceed.
+    pub p99: Nanos,
+    /// The time that 99.9 % do not exceed.
+    pub p999: Nanos,
+    /// The greatest.
+    pub longest: Nanos,
+}
+
+impl Waits {
+    /// The figures of `times`, in any order.
+    pub fn of(times: &[Nanos]) -> Self {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let sum = sorted.iter().fold(0_u64, |sum, time| sum + time.get());
+        Self {
+            mean: Nanos::new(sum / (sorted.len() as u64).max(1)),
             shortest: quantile(&sorted, 0),
             median: quantile(&sorted, 500),
             p99: quantile(&sorted, 990),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use engine::{Buffer, Engine, Instant, Pool};
 use network_models::faults::Behaviour;
 use network_models::network::{self, Input, Network, Output, Side};
+use network_models::streams::Order;
 use network_models::tcp::Gone;
 use network_models::trail::Trail;
 
@@ -347,6 +348,12 @@ impl<P> Core<P> {
         if let Some((model, ..)) = self.name_of(node, id) {
             self.models[model].network.watch(on);
         }
+    }
+
+    /// Gives the streams of a modelled network an order.
+    pub(crate) fn order_streams(&mut self, index: usize, order: Order) {
+        self.models[index].network.order_streams(self.now, order);
+        self.heed_model(index);
     }
 
     /// Replaces the network's additional behaviour; its own models continue.

@@ -3,6 +3,7 @@
 use engine::{Instant, Nanos, Rng};
 use network_models::Network;
 use network_models::faults::Behaviour;
+use network_models::streams::Order;
 use network_models::trail::Trail;
 use nvme::media::{Completion, MediumId};
 
@@ -129,6 +130,13 @@ impl<N: Node> World<N> {
     /// The modelled network between two nodes, for its counters.
     pub fn network(&self, one: NodeId, other: NodeId, lane: Lane) -> Option<&Network> {
         self.core.model_between(one, other, lane).map(|model| self.core.network(model))
+    }
+
+    /// Gives the streams of the modelled network between two nodes an order.
+    pub fn order_streams(&mut self, one: NodeId, other: NodeId, lane: Lane, order: Order) {
+        if let Some(model) = self.core.model_between(one, other, lane) {
+            self.core.order_streams(model, order);
+        }
     }
 
     /// Gives a node a medium of `bytes` bytes. A node's media are numbered from 0.

@@ -252,3 +252,69 @@ fn a_time_line_of_a_whole_disk_is_written_in_every_form() {
     let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
     assert!(!output.status.success() && said.contains(".csv, .parquet, .svg or .png"), "{said}");
 }
+
+const STREAMS: &str = "\
+[link]
+[[link.hop]]
+kind = \"ethernet\"
+rate = \"1Gbit/s\"
+
+[[stream]]
+name = \"control\"
+class = 7
+length = 128
+period = \"501us\"
+count = 500
+
+[[stream]]
+name = \"bulk, alone\"
+length = 1518
+mean = \"20us\"
+direction = \"back\"
+";
+
+/// Streams need no task: text, JSON, tables and checks have them.
+#[test]
+fn streams_are_reported_with_their_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("streams.toml"), STREAMS).unwrap();
+    let report = json(directory.path(), &["streams.toml", "--json"]);
+    assert_eq!(report["tasks"], serde_json::json!([]));
+    let control = &report["streams"][0];
+    assert_eq!((&control["stream"], &control["direction"]), (&"control".into(), &"there".into()));
+    assert_eq!(
+        (&control["sent"], &control["received"], &control["lost"]),
+        (&500.into(), &500.into(), &0.into())
+    );
+    assert_eq!((&control["p50_ns"], &control["max_ns"]), (&1461.into(), &1461.into()));
+    assert_eq!(control["hops"][0]["name"], "Ethernet, 1 Gbit/s");
+    assert_eq!(control["hops"][0]["wait_max_ns"], 0);
+    let bulk = &report["streams"][1];
+    assert!(
+        bulk["sent"].as_u64() >= Some(10_000) && bulk["hops"][0]["wait_max_ns"].as_u64() > Some(0),
+        "{bulk}"
+    );
+    assert_eq!(json(directory.path(), &["streams.toml", "--json"])["digest"], report["digest"]);
+    let output = sim(directory.path(), &["streams.toml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("stream control, class 7, there: 500 sent, 500 received, 0 lost"), "{text}");
+    assert!(text.contains("waits at hop 1 (Ethernet, 1 Gbit/s): mean 0 ns"), "{text}");
+    let output = sim(directory.path(), &["sweep", "streams.toml", "--set", "stream.0.class=0,7"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.lines().any(|line| line.starts_with("7,control,500,0,1461,")), "{table}");
+    let check = |text: &str| {
+        std::fs::write(directory.path().join("streams.toml"), text).unwrap();
+        let mut command = Command::new(&*FARLANE);
+        command.args(["check", "streams.toml"]).current_dir(directory.path()).output().unwrap()
+    };
+    assert!(check(STREAMS).status.success());
+    let wrong = check(&STREAMS.replace("mean = \"20us\"", "mean = \"1ns\""));
+    assert!(!wrong.status.success());
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned() + &String::from_utf8_lossy(&wrong.stdout);
+    assert!(said.contains("line 16, mean: expected 100 ns"), "{said}");
+    // So do loads of every other kind: such a file is a scenario, not a network alone.
+    for load in ["[[workload]]\nrw = \"erase\"\n", "[[load]]\nrw = \"read\"\n"] {
+        let wrong = check(&format!("[link]\nlatency = \"1ms\"\n{load}"));
+        assert!(!wrong.status.success(), "{load}");
+    }
+}

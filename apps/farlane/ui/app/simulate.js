@@ -64,12 +64,16 @@ function Value({ path, original, value, onChange }) {
 const QUANTILES = [['p50_ns', 'median'], ['mean_ns', 'mean'], ['p99_ns', 'p99'], ['p999_ns', 'p99.9'], ['max_ns', 'max']];
 
 
+/** The tasks of a prediction and its streams, whose frames are their operations. */
+const rows = (played) => [...played.tasks, ...played.streams.map((stream) => ({ ...stream, task: stream.stream, count: stream.received, failed: stream.lost }))];
+
 /** The tasks of two predictions side by side, the first as a mark. */
 function Tasks({ now, before }) {
-  const most = Math.max(1, ...[...now.tasks, ...(before?.tasks ?? [])].map((task) => task.p99_ns));
+  const [tasks, old] = [rows(now), before ? rows(before) : []];
+  const most = Math.max(1, ...[...tasks, ...old].map((task) => task.p99_ns));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Tasks"><table class="plain tasks"><thead><tr><th scope="col">task</th>${QUANTILES.map(([key, name]) => html`<th scope="col">${name}</th>`)}<th scope="col">rate</th><th scope="col">change</th></tr></thead>
-    <tbody>${now.tasks.map((task, at) => {
-      const was = before?.tasks[at];
+    <tbody>${tasks.map((task, at) => {
+      const was = old[at];
       const moved = was && was.p50_ns > 0 ? task.p50_ns / was.p50_ns - 1 : null;
       return html`<tr key=${task.task}><th scope="row">${task.task}<small>${count(task.count)} times${task.failed ? `, ${count(task.failed)} failed` : ''}</small>
         <span class="range" title=${`median ${time(task.p50_ns)}, p99 ${time(task.p99_ns)}`}><i style=${{ left: 0, width: `${(task.p50_ns / most) * 100}%` }}></i><u style=${{ left: `${(task.p50_ns / most) * 100}%`, width: `${((task.p99_ns - task.p50_ns) / most) * 100}%` }}></u>${was && html`<s style=${{ left: `${(was.p50_ns / most) * 100}%` }} title=${`before: median ${time(was.p50_ns)}`}></s>`}</span></th>

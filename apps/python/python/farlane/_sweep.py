@@ -8,11 +8,17 @@ from ._farlane import Scenario
 
 
 def play_point(point: tuple[Scenario, dict[str, str], int | None]) -> list[dict[str, Any]]:
-    """Plays one point of a sweep: a scenario, its values and a seed. Returns a row for each task."""
+    """Plays one point of a sweep: a scenario, its values and a seed. Returns a row for each task and stream."""
     scenario, values, seed = point
     run = scenario.with_values(values).play(seed=seed)
     run_row = {**values, "seed": run.seed, "digest": run.digest, "events": run.events}
-    return [{**run_row, **task} for task in run.tasks.to_pylist()]
+    # As in the table of `farlane model sweep`, a stream is a task whose failed frames were lost.
+    streams = [
+        {"task": name, **{key: value for key, value in stream.items() if key not in ("stream", "sent")}}
+        for stream in run.streams.to_pylist()
+        for name in [stream["stream"]]
+    ]
+    return [{**run_row, **task} for task in run.tasks.to_pylist() + streams]
 
 
 def sweep(

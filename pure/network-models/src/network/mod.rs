@@ -5,6 +5,7 @@
 //! and, in real time, between two sockets.
 
 mod connection;
+mod measured;
 mod stream;
 #[cfg(test)]
 mod tests;

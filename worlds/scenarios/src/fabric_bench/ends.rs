@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use engine::{Buffer, Instant, Nanos};
 use network_models::network::Side;
+use network_models::streams::{Measured, Order};
 use network_models::trail::{Named, Part};
 use nvme::host::{Completed, Data};
 use nvme::transport::Slot;
@@ -64,6 +65,10 @@ pub(super) trait Ends: Debug {
     fn marks(&mut self) -> &mut dyn Marking;
     /// The names of the hops for packets of `side`.
     fn hops(&self, side: Side) -> Vec<Named>;
+    /// Gives the streams that share the paths an order.
+    fn order_streams(&mut self, now: Instant, order: Order);
+    /// Shows the measurements of the streams from `side`.
+    fn measured(&self, side: Side, look: &mut dyn FnMut(&Measured));
     /// Number of events so far.
     fn events(&self) -> u64;
     /// A fingerprint of all events.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use network_models::network::{self, Side};
+use network_models::streams::{Measured, Order};
 use network_models::trail::{Named, Part};
 use network_models::{Path, Rate};
 use nvme::host::{Data, command};
@@ -216,6 +217,24 @@ impl FabricBench {
     /// Takes the critical path of the operation that was followed, once it has ended.
     pub const fn chain(&mut self) -> Option<Chain> {
         self.chain.take()
+    }
+
+    /// Gives the streams that share the paths an order.
+    pub fn order_streams(&mut self, order: Order) {
+        self.ends.order_streams(self.now, order);
+        self.poll();
+    }
+
+    /// Shows the measurements of the streams from `side`.
+    pub fn measured(&self, side: Side, look: &mut dyn FnMut(&Measured)) {
+        self.ends.measured(side, look);
+    }
+
+    /// Lets this time pass.
+    pub fn pass(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while self.step(end) {}
+        self.now = self.now.max(end);
     }
 
     /// Names of the hops for packets of `side`.

@@ -2,6 +2,7 @@
 
 use engine::{Buffer, Instant, Nanos};
 use network_models::network::Side;
+use network_models::streams::{Measured, Order};
 use network_models::trail::{Named, Part};
 use network_models::{Path, Rate};
 use nvme::host::{Completed, Data};
@@ -141,6 +142,14 @@ impl Ends for OverRdma {
 
     fn hops(&self, side: Side) -> Vec<Named> {
         self.fabric.hops(side)
+    }
+
+    fn order_streams(&mut self, now: Instant, order: Order) {
+        self.fabric.order_streams(now, order);
+    }
+
+    fn measured(&self, side: Side, look: &mut dyn FnMut(&Measured)) {
+        self.fabric.measured(side, look);
     }
 
     fn events(&self) -> u64 {

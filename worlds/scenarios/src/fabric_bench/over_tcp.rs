@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use engine::{Buffer, Engine, Instant, Nanos, fire};
 use network_models::Path;
 use network_models::network::{self, ConnectionId, Input, Network, Output, Side};
+use network_models::streams::{Measured, Order};
 use network_models::trail::{self, Named, Part, Trail};
 use nvme::host::{Completed, Data};
 use nvme::transport::{Queue, Slot};
@@ -315,6 +316,14 @@ impl Ends for OverTcp {
 
     fn hops(&self, side: Side) -> Vec<Named> {
         self.network.path(side).names()
+    }
+
+    fn order_streams(&mut self, now: Instant, order: Order) {
+        self.network.order_streams(now, order);
+    }
+
+    fn measured(&self, side: Side, look: &mut dyn FnMut(&Measured)) {
+        self.network.measured(side).for_each(look);
     }
 
     fn events(&self) -> u64 {

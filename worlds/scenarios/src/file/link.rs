@@ -142,6 +142,8 @@ struct FileTable {
     _workload: IgnoredAny,
     #[serde(default, rename = "fault")]
     _fault: IgnoredAny,
+    #[serde(default, rename = "stream")]
+    _stream: IgnoredAny,
 }
 
 /// `[link]`, and the tables of one direction in it.

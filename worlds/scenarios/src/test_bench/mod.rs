@@ -19,6 +19,7 @@ mod task;
 use assemblies::{near, watch};
 use engine::{Instant, Nanos, Rng, Watch};
 use network_models::network::Network;
+use network_models::streams::Order;
 use nvme::media::MediumId;
 use nvme_pcie::{controller, function};
 use pcie::config::Link as LinkRegisters;
@@ -339,6 +340,18 @@ impl TestBench {
             let Some((ends, _)) = fault else { return false };
             self.faults.apply(&mut self.world, ends);
         }
+    }
+
+    /// Gives the streams that cross the network an order.
+    pub fn order_streams(&mut self, order: Order) {
+        if let Some([upstream, downstream]) = self.ends {
+            self.world.order_streams(upstream, downstream, Lane::default(), order);
+        }
+    }
+
+    /// Lets this time pass.
+    pub fn pass(&mut self, time: Nanos) {
+        self.run_while(self.world.now() + time, |_| true);
     }
 
     /// Switches the analyser on the root port's link on or off, and returns the packets that it

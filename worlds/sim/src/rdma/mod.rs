@@ -22,6 +22,7 @@ use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use network_models::network::Side;
+use network_models::streams::{Measured, Order};
 use network_models::trail::{Named, Part};
 use network_models::{Hop, Path, Rate};
 use rdma::{
@@ -186,6 +187,17 @@ impl Fabric {
     /// Does everything that happens up to `now`. Then both endpoints may have news.
     pub fn advance(&self, now: Instant) {
         self.link.borrow_mut().advance(now);
+    }
+
+    /// Gives the streams that share the cards' links an order.
+    pub fn order_streams(&self, now: Instant, order: Order) {
+        self.advance(now);
+        self.link.borrow_mut().halves.iter_mut().for_each(|half| half.path.order_streams(order));
+    }
+
+    /// Shows the measurements of the streams from `side`.
+    pub fn measured(&self, side: Side, look: impl FnMut(&Measured)) {
+        self.link.borrow().halves[side.index()].path.measured().for_each(look);
     }
 
     /// When to advance next, if ever.

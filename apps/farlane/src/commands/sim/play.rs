@@ -11,7 +11,7 @@ use scenarios::file::scenario::{Done, Played};
 use scenarios::summary::Summary;
 use serde_json::{Value, json};
 
-use super::{read_scenario, timeline, write};
+use super::{read_scenario, streams, timeline, write};
 use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
@@ -55,6 +55,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
             "events": played.events,
             "digest": format!("{:016x}", played.digest),
             "tasks": tasks,
+            "streams": played.streams.iter().map(streams::to_json).collect::<Vec<_>>(),
         }));
     }
     let mut text = match played.boot {
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     for task in &played.tasks {
         text += &task_text(task);
     }
+    played.streams.iter().for_each(|stream| text += &streams::text(stream));
     print(&text)
 }
 

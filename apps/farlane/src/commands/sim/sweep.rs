@@ -151,7 +151,8 @@ fn play(args: &SweepArgs, text: &str, point: &[String]) -> Result<Vec<Line>, Str
         format!("{} with {}: {why}", args.scenario.display(), pairs.collect::<Vec<_>>().join(", "))
     };
     let played = scenario.play(args.seed.unwrap_or(scenario.seed), false).map_err(wrong)?;
-    Ok(played.tasks.iter().map(|task| Line::new(point, task)).collect())
+    let streams = played.streams.iter().map(|stream| &stream.done);
+    Ok(played.tasks.iter().chain(streams).map(|task| Line::new(point, task)).collect())
 }
 
 #[cfg(test)]

@@ -123,8 +123,10 @@ impl Simulator {
         let played = played.answer(until, is_newest)?;
         // A scenario without single operations has none to explain.
         let explained = explained.answer(until, is_newest).unwrap_or(Value::Null);
-        Ok(json!({ "tasks": played["tasks"], "boot_ns": played["boot_ns"], "events": played["events"],
-            "operations": explained["operations"], "text": text }))
+        Ok(
+            json!({ "tasks": played["tasks"], "streams": played["streams"], "boot_ns": played["boot_ns"], "events": played["events"],
+            "operations": explained["operations"], "text": text }),
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use assemblies::watch::Port;
 use engine::{Instant, Nanos, Rng, Watcher};
+use network_models::Network;
 use serde::Deserialize;
 use sim::models::ssd::jobs;
 use toml::Spanned;
@@ -20,6 +21,8 @@ use crate::fabric_bench::{self, FabricBench};
 use crate::published::PIPELINE;
 use crate::test_bench::{self, Job, Kind, Outcome, Seen, Setup, Task, TestBench, Trouble, When};
 use crate::timeline::Timeline;
+pub use streams::StreamDone;
+use streams::{Stream, StreamTable};
 
 /// The largest number of operations of a task.
 const COUNT_MAX: u64 = 10_000_000;
@@ -45,6 +48,8 @@ pub struct Scenario {
     /// Loads of the SSD alone, side by side, in the place of tasks and workloads.
     loads: Vec<(String, jobs::Job)>,
     faults: Vec<(When, Trouble)>,
+    /// Streams that cross the link beside everything else.
+    streams: Vec<Stream>,
 }
 
 /// The result of a task.
@@ -61,12 +66,14 @@ pub struct Done {
 }
 
 /// The result of a scenario.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Played {
     /// How long the host took to bring the device up.
     pub boot: Nanos,
     /// The results of the tasks in order, then the results of each workload by kind of command.
     pub tasks: Vec<Done>,
+    /// The results of the streams, in order.
+    pub streams: Vec<StreamDone>,
     /// The packets that passed the root port's link during the workloads; empty without a trace.
     pub seen: Vec<Seen>,
     /// Number of events of the world.
@@ -98,6 +105,8 @@ struct FileTable {
     load: Vec<Spanned<LoadTable>>,
     #[serde(default)]
     fault: Vec<Spanned<FaultTable>>,
+    #[serde(default)]
+    stream: Vec<Spanned<StreamTable>>,
 }
 
 /// `[switch]`: the distributed switch, which is there where there is a `[link]`.
@@ -146,10 +155,10 @@ impl Scenario {
     /// A message with the line, the key and the expected value.
     pub fn parse_in(text: &str, directory: &Path) -> Result<Self, String> {
         let scenario = Self::instead(text, directory, &[])?;
-        if scenario.tasks.is_empty() && scenario.workloads.is_empty() && scenario.loads.is_empty() {
-            return Err(
-                "missing field `task`: expected a [[task]], a [[workload]] or a [[load]] at least".to_owned()
-            );
+        let is_idle = scenario.tasks.is_empty() && scenario.workloads.is_empty();
+        if is_idle && scenario.loads.is_empty() && scenario.streams.is_empty() {
+            let loads = "a [[task]], a [[workload]] or a [[load]] at least, or a [[stream]]";
+            return Err(format!("missing field `task`: expected {loads}"));
         }
         Ok(scenario)
     }
@@ -173,6 +182,10 @@ impl Scenario {
         if let Some(link) = &file.link {
             return Err(Wrong::at(link, "link", "expected no [link]: a [[load]] has no host and no network"));
         }
+        if let Some(stream) = file.stream.first() {
+            let why = "expected no [[stream]] beside a [[load]], which has no network";
+            return Err(Wrong::at(stream, "stream", why));
+        }
         let elsewhere = file.task.first().map(Spanned::span).or_else(|| Some(file.workload.first()?.span()));
         if let Some(span) = elsewhere {
             let why = "expected no [[task]] and no [[workload]] beside a [[load]], which has no host";
@@ -185,9 +198,9 @@ impl Scenario {
         let capacity = file.ssd.own_capacity(&mut ssd)?;
         let loads = file.load.iter().map(|load| load.get_ref().job(capacity)).collect::<Result<_, _>>()?;
         let setup = Setup { ssd, aged: file.ssd.aged()?, ..Setup::published(0) };
-        let (tasks, workloads, faults) = (Vec::new(), Vec::new(), Vec::new());
+        let (tasks, workloads, faults, streams) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (seed, link, fabric) = (file.seed.unwrap_or(1), None, None);
-        Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults })
+        Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults, streams })
     }
 
     fn from_table(file: &FileTable, directory: &Path, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
@@ -241,8 +254,13 @@ impl Scenario {
         let faults = file.fault.iter().map(fault).collect::<Result<_, _>>()?;
         // Tasks that stand in for those of the file are those of a switch.
         let fabric = if is_own { of_fabric(file, link.as_ref(), capacity)? } else { None };
-        let (seed, loads) = (file.seed.unwrap_or(1), Vec::new());
-        Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults })
+        let (seed, loads, streams) = (file.seed.unwrap_or(1), Vec::new(), Vec::new());
+        let mut scenario = Self { seed, link, fabric, setup, tasks, workloads, loads, faults, streams };
+        if is_own {
+            let names = scenario.result_names();
+            scenario.streams = streams::streams(&file.stream, scenario.link.as_ref(), &names)?;
+        }
+        Ok(scenario)
     }
 
     /// Turns the switch's lookahead on or off, regardless of the file.
@@ -253,7 +271,8 @@ impl Scenario {
     /// The scenario's machines, switched off.
     pub(crate) fn bench(&self, seed: u64) -> TestBench {
         let setup = Setup { seed, ..self.setup.clone() };
-        let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
+        let paths = self.link.as_ref().zip(self.paths(seed));
+        let network = paths.map(|(link, paths)| Network::new(*link.config(), paths));
         let mut bench = TestBench::new(&setup, network);
         bench.disturb(&self.faults, &Rng::from_seed(seed).fork("faults"));
         bench
@@ -264,8 +283,8 @@ impl Scenario {
         &self.tasks
     }
 
-    /// The names that the results of the scenario may have: those of its tasks, and those of its
-    /// workloads and loads with a kind of command behind each.
+    /// The names that the results of the scenario may have: those of its tasks and streams, and
+    /// those of its workloads and loads with a kind of command behind each.
     pub fn result_names(&self) -> Vec<String> {
         let of = |name: &str, kinds: &[Kind]| {
             kinds.iter().map(|kind| format!("{name} {}", kind.name())).collect::<Vec<_>>()
@@ -273,7 +292,8 @@ impl Scenario {
         let tasks = self.tasks.iter().map(|(name, _)| name.clone());
         let workloads = self.workloads.iter().flat_map(|workload| of(&workload.name, &Kind::ALL));
         let loads = self.loads.iter().flat_map(|(name, _)| of(name, &[Kind::Read, Kind::Write]));
-        tasks.chain(workloads).chain(loads).collect()
+        let streams = self.streams.iter().map(|stream| stream.name().to_owned());
+        tasks.chain(workloads).chain(loads).chain(streams).collect()
     }
 
     /// Plays the scenario; `trace` keeps the packets that pass the root port's link.
@@ -311,9 +331,16 @@ impl Scenario {
             }
             return Ok(self.play_loads(seed, |_| ()));
         }
+        if self.is_streams_alone() {
+            if trace {
+                return Err("a [[stream]] alone has no root port's link that a trace could show".to_owned());
+            }
+            return self.play_streams(seed);
+        }
         let mut bench = self.bench(seed);
         prepare(&mut bench);
         let boot = bench.boot()?;
+        self.measure_streams(&mut bench);
         let mut tasks = Vec::new();
         for (name, task) in &self.tasks {
             bench.analyse(trace);
@@ -326,7 +353,7 @@ impl Scenario {
             tasks.push(Done { name: name.clone(), kind, outcome, seen });
         }
         let seen = self.play_workloads(&mut bench, trace, &mut tasks)?;
-        Ok(Played { boot, tasks, seen, events: bench.events(), digest: bench.digest() })
+        self.ended(&mut bench, Played { boot, tasks, seen, ..Played::default() })
     }
 
     /// Plays the scenario without a trace, and returns the times of all reads and writes. The time
@@ -336,6 +363,9 @@ impl Scenario {
     /// The part that did not come up or did not end, as a sentence.
     pub fn timeline(&self, seed: u64) -> Result<(Played, Timeline), String> {
         let mut timeline = Timeline::default();
+        if self.is_streams_alone() {
+            return Err("a [[stream]] has no reads and writes that a time line could show".to_owned());
+        }
         if self.loads.is_empty() {
             let played = self.play(seed, false)?;
             timeline.add_all(&played.tasks);
@@ -351,20 +381,20 @@ impl Scenario {
     /// scenario has none.
     pub(crate) fn fabric_bench(&self, seed: u64) -> Option<FabricBench> {
         let setup = fabric_bench::Setup { seed, ..self.fabric.clone()? };
-        let paths = self.link.as_ref()?.paths(&Rng::from_seed(seed).fork("link"));
-        Some(FabricBench::new(&setup, paths))
+        Some(FabricBench::new(&setup, self.paths(seed)?))
     }
 
     fn play_fabric(&self, seed: u64) -> Result<Played, String> {
         let mut bench = self.fabric_bench(seed).ok_or("there is no [fabric]")?;
         let boot = bench.boot()?;
+        self.measure_streams(&mut bench);
         let mut tasks = Vec::new();
         for (name, task) in &self.tasks {
             let Task::Commands { kind, .. } = task else { continue };
             let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
             tasks.push(Done { name: name.clone(), kind: Some(*kind), outcome, seen: Vec::new() });
         }
-        Ok(Played { boot, tasks, seen: Vec::new(), events: bench.events(), digest: bench.digest() })
+        self.ended(&mut bench, Played { boot, tasks, ..Played::default() })
     }
 
     fn play_loads(&self, seed: u64, mut told: impl FnMut(&jobs::Done)) -> Played {
@@ -392,7 +422,7 @@ impl Scenario {
                 }
             }
         }
-        Played { boot: Nanos::ZERO, tasks, seen: Vec::new(), events, digest: digest.value() }
+        Played { tasks, events, digest: digest.value(), ..Played::default() }
     }
 
     /// Plays the workloads side by side, and returns the packets that passed the root port's link.
@@ -503,5 +533,6 @@ fn task(place: &Spanned<TaskTable>) -> Result<(String, Task), Wrong> {
 }
 
 mod phases;
+mod streams;
 #[cfg(test)]
 mod tests;
