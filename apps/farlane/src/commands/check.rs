@@ -38,11 +38,12 @@ fn check(path: &Path) -> Result<String, Error> {
     let text = whole_file::read(path, texts::LIST_MAX)?;
     let table = texts::parse::<toml::Table>(&text).unwrap_or_default();
     let has = |key: &str| table.contains_key(key);
-    if has("link") && !has("task") {
+    let is_scenario = ["task", "workload", "load", "stream"].into_iter().any(has);
+    if has("link") && !is_scenario {
         Link::parse(&text).map_err(|why| Error::Link { path: path.to_owned(), why })?;
         return Ok("a model of a network".to_owned());
     }
-    if has("task") {
+    if is_scenario {
         sim::check(path)?;
         return Ok("a scenario".to_owned());
     }
