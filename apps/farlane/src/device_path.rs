@@ -1,5 +1,5 @@
-//! `URL,nsid=N`: the path of a namespace, which `farlane observe list` prints as `DevicePath`. Commands
-//! take it for the URL with `-n N`, as those of nvme-cli take `/dev/nvme0n2`.
+//! `URL,nsid=N`: the path of a namespace, which `farlane observe list` prints as `DevicePath`.
+//! Commands take it for the URL with `-n N`, as those of nvme-cli take `/dev/nvme0n2`.
 
 use std::ffi::OsString;
 
@@ -19,8 +19,8 @@ pub(crate) fn path(url: &str, id: u32) -> String {
     format!("{url}{MARK}{id}")
 }
 
-/// The words of a command line, in today's spelling, in which the path of a namespace is the URL of its controller. A
-/// command that acts on one namespace gets `-n`, unless `-n` was given.
+/// The words of a command line, in today's spelling, in which the path of a namespace is the URL of
+/// its controller. A command that acts on one namespace gets `-n`, unless `-n` was given.
 pub(crate) fn expand(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     let Some((start, command)) = command_of(root, &words) else { return words };
     let known = NvmeCommand::augment_subcommands(Command::new("nvme"));

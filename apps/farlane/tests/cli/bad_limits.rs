@@ -133,8 +133,16 @@ fn a_terminal_that_is_gone_ends_what_serves_and_a_signal_alone_does_not() {
     let link = directory.path().join("link.toml");
     std::fs::write(&link, "[link]\nlatency = \"1ms\"\n").unwrap();
     let far = Export::start(&["--ram", "1MiB"]);
-    let emulate =
-        ["emulate", "--json", "--link", link.to_str().unwrap(), "--listen", "127.0.0.1:0", "--connect"];
+    let emulate = [
+        "model",
+        "emulate",
+        "--json",
+        "--link",
+        link.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--connect",
+    ];
     let commands: [&[&str]; 3] = [
         &["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB"],
         &["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "1MiB"],
