@@ -14,8 +14,7 @@
 //!
 //! let answer = r#"{"schema_version":1,"pid":7,"kind":"teleport","farlane":"0.9.0"}"#;
 //! let error = Report::read(serde_json::from_str(answer).unwrap()).unwrap_err();
-//! assert!(error.to_string().starts_with("process 7 (farlane 0.9.0) is a daemon of kind
-//! \"teleport\""));
+//! assert!(error.to_string().contains("is a daemon of kind \"teleport\""));
 //! ```
 //!
 //! # Versions

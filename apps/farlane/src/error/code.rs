@@ -1,7 +1,7 @@
 //! The names of errors for programs: `code` in docs/schemas/error.json.
 //!
-//! Each name is written down here, so that a variant may be renamed and its code stays. docs/operate.md
-//! lists them.
+//! Each name is written down here, so that a variant may be renamed and its code stays.
+//! docs/operate.md lists them.
 
 use super::{DaemonError, Error};
 
