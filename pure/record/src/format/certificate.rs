@@ -126,7 +126,7 @@ pub struct Certificate {
     pub digest: [u8; 32],
     /// The accounts of the streams, by number.
     pub streams: Vec<StreamTotals>,
-    /// The bytes of the rule of sequence of each stream, [`RULE_NOT_SAID`] if the superblock does
+    /// The bytes of the rule of sequence of each stream, `RULE_NOT_SAID` if the superblock does
     /// not say it. Empty in certificates without a signature and in those of older recorders.
     pub rules: Vec<[u8; RULE_LENGTH]>,
     /// Who answers for it.
