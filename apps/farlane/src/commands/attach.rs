@@ -31,7 +31,7 @@ struct Attach<'a> {
 }
 
 impl Attach<'_> {
-    /// What is offered, for people.
+    /// The offer as text for people.
     fn text(&self) -> String {
         format!("attaching the function at {} to a guest", self.args.url)
     }

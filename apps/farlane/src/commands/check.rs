@@ -22,7 +22,7 @@ pub(crate) fn run(args: &CheckFileArgs) -> Result<(), Error> {
     if args.output.json { print_json(&json!({ "files": good })) } else { Ok(()) }
 }
 
-/// Checks a file, and says what it is.
+/// Checks a file and names its kind.
 fn check(path: &Path) -> Result<String, Error> {
     let commands = config_file::commands_in(path)?;
     if !commands.is_empty() {

@@ -1,4 +1,4 @@
-//! `farlane setup completions`: what a shell needs to complete the command line.
+//! `farlane setup completions`: the script by which a shell completes the command line.
 
 use crate::args::CompletionsArgs;
 use crate::commands::print;

@@ -71,7 +71,7 @@ fn is_socket(path: &Path) -> bool {
 pub(crate) struct Daemon {
     /// Its control socket.
     pub(crate) socket: PathBuf,
-    /// What it reports about itself.
+    /// The daemon's report about itself.
     pub(crate) report: Report,
 }
 
@@ -88,7 +88,7 @@ impl Found {
     fn add(&mut self, socket: PathBuf, answer: Value) {
         match Report::read(answer) {
             Ok(report) => self.daemons.push(Daemon { socket, report }),
-            // What answers otherwise is no daemon of ours.
+            // A process with another answer is no daemon of Farlane.
             Err(Unreadable::NoStatus) => {}
             Err(why) => self.unreadable.push((socket, why)),
         }
@@ -137,7 +137,7 @@ pub(crate) fn look() -> Result<Found, Error> {
         match ask(&socket, &Request::Status) {
             Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => refused.push(socket),
-            // What answers otherwise is no daemon of ours.
+            // A process with another answer is no daemon of Farlane.
             Err(_) => {}
         }
     }
@@ -150,7 +150,7 @@ pub(crate) fn look() -> Result<Found, Error> {
         match ask(&socket, &Request::Status) {
             Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => {
-                // Nobody can answer there any more. Another user's socket stays.
+                // The socket has no listener any more. Another user's socket stays.
                 let _ = std::fs::remove_file(&socket);
             }
             Err(_) => {}
@@ -160,7 +160,7 @@ pub(crate) fn look() -> Result<Found, Error> {
     Ok(found)
 }
 
-/// What a person reads where no daemon runs.
+/// The message for people where no daemon runs.
 pub(crate) fn nothing_runs() -> String {
     format!(
         "no daemon of this user has its control socket in {}\n  \
@@ -171,7 +171,7 @@ pub(crate) fn nothing_runs() -> String {
     )
 }
 
-/// Whether nobody listened at the control socket.
+/// Whether the control socket had no listener.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Control { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -227,7 +227,7 @@ pub(crate) fn with(
         return Ok(path.clone());
     }
     let mut found = of_kind(kind)?;
-    // The only daemon says itself what it has not.
+    // A single daemon reports a missing part itself.
     if found.len() > 1 {
         let sockets: Vec<_> = found.iter().map(|daemon| daemon.socket.display().to_string()).collect();
         found.retain(|daemon| has(&daemon.report.status));
@@ -265,7 +265,7 @@ pub(crate) fn await_far(added: &AddedMedium) -> Result<(), Error> {
     open_far(Clock::start(), spec, FAR_PATIENCE).map(drop)
 }
 
-/// Prints what a reload has changed.
+/// Prints the changes of a reload.
 pub(crate) fn tell_changes(done: &Value) -> Result<(), Error> {
     let changes = done["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let lines = changes.iter().map(|change| format!("{}\n", plain(change))).collect::<String>();

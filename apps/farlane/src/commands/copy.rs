@@ -37,7 +37,7 @@ struct Json {
     interrupted: bool,
 }
 
-/// What was copied.
+/// The account of a copy.
 struct Copied {
     bytes: u64,
     sha256: Option<String>,
@@ -47,7 +47,7 @@ struct Copied {
 
 /// How long to wait for commands alone while an input or output is blocked.
 const LOOK: Nanos = Nanos::from_millis(1);
-/// How long an output has, after an interrupt, to take what was read for it.
+/// How long an output may take, after an interrupt, to write the bytes already read for it.
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// A copy to or from a part of a namespace, one chunk per command.
@@ -98,7 +98,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
     let output = output.map_err(|error| file_error(&args.output_file, error))?;
     let output = Behind::start(Lasting(output));
     match copy.read(length, &args.output_file, output) {
-        // Whoever reads our output has had enough (`| head`).
+        // The reader of our output has closed it (`| head`).
         Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(());
         }
@@ -132,12 +132,12 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     let started = session.now();
     let length = extent.length.or(known);
     let mut copy = Copy::new(&mut session, namespace, &extent, true)?;
-    // Asking for one byte more than there is room for tells whether the input is too long.
+    // One byte more than there is room for shows whether the input is too long.
     let most = length.unwrap_or(copy.room() + 1);
     let input = Ahead::start(input, usize::try_from(copy.chunk).expect("32 bits fit"), most);
     let written = match copy.write(length, &args.input, input) {
         Err(Error::Interrupted) => {
-            // What was digested may be more than what was written.
+            // The digest may cover more bytes than were written.
             let copied =
                 Copied { bytes: copy.done, sha256: None, goes_on_at: Some(extent.offset + copy.done) };
             copy.finish();
@@ -150,7 +150,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     report("written", session, started, &copied, args.printing.is_json(), false)
 }
 
-/// Opens what is to be written. Its length is known only for a regular file.
+/// Opens the input. Its length is known only for a regular file.
 fn open(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Error> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin()), None));
@@ -325,7 +325,7 @@ impl<'a> Copy<'a> {
     pub(crate) fn read(&mut self, length: u64, path: &Path, mut sink: impl Sink) -> Result<(), Error> {
         let copied = self.read_to(length, path, &mut sink);
         if matches!(copied, Err(Error::Interrupted)) {
-            // Whoever goes on behind what was copied relies on finding it in the output.
+            // A later copy that continues behind these bytes relies on finding them in the output.
             self.lost = sink.settle(SETTLING).map_err(|error| file_error(path, error))?;
             self.done = self.done.saturating_sub(self.lost);
         }
@@ -432,7 +432,7 @@ impl<'a> Copy<'a> {
                 }
                 !ended.done
             });
-            // What is under way is in its order.
+            // Pieces under way are in order.
             self.done = under.front().map_or(position, |first| first.position);
         }
         self.session.execute("a flush", Submission::flush(QueueId(1), self.namespace.id, 0))?;
@@ -467,7 +467,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Fills the last block in `slot` up to its end with what the namespace has there.
+    /// Fills the last block in `slot` up to its end with the bytes that the namespace holds there.
     fn complete_block(&mut self, slot: usize, position: u64, bytes: u32) -> Result<(), Error> {
         let block = self.namespace.block_bytes;
         let (whole, part) = (bytes / block * block, (bytes % block) as usize);

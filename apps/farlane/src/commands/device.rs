@@ -26,7 +26,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
 
 struct Device<'a> {
     args: &'a DeviceArgs,
-    /// What is offered, for people.
+    /// The offer as text for people.
     text: String,
     /// Where the SSD's state is kept.
     store: Option<Store>,

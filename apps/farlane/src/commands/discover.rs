@@ -1,4 +1,4 @@
-//! `farlane use discover`: lists what a discovery controller reports.
+//! `farlane use discover`: lists the subsystems that a discovery controller reports.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -12,14 +12,14 @@ const NAME_WIDTH: usize = 9;
 /// Columns for a field's value; a longer value pushes the meaning to the right.
 const VALUE_WIDTH: usize = 20;
 
-/// A field: its mnemonic in the specification, its value, and what the value means.
+/// A field: its mnemonic in the specification, its value, and the value's meaning.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     name: String,
     shown: String,
     value: Value,
     meaning: String,
-    /// Each part of a bit field: its highest and lowest bit, its value, and what that means.
+    /// Each part of a bit field: its highest and lowest bit, its value, and the value's meaning.
     parts: Vec<(u32, u32, u64, String)>,
 }
 
@@ -47,8 +47,8 @@ impl Fields {
         self.push(name, format!("{value:#0width$x}", width = digits + 2), value.into(), meaning);
     }
 
-    /// Adds a number, shown with `digits` hexadecimal digits. `names` says what its bits mean; a
-    /// bit without a name is shown by its number.
+    /// Adds a number, shown with `digits` hexadecimal digits. `names` gives the meanings of its
+    /// bits; a bit without a name is shown by its number.
     pub(crate) fn flags(
         &mut self,
         name: &str,

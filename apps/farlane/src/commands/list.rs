@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Error> {
     found.all_read()
 }
 
-/// What a daemon offers or uses, and how it fares; one row for each place where it is reached.
+/// The offers or uses of a daemon, and its state; one row for each place where it is reached.
 fn rows(status: &Status, socket: &str) -> Vec<[String; 4]> {
     let row = |place: String, state: String| [status.kind().to_owned(), place, state, socket.to_owned()];
     let own = |[place, state]: [String; 2]| vec![row(place, state)];

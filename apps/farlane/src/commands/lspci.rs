@@ -56,8 +56,8 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     })
 }
 
-/// Tells a person, on standard error, which of several far ends did not come in time: their ports
-/// are empty.
+/// Warns on standard error which of several far ends did not connect in time: their ports are
+/// empty.
 fn tell_missing(args: &LspciArgs, topology: &Topology) {
     let is_downstream =
         |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);

@@ -53,7 +53,7 @@ pub(crate) const OPENED_BY_LISTENER: usize = 3;
 
 pub(crate) use ::status::SCHEMA_VERSION;
 
-/// What is printed as JSON, with the version of its schema.
+/// JSON output, with the version of its schema.
 #[derive(serde::Serialize)]
 struct Versioned<'a, T> {
     schema_version: u32,
@@ -89,9 +89,9 @@ pub(crate) fn print_json_of_nvme_cli(value: &impl serde::Serialize) -> Result<()
     print_line(value)
 }
 
-/// Prints `text`, without what would do something to a terminal: names in it may be a peer's or a
-/// file's. If the reader has gone away (`| head`), ends the program quietly, unless there is
-/// more to the program than what it tells.
+/// Prints `text`, without bytes that would control a terminal: names in it may be a peer's or a
+/// file's. If the reader has gone away (`| head`), ends the program quietly, unless the program
+/// does more than print.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     match out.write_all(texts::clean_words(text).as_bytes()).and_then(|()| out.flush()) {
@@ -115,8 +115,8 @@ pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
     cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
 }
 
-/// The options that every daemon has. `opened` descriptors are about to be used for what is
-/// offered; too low a limit is reported at the start, not to clients.
+/// The options that every daemon has. The daemon is about to open `opened` descriptors for its
+/// offer; too low a limit is reported at the start, not to clients.
 fn settings(
     spin: &Spin,
     opened: usize,

@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 8;
 /// How often an output is asked whether it has settled.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What an input has for its session at the moment.
+/// The content of an input for its session at the moment.
 #[derive(Debug)]
 pub(crate) enum Piece {
     /// The next bytes of the input.
@@ -216,7 +216,7 @@ impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Source for F {
     }
 }
 
-/// A sink that drops what it is given.
+/// A sink that drops all bytes.
 #[derive(Debug)]
 pub(crate) struct Nowhere;
 
@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that takes bytes while nobody else has its lock.
+    /// An output that takes bytes while no other thread holds its lock.
     #[derive(Clone, Default)]
     struct Locked(Arc<Mutex<Vec<u8>>>);
 

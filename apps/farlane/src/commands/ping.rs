@@ -32,7 +32,7 @@ struct Json {
 /// The round trips that were measured.
 struct Measured {
     latency: Distribution,
-    /// What the last reply said.
+    /// The last reply.
     id: u32,
     interrupted: bool,
 }
@@ -96,8 +96,7 @@ fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
                 measured.id = id;
                 length
             }
-            // What was measured until now is worth telling. Before the first reply there
-            // is nothing.
+            // The results until now are worth a report. Before the first reply there are none.
             Err(Error::Interrupted) if number > 0 => {
                 measured.interrupted = true;
                 break;
@@ -115,7 +114,7 @@ fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Prints for people what was measured of `what`.
+/// Prints the measurement of `what` for people.
 fn tell(json: &Json, what: &str, elapsed: Nanos) -> Result<(), Error> {
     let mut text = format!(
         "{} {what} of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",

@@ -1,7 +1,7 @@
 //! The report of a load with fio's names, for programs that read `fio --output-format=json`.
 //!
-//! The names and their meanings are those of fio 3.39. What a host outside the kernel does not have
-//! (context switches, page faults, disk utilization) is left out.
+//! The names and their meanings are those of fio 3.39. Figures that a host outside the kernel does
+//! not have (context switches, page faults, disk utilization) are left out.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,11 +13,11 @@ use super::Planned;
 use crate::args::{BenchArgs, Percentiles};
 use crate::workload::{Kinds, Sums, rate};
 
-/// The percentiles that fio tells unless it is told which.
+/// The percentiles that fio reports by default.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// What is known of a job at some time.
+/// The state of a job at some time.
 pub(super) struct Known<'a> {
     pub(super) planned: &'a Planned,
     /// When it began, since the epoch.
@@ -80,7 +80,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What was asked for, in fio's words.
+/// The requested job, in fio's words.
 fn options(args: &BenchArgs) -> Value {
     let mut options = Map::new();
     let mut put = |name: &str, value: String| options.insert(name.to_owned(), value.into());
@@ -104,7 +104,7 @@ fn options(args: &BenchArgs) -> Value {
     Value::Object(options)
 }
 
-/// What reads, or writes, have done in `length`.
+/// The reads, or writes, of a job in `length`.
 fn direction(args: &BenchArgs, sums: &Sums, length: Nanos) -> Value {
     let Sums { latency, operations, bytes } = sums;
     let is_idle = *operations == 0;

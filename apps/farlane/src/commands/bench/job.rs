@@ -52,7 +52,7 @@ fn place(args: &BenchArgs) -> Result<(u32, u64), Error> {
     Ok((longest, u64::from(longest).next_multiple_of(4096) + u64::from(longest / 32)))
 }
 
-/// What the jobs of a phase that has the most need of their host.
+/// The needs of the jobs of the phase that asks most of its host.
 pub(super) fn needs(planned: &[Planned]) -> Result<Needs, Error> {
     let mut needs = Needs { data_bytes: 0, depth: 1, ..Needs::default() };
     for phase in 0..=planned.last().map_or(0, |last| last.phase) {

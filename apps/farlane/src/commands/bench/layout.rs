@@ -1,19 +1,19 @@
 //! Which parts of the namespace jobs use that run at the same time.
 //!
 //! All jobs have the same namespace. Where fio would give each a file of its own, jobs that only
-//! read may share it. Jobs of which one checks what it has written, and another one writes over it,
-//! get parts of their own.
+//! read may share it. A job that checks its own writes, and another job that overwrites them, get
+//! separate parts.
 
 use super::Planned;
 use super::job::set_bytes;
 use crate::args::Amount;
 use crate::workload::Job;
 
-/// Whether one of two jobs would change what the other one checks.
+/// Whether one of two jobs would overwrite blocks that the other one checks.
 fn disturb(one: &Job, other: &Job) -> bool {
     let ((start, length), (from, bytes)) = (one.area(), other.area());
     let overlap = start < from.saturating_add(bytes) && from < start.saturating_add(length);
-    // Two that check the same chunks know what each other has written.
+    // Two jobs that check the same chunks know each other's writes.
     let is_shared = one.check.is_some()
         && other.check.is_some()
         && (one.area(), one.chunk(), one.increment) == (other.area(), other.chunk(), other.increment);
@@ -21,7 +21,7 @@ fn disturb(one: &Job, other: &Job) -> bool {
     overlap && writes_over && !is_shared
 }
 
-/// The names of two of `jobs` of which one would change what the other one checks.
+/// The names of two of `jobs` of which one would overwrite blocks that the other one checks.
 fn disturbed<'a>(planned: &'a [Planned], jobs: &[Job]) -> Option<(&'a str, &'a str)> {
     let pairs = (0..jobs.len()).flat_map(|one| (one + 1..jobs.len()).map(move |other| (one, other)));
     let mut pairs = pairs.filter(|(one, other)| disturb(&jobs[*one], &jobs[*other]));

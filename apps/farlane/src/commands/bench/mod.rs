@@ -48,7 +48,7 @@ struct Done<'a> {
     began: Duration,
 }
 
-/// What the session has to say of all jobs together.
+/// The session's figures about all jobs together.
 #[derive(Default)]
 struct SessionFigures {
     lookahead: Option<Lookahead>,
@@ -125,7 +125,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
     done.into_iter().try_for_each(|done| judge(&done.planned.args, done.report))
 }
 
-/// Whether the load did what was asked for.
+/// Whether the load ran as requested.
 fn judge(args: &BenchArgs, report: Report) -> Result<(), Error> {
     if let Some(first) = report.corrupt.first() {
         return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
@@ -145,7 +145,7 @@ fn judge(args: &BenchArgs, report: Report) -> Result<(), Error> {
     }
 }
 
-/// What is shown while jobs run.
+/// The display while jobs run.
 struct Shown<'a> {
     phase: &'a [Planned],
     bar: ProgressBar,
@@ -188,7 +188,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A bar for so many bytes or milliseconds; `whole` says it in words.
+/// A bar for `length` bytes or milliseconds; `whole` says the length in words.
 fn progress_bar(length: u64, whole: &str) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:40} {elapsed} of {msg}").unwrap_or(ProgressStyle::default_bar());

@@ -44,31 +44,31 @@ struct Json<'a> {
     late: u64,
     /// Whether all data that was compared was as written; none without --verify.
     verified: Option<bool>,
-    /// Who made and checked protection information: host or controller; none without it.
+    /// The side that made and checked protection information: host or controller; none without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     protected_by: Option<&'static str>,
     /// Whether the job's figures became steady; none unless that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     steady: Option<bool>,
     compared: u64,
-    /// How many bytes were compared with what had been written, those of a chunk each time.
+    /// The number of bytes that were compared with earlier writes, those of a chunk each time.
     compared_bytes: u64,
     #[serde(flatten)]
     figures: Option<Figures>,
 }
 
-/// What the session has to say.
+/// The session's figures.
 #[derive(Serialize)]
 struct Figures {
-    /// What the tunnel has sent ahead; none without lookahead.
+    /// The tunnel's account of data sent ahead; none without lookahead.
     lookahead: Option<Lookahead>,
     shadow: Option<ConfigCache>,
-    /// What has become of the far device's reads of memory during the run; none without a tunnel.
+    /// The outcome of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
     /// Counted round trips over the tunnel per command. Commands that are under way at once may
     /// share a round trip.
     round_trips: Option<f64>,
-    /// What each connection has carried, where the tunnel has several.
+    /// The load of each connection, where the tunnel has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<Connection>,
 }
@@ -170,7 +170,7 @@ fn json<'a>(done: &'a Done<'_>, name: Option<&'a str>, figures: Option<Figures>)
     }
 }
 
-/// What the session has to say, in words.
+/// The session's figures, in words.
 fn lines(figures: &Figures) -> String {
     let mut text = String::new();
     if let Some(lookahead) = &figures.lookahead {
@@ -194,7 +194,7 @@ fn percentile_line(list: &Percentiles, report: &Report) -> String {
     format!("  {}\n", list.0.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// What went wrong and what was checked, in words.
+/// Errors and checks of a job, in words.
 fn ending(verified: Option<bool>, job: &Job, report: &Report) -> String {
     let mut text = String::new();
     match report.is_steady {
@@ -216,7 +216,7 @@ fn ending(verified: Option<bool>, job: &Job, report: &Report) -> String {
     text
 }
 
-/// What is known of a job for a report with fio's names.
+/// The state of a job for a report with fio's names.
 fn known<'a>(done: &'a Done<'_>) -> fio::Known<'a> {
     fio::Known {
         planned: done.planned,
@@ -264,7 +264,7 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
             if let Some(name) = name {
                 so_far["name"] = name.into();
             }
-            // What can't be printed now is printed at the end.
+            // A report that can't be printed now is printed at the end.
             drop(report_json(&so_far));
             continue;
         }

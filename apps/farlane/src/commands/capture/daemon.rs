@@ -35,20 +35,19 @@ const BAR_FLAGS: u64 = 0xf;
 /// no others.
 const STRIDE: u32 = 4;
 
-/// What a daemon may be asked about captures.
+/// The requests about captures that a daemon answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// Begins a capture, which goes to the descriptor that comes with the request. Where a
-    /// second one comes, a pipe's, whoever reads there is told how the capture ended (an
-    /// `Outcome` as JSON).
+    /// Begins a capture, which goes to the descriptor that comes with the request. Where a second
+    /// one comes, a pipe's, the daemon reports there how the capture ended (an `Outcome` as JSON).
     Capture {
         /// The most bytes that are kept of a packet's data.
         snap: Option<u64>,
         /// Of a target: the queues whose connections are wanted; all, if there are none.
         queues: Vec<u16>,
     },
-    /// Tells which captures are running.
+    /// Lists the running captures.
     Captures,
     /// Ends a capture, or all.
     StopCapture {
@@ -59,12 +58,12 @@ pub(crate) enum Request {
 
 /// Something whose ports can be captured.
 pub(crate) trait Capturable {
-    /// What passes there.
+    /// The kind of traffic there.
     fn what(&self) -> What;
-    /// What a capture's reader should know that a capture from now on does not tell.
+    /// Notes that a capture's reader needs and that a capture from now on does not contain.
     fn notes(&self) -> Vec<String>;
 
-    /// Gives each port a tap, which shows what passes from now on.
+    /// Gives each port a tap, which shows the traffic from now on.
     ///
     /// # Errors
     /// Why nothing that passes can be shown, as a sentence.
@@ -124,7 +123,7 @@ impl Captures {
             Some(listener) => Lent::new(out, &listener).and_then(|out| {
                 capture_telling(out, times, wanted, move |outcome| {
                     let line = serde_json::to_string(&outcome).unwrap_or_default();
-                    // Whoever has gone wants to know nothing.
+                    // A client that has gone needs no answer.
                     let _ = writeln!(&listener, "{line}");
                 })
             }),
@@ -168,7 +167,7 @@ impl Drop for Captures {
     }
 }
 
-/// What a reader should know of a controller of ours: where its registers and its queues are.
+/// A note for readers about a controller of ours: where its registers and its queues are.
 fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
     let ring = |of: QueuePlace| Ring { id: of.id, base: of.base, entries: of.entries };
     let half = |at: u16| u64::from(endpoint.config().read(at));
@@ -187,7 +186,7 @@ fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
     })
 }
 
-/// What a reader should know of the controllers that a host of ours drives.
+/// Notes for readers about the controllers that a host of ours drives.
 pub(crate) fn notes_of_host(near: &Near) -> Vec<String> {
     let ring = |of: QueuePlace| Ring { id: of.id, base: of.base, entries: of.entries };
     let note = |(index, function)| {
@@ -228,7 +227,7 @@ impl<F: FnMut(far::Event)> Capturable for FarDriver<F, Server> {
         What::Packets
     }
 
-    /// Where the queues of another process' device are, nobody here knows.
+    /// This process does not know the places of the queues of another process' device.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

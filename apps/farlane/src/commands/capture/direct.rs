@@ -37,7 +37,7 @@ pub(super) fn capture(
     request: &Request,
 ) -> Result<Outcome, Error> {
     let fail = |error| Error::File { path: out.to_owned(), error };
-    // Before the daemon is asked: what can't be written is not captured.
+    // Before the request to the daemon: without an output there is no capture.
     let file = files::write(out, Kind::Private).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, request, &[file.as_fd(), writer.as_fd()])?;
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(cut(&path).unwrap(), count);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), left as u64);
         }
-        // Nobody knows what is in a file that can't be read.
+        // The content of a file that can't be read is unknown.
         let error = cut(&folder.path().join("missing")).unwrap_err();
         assert!(matches!(error, Error::File { .. }), "{error}");
     }

@@ -1,6 +1,7 @@
-//! Who ends a capture: a person by Ctrl-C, a time that is over, or what was looked for and found.
+//! The ends of a capture: Ctrl-C, a time that is over, or a match of the search.
 //!
-//! The daemon is asked to end it, so that the capture has its last packets and says what was lost.
+//! The command asks the daemon to end the capture, so that it has its last packets and the count of
+//! lost ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What is kept of a capture: all of it at once, or its latest part at the end.
+//! The part of a capture that is kept: all of it at once, or its latest part at the end.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ impl Ring {
 
 /// The output of a capture.
 pub(super) struct Keeper {
-    /// The output until its first frame or note says what it has.
+    /// The output, until its first frame or note decides the type of its content.
     out: Option<Box<dyn Write>>,
     sink: Option<Sink<Box<dyn Write>>>,
     notes: Vec<String>,
@@ -63,12 +63,12 @@ impl Keeper {
         Ok(Self { out: Some(out), sink: None, notes: Vec::new(), ring, link, frames: 0, bytes: 0 })
     }
 
-    /// Keeps what the daemon tells of its controllers.
+    /// Keeps the daemon's note about its controllers.
     pub(super) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 
-    /// Keeps what has been learned of the controllers, instead of what was known before.
+    /// Keeps the current notes about the controllers, instead of the earlier ones.
     pub(super) fn learn(&mut self, notes: Vec<String>) -> io::Result<()> {
         match &mut self.sink {
             Some(sink) => sink.note(&notes),
@@ -102,7 +102,7 @@ impl Keeper {
         self.sink.as_mut().map_or(Ok(()), |sink| sink.put(at, bytes, original))
     }
 
-    /// Hands on what was written, for a reader that looks on.
+    /// Hands on the written bytes, for a reader that follows.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.ring.is_none() {
             self.begin()?;
@@ -110,7 +110,7 @@ impl Keeper {
         self.sink.as_mut().map_or(Ok(()), Sink::flush)
     }
 
-    /// Ends the output, with what passed and what was lost of it.
+    /// Ends the output, with the tally of passed and lost packets.
     pub(super) fn finish(&mut self, tally: Tally) -> io::Result<()> {
         self.begin()?;
         for Held { at, bytes, original } in self.ring.take().into_iter().flat_map(|ring| ring.frames) {

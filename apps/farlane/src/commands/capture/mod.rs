@@ -1,4 +1,4 @@
-//! `farlane observe capture`: what passes a running daemon, as a file or a stream that Wireshark
+//! `farlane observe capture`: the traffic of a running daemon, as a file or a stream that Wireshark
 //! reads.
 
 mod daemon;
@@ -28,7 +28,7 @@ use ender::Ender;
 use keeper::Keeper;
 use sieve::Sieve;
 
-/// How often a person is told how far the capture is, in packets.
+/// How often the command reports its progress, in packets.
 const TOLD_EVERY: u64 = 1_024;
 
 pub(crate) fn run(args: &CaptureDaemonArgs) -> Result<(), Error> {
@@ -57,15 +57,15 @@ fn text(answer: &Value) -> String {
     captures.iter().map(one).collect()
 }
 
-/// What has come of a capture.
+/// The result of a capture.
 struct Taken {
     sieve: Sieve,
     keeper: Keeper,
-    /// What the daemon tells at the end.
+    /// The daemon's tally at the end.
     tally: Option<Tally>,
     /// Packets that came.
     came: u64,
-    /// The end of what is wanted, once the trigger has found its command.
+    /// The end of the wanted part, once the trigger has found its command.
     until: Option<Instant>,
     result: io::Result<()>,
 }
@@ -88,7 +88,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     }
     let fail = |error| Error::File { path: out.to_owned(), error };
     let ring = args.ring.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
-    // Before the daemon is asked: what can't be written is not captured.
+    // Before the request to the daemon: without an output there is no capture.
     let keeper = Keeper::open(out, ring, if is_fabric { ETHERNET } else { LINK }).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, &request, &[writer.as_fd()])?;
@@ -103,7 +103,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     let tally = taken.tally.unwrap_or(Tally { seen: taken.came, lost: 0 });
     let written = taken.result.and_then(|()| taken.keeper.finish(tally));
     match written {
-        // Whoever looked on has seen enough.
+        // The reader has closed the stream.
         Err(error) if is_stream && error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         written => written.map_err(fail)?,
     }
@@ -170,7 +170,7 @@ fn read(
     result
 }
 
-/// What was captured, for machines: so many packets and bytes of frames are at `out`.
+/// The report of a capture for machines: the numbers of packets and bytes of frames at `out`.
 fn report(out: &Path, (packets, bytes): (u64, u64), tally: Tally, slow: Option<&Command>) -> Value {
     let slow = slow.map(|command| {
         json!({
@@ -184,7 +184,7 @@ fn report(out: &Path, (packets, bytes): (u64, u64), tally: Tally, slow: Option<&
     })
 }
 
-/// What was captured, for people.
+/// The report of a capture for people.
 fn told(report: &Value) -> String {
     let out = report["out"].as_str().unwrap_or_default();
     let mut text = format!(

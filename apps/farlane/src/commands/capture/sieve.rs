@@ -19,13 +19,13 @@ pub(super) struct Sieve {
     slow: Option<Command>,
     /// Whether packets are followed: something is looked for, or the set-up may not be kept.
     is_following: bool,
-    /// What was known of controllers when it was last told.
+    /// The state of knowledge of the controllers at the last report.
     told: u64,
 }
 
 impl Sieve {
-    /// Keeps what `filters` name, and looks for a command that takes longer than `threshold`. With
-    /// `has_ring`, only the latest part of what is kept will stay.
+    /// Keeps packets that `filters` name, and looks for a command that takes longer than
+    /// `threshold`. With `has_ring`, only the latest part of them will stay.
     pub(super) fn new(filters: Filters, threshold: Option<Nanos>, has_ring: bool) -> Self {
         let is_following =
             has_ring || threshold.is_some() || !filters.queue.is_empty() || filters.of_packets().is_some();
@@ -41,7 +41,7 @@ impl Sieve {
         is_new.then(|| self.analyser.told().filter_map(|told| note_of(&told)).collect())
     }
 
-    /// Takes what the daemon tells of its controllers.
+    /// Takes the daemon's note about its controllers.
     pub(super) fn learn(&mut self, note: &str) {
         if let Some(told) = told_by(note) {
             self.analyser.learn(&told);
@@ -92,7 +92,7 @@ impl Sieve {
         let has_opcode = || match place.kind {
             Some(CommandKind::Io(code)) => opcode.iter().any(|wanted| wanted.0 == code),
             Some(_) => false,
-            // A doorbell or a fetch is of the commands of a queue, whatever they are.
+            // A doorbell or a fetch counts for all commands of a queue.
             None => place.queue != 0,
         };
         (queue.is_empty() || queue.contains(&place.queue)) && (opcode.is_empty() || has_opcode())
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A controller that is not enabled yet has no queues: what follows from its note alone is not
+    /// A controller that is not enabled yet has no queues: conclusions from its note alone are not
     /// written in the note's place.
     #[test]
     fn what_the_daemon_tells_is_no_news() {

@@ -23,7 +23,7 @@ pub(super) fn start() -> Result<(), Error> {
     let program = std::env::current_exe().map_err(fail)?;
     let mut command = Command::new(program);
     command.args(names::given().into_iter().skip(1)).env(THERE, "1");
-    // Its own group: Ctrl-C ends this process only. What it has to tell goes where ours goes.
+    // Its own group: Ctrl-C ends this process only. Its messages go where ours go.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(fail)?;
     let mut line = String::new();

@@ -17,7 +17,7 @@ use crate::error::{BlockError, Error};
 /// How long a block device may take to go away.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is to be disconnected.
+/// The object to disconnect.
 enum Found {
     /// A process serves it, and has this control socket.
     Served(PathBuf),
@@ -99,7 +99,7 @@ fn wait_for_end(device: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A row for `farlane observe list`: what the block device is, and how it fares.
+/// A row for `farlane observe list`: the kind of the block device, and its state.
 pub(crate) fn row(of: &Connect) -> (String, String) {
     let state = if of.way.is_away() { "the far end is away" } else { "connected" };
     (format!("{} as {}", of.url, of.device.as_deref().unwrap_or_default()), state.to_owned())

@@ -46,7 +46,7 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(20);
 /// The names of the kernel's controller and of its block device.
 type Connected = (String, String);
 
-/// What the kernel does for this process on a thread that waits for it.
+/// A task of the kernel for this process, on a thread that waits for it.
 enum Errand {
     /// The kernel connects.
     Connect(Receiver<io::Result<Connected>>),
@@ -55,7 +55,7 @@ enum Errand {
     None,
 }
 
-/// The target, and what the kernel makes of it.
+/// The target, and the block device that the kernel makes of it.
 pub(super) struct Served {
     target: TargetDriver<fn(Event)>,
     address: SocketAddr,
@@ -83,7 +83,7 @@ impl Served {
         self.target.target().subsystem(KEY)
     }
 
-    /// Looks whether the kernel has done what it was asked. Returns whether it has.
+    /// Looks whether the kernel has finished its task. Returns whether it has.
     fn heed_errand(&mut self, now: Instant) -> bool {
         match &self.errand {
             Errand::Connect(told) => match told.try_recv() {
@@ -143,7 +143,7 @@ impl Driver for Served {
     }
 }
 
-/// What passes between the kernel's initiator and the target of this process.
+/// The traffic between the kernel's initiator and the target of this process.
 impl Capturable for Served {
     fn what(&self) -> What {
         What::Streams
@@ -210,7 +210,7 @@ impl Daemon for Block<'_> {
                 None => kernel::connect(&kernel::line(&terms, queues, depth, timeout)),
             };
             let result = name.and_then(|name| Ok((name.clone(), kernel::block_device(&name, timeout)?)));
-            // Nobody waits when this process ends.
+            // The receiver is gone when this process ends.
             let _ = tell.send(result);
         });
         Ok(served)
@@ -341,7 +341,7 @@ fn target(
     })
 }
 
-/// Tells a person about an event of the target.
+/// Logs an event of the target.
 fn report(event: Event) {
     match event {
         Event::Target(event) => debug!("{event}"),

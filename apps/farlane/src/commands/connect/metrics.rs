@@ -6,7 +6,7 @@ use live::reactor::Hirer;
 use super::{initiator, ublk};
 use crate::metrics::{Kind, Labels, Page, add_all_namespaces, next_namespaces};
 
-/// Adds what the requests of the block device did. Returns false when the loop has ended.
+/// Adds the figures of the requests of the block device. Returns false when the loop has ended.
 pub(super) fn of_requests(page: &mut Page, hirer: &Hirer<ublk::Served>) -> bool {
     let tell = |driver: &mut ublk::Served| {
         (*driver.tally(), driver.under_way(), driver.medium().is_here(), driver.name())
@@ -37,7 +37,7 @@ fn add_tally(page: &mut Page, labels: &Labels, tally: &Tally) {
     }
 }
 
-/// Adds what the kernel's initiator did. Returns false when the loop has ended.
+/// Adds the figures of the kernel's initiator. Returns false when the loop has ended.
 pub(super) fn of_target(page: &mut Page, hirer: &Hirer<initiator::Served>) -> bool {
     let next = |after| {
         hirer.run(move |driver: &mut initiator::Served| {

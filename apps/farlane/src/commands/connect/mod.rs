@@ -37,7 +37,7 @@ const PATIENCE: Nanos = Nanos::from_secs(60);
 /// How long I/O waits for a device that is away, where it waits without end: 100 years.
 const WITHOUT_END: Nanos = Nanos::from_secs(100 * 365 * 24 * 3600);
 
-/// What is connected, for people and machines.
+/// The connected device, for people and machines.
 #[derive(Clone, Debug)]
 struct About {
     url: String,
@@ -66,7 +66,7 @@ fn settings(args: &ConnectArgs) -> Settings {
     commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
 }
 
-/// Adds what the device at `url`, and the kernel's block device, need.
+/// Adds the needs of the device at `url`, and of the kernel's block device.
 fn need(needs: &mut Needs, args: &ConnectArgs, url: &Url) {
     let transport = &args.tunnel.transport;
     let of_url = match url {
@@ -81,7 +81,7 @@ fn need(needs: &mut Needs, args: &ConnectArgs, url: &Url) {
     needs.folders.extend(["/dev", "/sys/bus/pci", "/sys/devices"].map(PathBuf::from));
 }
 
-/// What is connected by `medium`.
+/// The description of the device that `medium` connects.
 fn about(args: &ConnectArgs, url: &Url, over: Over, medium: &RemoteMedium) -> About {
     About {
         url: url.to_string(),
@@ -116,7 +116,7 @@ fn way(over: Option<Over>) -> Result<Option<driver::Control>, Error> {
     }
 }
 
-/// Has the kernel load a module, if it has it. Whoever needs the module sees whether it has.
+/// Has the kernel load a module, if it has it. The user of the module sees whether it has.
 fn load(module: &str) {
     let mut command = Command::new("modprobe");
     command.args(["--quiet", module]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -147,13 +147,14 @@ fn open(clock: Clock, url: &Url, args: &ConnectArgs) -> Result<RemoteMedium, Err
     })
 }
 
-/// What tells the namespace behind `medium` from all others, wherever it is reached.
+/// The identity that distinguishes the namespace behind `medium` from all others, wherever it is
+/// reached.
 fn identity(medium: &RemoteMedium) -> NamespaceIdentity {
     let (model, serial, id) = (medium.model(), medium.serial(), medium.namespace());
     NamespaceIdentity::derived(&format!("block device\n{model}\n{serial}\n{id}"))
 }
 
-/// Tells a person, or a machine, that the block device `name` can be used.
+/// Announces to a person, or a machine, that the block device `name` can be used.
 fn announce(json: bool, name: &str, about: &About) -> Result<(), Error> {
     if json {
         print_json(&serde_json::json!({
@@ -170,7 +171,7 @@ fn announce(json: bool, name: &str, about: &About) -> Result<(), Error> {
 }
 
 impl About {
-    /// What the block device `name` is.
+    /// The description of the block device `name`.
     fn text(&self, name: &str) -> String {
         format!("{} is /dev/{name}", self.url)
     }

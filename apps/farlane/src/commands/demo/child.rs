@@ -19,7 +19,7 @@ const SOCKET: &str = "far";
 pub(super) struct Child {
     process: process::Child,
     address: SocketAddr,
-    /// What it has told of itself.
+    /// The child's report about itself.
     said: Value,
 }
 
@@ -51,7 +51,7 @@ impl Child {
             Way::Tcp => {}
             Way::Shm => drop(command.args(["--shm", SOCKET])),
             Way::Udp => drop(command.args(["--udp", "127.0.0.1:0"])),
-            // Nobody else is in a network that was made for this.
+            // A network that was made for this run has no other users.
             Way::Eth { far, .. } => drop(command.args(["--insecure", "--eth", far])),
         }
         Self::start(command, "the far end")
@@ -74,7 +74,7 @@ impl Child {
             .map_err(child_error)?;
         match Self::read_address(&mut process) {
             Ok((address, said)) => {
-                // Drain what nobody reads any more: a full pipe would stop the child.
+                // Drain output that has no reader any more: a full pipe would stop the child.
                 if let Some(mut stderr) = process.stderr.take() {
                     std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
                 }

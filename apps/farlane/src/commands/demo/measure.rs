@@ -17,7 +17,7 @@ use crate::workload::{self, Job};
 
 /// How many turns each measurement gets.
 const ROUNDS: u64 = 5;
-/// What is measured: two sessions, and this machine's own TCP.
+/// The subjects of the measurement: two sessions, and this machine's own TCP.
 pub(super) struct Subjects<'a> {
     pub(super) tunnel: &'a mut Session,
     pub(super) tunnel_namespace: Namespace,

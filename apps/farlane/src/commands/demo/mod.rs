@@ -33,8 +33,8 @@ use network::Network;
 use report::{Over, Report, Verified};
 use way::Way;
 
-/// Bytes of the namespace that is measured. Its memory stays in cache, as what the floor server
-/// sends does, so that the figures are those of the path, not of a disk.
+/// Bytes of the measured namespace. Its memory stays in cache, as the floor server's data do, so
+/// that the figures are those of the path, not of a disk.
 const MEASURED_BYTES: u64 = 1 << 20;
 /// Most bytes of data under way at once: 32 commands of 128 KiB.
 const DATA_BYTES: u64 = 32 * (128 << 10);
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let disk = directory.path().join("far-ssd.img");
 
     // Two ends that spin need a processor each, where there are two. Children inherit our
-    // processor, so ours is chosen last. Where a network is emulated as well, nobody has a
+    // processor, so ours is chosen last. Where a network is emulated as well, no process has a
     // processor to itself.
     let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(second())) };
     let far = Child::export(&disk, size, MEASURED_BYTES, (cpu, spin), &way)?;
@@ -185,7 +185,7 @@ fn direct() -> Result<Session, Error> {
 }
 
 /// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and then reads
-/// what is there.
+/// it back.
 fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result<Verified, Error> {
     let namespace = session.namespace(1)?;
     let file_error = |error| Error::File { path: source.to_owned(), error };

@@ -25,7 +25,7 @@ const SPIN: Nanos = Nanos::from_micros(100);
 /// Number of simulated operations of each kind.
 const SIMULATED: u64 = 500;
 
-/// A link file, and the seed of what is random in it.
+/// A link file, and the seed of its random events.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) path: PathBuf,
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, seed: u64) -> Result<Described, Error> {
     Ok(Described { path: path.to_owned(), text, link, seed })
 }
 
-/// What an emulated network has done.
+/// The account of an emulated network.
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     pub(super) counters: Counters,
@@ -66,7 +66,7 @@ impl Network {
             let clock = Clock::start();
             let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
             let mut reactor = Reactor::new(clock, SPIN)?;
-            // If nobody receives this, whoever started the thread has gone.
+            // Without a receiver, the thread's owner has gone.
             let _ = say.send((listener.address(), reactor.stop()));
             let mut late = Distribution::new();
             let network = link.network(&Rng::from_seed(seed));
@@ -90,7 +90,7 @@ impl Network {
         self.address
     }
 
-    /// Ends the network, and returns what it has done.
+    /// Ends the network, and returns its account.
     pub(super) fn end(mut self) -> Result<Carried, Error> {
         self.stop.ask();
         let thread = self.thread.take().expect("it ends once");
@@ -101,7 +101,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.stop.ask();
-        // Whatever went wrong in the thread has been noticed by its user.
+        // The thread's user has noticed an error in it already.
         let _ = self.thread.take().map(outcome);
     }
 }
@@ -114,7 +114,7 @@ fn failed(error: io::Error) -> Error {
     Error::Child { what: "the emulated network", error }
 }
 
-/// What the simulation predicts for the same network with an SSD behind it.
+/// The simulation's prediction for the same network with an SSD behind it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Simulated {
     pub(super) config_read_ns: Distribution,
@@ -122,7 +122,7 @@ pub(super) struct Simulated {
     pub(super) write_4k_ns: Distribution,
 }
 
-/// Simulates what is measured, one operation after the other. The SSD is the one that the file
+/// Simulates the measured operations, one after the other. The SSD is the one that the file
 /// describes, or the usual one; the switch looks ahead if `lookahead` says so.
 pub(super) fn simulate(described: &Described, lookahead: bool) -> Result<Simulated, Error> {
     let wrong = |why: String| Error::Simulation(format!("{}: {why}", described.path.display()));

@@ -1,9 +1,9 @@
-//! What to type after the demo.
+//! The next commands after the demo.
 
 use std::path::Path;
 
-/// Commands that use the program by hand as the demo did: a far end in the background, what a host
-/// sees of it, and a load. They name the program as this process was started, so that they can be
+/// Commands that use the program by hand as the demo did: a far end in the background, a host's
+/// view of it, and a load. They name the program as this process was started, so that they can be
 /// copied.
 pub(super) fn steps(program: &str) -> String {
     let program = quoted(program);

@@ -124,8 +124,8 @@ impl Report {
         }
     }
 
-    /// The tunnel's one-way latency, defined as in publications on long-range PCIe: half of what
-    /// the tunnel adds to a round trip.
+    /// The tunnel's one-way latency, defined as in publications on long-range PCIe: half of the
+    /// time that the tunnel adds to a round trip.
     fn t_tunnel(&self) -> Nanos {
         let [direct, tunnel] =
             [&self.figures.direct, &self.figures.tunnel].map(|subject| subject.config_read_ns.median());

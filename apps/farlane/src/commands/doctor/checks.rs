@@ -1,4 +1,4 @@
-//! What each purpose needs, and whether a machine has it.
+//! The needs of each purpose, and checks whether a machine meets them.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const CAP_NET_RAW: u32 = 13;
 /// The class of NVMe controllers in PCI's terms: storage, non-volatile memory, NVM Express.
 const CLASS_NVME: &str = "0x010802";
 
-/// What was found about everything that `purpose` needs.
+/// The findings about everything that `purpose` needs.
 pub(super) fn of(machine: &Machine, purpose: Purpose) -> Vec<Finding> {
     match purpose {
         Purpose::Serving => {
@@ -401,7 +401,7 @@ fn initiator(machine: &Machine) -> Finding {
     }
 }
 
-/// What `farlane connect` makes block devices by, unless it takes the initiator.
+/// The driver by which `farlane connect` makes block devices, unless it takes the initiator.
 fn block_driver(machine: &Machine) -> Finding {
     let name = "user-space block driver";
     match machine.has("/dev/ublk-control") {

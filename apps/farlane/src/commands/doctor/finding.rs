@@ -1,4 +1,4 @@
-//! What a look at one thing found.
+//! The result of one check.
 
 use serde::Serialize;
 
@@ -20,9 +20,9 @@ pub(super) struct Finding {
     /// The thing.
     pub(super) name: &'static str,
     pub(super) state: State,
-    /// What is there.
+    /// The state that the check found.
     pub(super) found: String,
-    /// What to do about it, unless all is well.
+    /// The remedy, unless all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) remedy: Option<String>,
 }

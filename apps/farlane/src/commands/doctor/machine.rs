@@ -8,7 +8,7 @@ use live::sys::machine;
 
 /// A machine, or a folder that stands for one in tests.
 pub(super) struct Machine {
-    /// What `/` is.
+    /// The folder that stands for `/`.
     root: PathBuf,
     /// Why io_uring can't be used, if so.
     pub(super) no_ring: Option<String>,

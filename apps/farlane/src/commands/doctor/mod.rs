@@ -1,4 +1,4 @@
-//! `farlane setup doctor`: what this machine has and lacks, and what to do about it.
+//! `farlane setup doctor`: the parts that this machine has and lacks, with remedies.
 
 mod checks;
 mod finding;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use finding::{Finding, State};
 use machine::Machine;
 
-/// A purpose, and what was found about it.
+/// A purpose, and the findings about it.
 #[derive(Serialize)]
 struct Examined {
     purpose: String,
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Error> {
     } else {
         print(&text(&examined))?;
     }
-    // Hardly anybody wants everything: so what is missing is a fault only where it was asked for.
+    // Few users need every purpose: so a missing part is a fault only where it was asked for.
     match missing {
         1.. if !args.purposes.is_empty() => Err(Error::Lacking { missing }),
         _ => Ok(()),

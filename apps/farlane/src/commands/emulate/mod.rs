@@ -57,7 +57,7 @@ trait Counted: Copy + PartialEq + Default + Send + 'static {
     /// The counters as people read them.
     fn words(self) -> String;
 
-    /// What has passed there and back.
+    /// The traffic there and back.
     fn ways(self) -> [Direction; 2];
 }
 
@@ -82,7 +82,7 @@ trait Ends {
     fn places(&self, args: &EmulateArgs) -> (status::Ends, String);
 }
 
-/// What a network has reported since the loop last looked.
+/// Reports of a network since the loop last looked.
 #[derive(Default)]
 struct Noted {
     /// Whether it is time to show the counters.
@@ -201,7 +201,7 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
     }
 }
 
-/// Adds the figures of what has passed there and back.
+/// Adds the figures of the traffic there and back.
 fn add(page: &mut Page, ways: [Direction; 2]) {
     for (name, way) in ["there", "back"].into_iter().zip(ways) {
         let labels: Labels = vec![("way", name.to_owned())];
@@ -217,7 +217,7 @@ fn add(page: &mut Page, ways: [Direction; 2]) {
     }
 }
 
-/// What passed in one direction, as the status has it.
+/// The traffic in one direction, as the status has it.
 fn passed(way: Direction) -> Passed {
     let Way { bytes, frames, frame_bytes, lost, under_way } = Way::from(way);
     Passed { bytes, frames, frame_bytes, lost, under_way }

@@ -27,7 +27,7 @@ use crate::commands::capture::Captures;
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
-/// What is known of the device so far.
+/// The facts about the device so far.
 #[derive(Debug, Default)]
 struct Known {
     summary: Option<Summary>,

@@ -21,7 +21,7 @@ impl Listeners {
     ///
     /// # Errors
     /// When there are several far ends, hosts must prove a key and could not, a place is taken, or
-    /// what is sent can't leave as it is to.
+    /// sent packets can't leave as requested.
     pub(super) fn open(args: &ExportArgs, trusted: &Trusted, now: Instant) -> Result<Self, Error> {
         let precedence = args.tcp.options()?.precedence;
         let options = datagrams::Options { precedence, launch: args.launch.launch()? };

@@ -14,7 +14,7 @@ use crate::metrics::{
     add_reads, next_namespaces,
 };
 
-/// What a far end tells of itself.
+/// The figures that a far end reports about itself.
 pub(super) struct Told {
     labels: Labels,
     link: Link,

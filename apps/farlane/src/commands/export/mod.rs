@@ -79,7 +79,7 @@ struct Export<'a> {
     config: Option<&'a PathBuf>,
     /// The network's time by the clock.
     time: Option<NetworkTime>,
-    /// What each far end offers, where, and its SSD's serial number.
+    /// Each far end's offer, its places, and its SSD's serial number.
     announcements: Vec<(String, Places, String)>,
     /// Where states are kept.
     stores: Vec<Store>,
@@ -175,14 +175,14 @@ fn settings(args: &ExportArgs) -> Settings {
     commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
 }
 
-/// Checks that there is room for what is offered. Returns the network's time by the clock.
+/// Checks that there is room for the offer. Returns the network's time by the clock.
 fn prepare(args: &ExportArgs, clock: Clock) -> Result<Option<NetworkTime>, Error> {
     room::check(args.served.memory())?;
     args.ptp.network_time(&clock)
 }
 
-/// What the far ends go on using. A reload may name further files in the folders of those that the
-/// file names already.
+/// The resources that the far ends go on using. A reload may name further files in the folders of
+/// those that the file names already.
 fn need(needs: &mut Needs, args: &ExportArgs, config: Option<&PathBuf>) {
     if let Some(path) = config {
         needs.read_beside(path);
@@ -206,9 +206,9 @@ fn need(needs: &mut Needs, args: &ExportArgs, config: Option<&PathBuf>) {
     needs.avoids_stack |= args.eth.as_ref().is_some_and(|place| place.xdp);
 }
 
-/// What a far end offers, and how.
+/// The offer of a far end, and its settings.
 struct Offer<'a> {
-    /// Where the far end listens, which tells its memory from another's.
+    /// Where the far end listens. Its place distinguishes its memory from another's.
     place: &'a str,
     served: &'a Served,
     tcp: &'a Options,
@@ -224,7 +224,7 @@ struct FarEnd {
     offered: Offered,
     /// Where its SSD's state is kept.
     store: Option<Store>,
-    /// What it offers, where, and its SSD's serial number.
+    /// Its offer, its places, and its SSD's serial number.
     announcement: (String, Places, String),
 }
 
@@ -265,7 +265,7 @@ fn far_end(
     Ok(FarEnd { driver: listeners.join(driver), offered, store, announcement })
 }
 
-/// Settings of a far end's tunnel session, with what the far end says of itself.
+/// Settings of a far end's tunnel session, with the far end's description of itself.
 fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tunnel::session::Config {
     let (vendor, device) = ("Farlane".to_owned(), device.to_owned());
     let identity = tunnel::frame::Identity { name, vendor, device, ..tunnel::frame::Identity::default() };
@@ -326,14 +326,14 @@ fn announce(json: bool, count: &str, places: &Places, serial: &str) -> Result<()
     Ok(())
 }
 
-/// Where a far end listens, and who it is there.
+/// The addresses of a far end, and its identity there.
 #[derive(Clone, Debug)]
 struct Places {
     tcp: SocketAddr,
     quic: Option<SocketAddr>,
     /// Further ways to reach it: the scheme of each, without its colon, and the place.
     others: Vec<(&'static str, String)>,
-    /// What carries bare frames, if they are a way.
+    /// The carrier of bare frames, if they are a way.
     frames_by: Option<String>,
     /// The far end's key, if it has one.
     key: Option<Fingerprint>,
@@ -368,7 +368,7 @@ impl Places {
         core::iter::once(tcp).chain(quic).chain(others).chain(by).collect()
     }
 
-    /// Adds the addresses and the key to what machines are told.
+    /// Adds the addresses and the key to the announcement for machines.
     fn add_to(&self, said: &mut serde_json::Value) {
         said["listening"] = self.tcp.to_string().into();
         if let Some(address) = self.quic {
@@ -385,7 +385,7 @@ impl Places {
         }
     }
 
-    /// Tells a person who may use what is offered.
+    /// Warns which hosts may use the offer.
     fn warn(&self, what: &str) {
         let addresses = core::iter::once(self.tcp).chain(self.quic);
         match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
@@ -403,7 +403,7 @@ impl Places {
     }
 }
 
-/// Tells a person about an event, on standard error.
+/// Logs an event on standard error.
 fn report(event: Event) {
     let from = |peer: Option<SocketAddr>| peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
     match event {

@@ -1,4 +1,4 @@
-//! Reading the file of far ends again: what is the same as before stays as it is.
+//! Reading the file of far ends again: unchanged parts stay as they are.
 
 use clap::{ArgMatches, FromArgMatches};
 use serde_json::{Value, json};

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use daemon::Common;
 use serde::{Deserialize, Serialize};
 
-/// What far ends may be asked to do.
+/// The requests that far ends answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
-    /// Reports what is offered, and who uses it.
+    /// Reports the offer and its users.
     Status,
     /// Adds a namespace.
     Add {
@@ -37,7 +37,7 @@ pub(super) enum Request {
         /// New length in bytes; if left out, the length that the namespace's file has by now.
         size: Option<u64>,
     },
-    /// Reports what a file would have to say for the next start to offer the same.
+    /// Reports the content of a file by which the next start offers the same.
     Offered,
     /// Reads the file again.
     Reload,

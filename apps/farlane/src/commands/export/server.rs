@@ -1,4 +1,4 @@
-//! The far ends of a process, and what they do when asked while they run.
+//! The far ends of a process, and their answers to requests while they run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
 use crate::commands::status;
 
-/// What one far end offers.
+/// The offer of one far end.
 pub(super) struct Offered {
     /// The address that was asked for, which names the far end in the file.
     pub(super) listen: SocketAddr,
@@ -45,7 +45,7 @@ type FarEnds = Several<FarDriver<fn(Event)>>;
 pub(super) struct Server {
     pub(super) clock: Clock,
     pub(super) far_ends: FarEnds,
-    /// What each far end offers, in the order of the far ends.
+    /// The offer of each far end, in the order of the far ends.
     pub(super) offered: Vec<Offered>,
     pub(super) file: Option<File>,
 }
@@ -83,14 +83,14 @@ impl Server {
                 _ => Err("there are several far ends: say which with --far-end".to_owned()),
             };
         };
-        // An address that the system chose is known as well as what was asked for.
+        // An address that the system chose is known as well as the requested one.
         let mut places = self.far_ends().iter().zip(&self.offered);
         let found =
             places.position(|(driver, one)| is_at(driver.address(), address) || one.listen == address);
         found.ok_or(format!("no far end listens on {address}"))
     }
 
-    /// What people call a far end.
+    /// The name of a far end for people.
     pub(super) fn name(&self, index: usize) -> String {
         let driver = self.far_ends().iter().nth(index);
         driver.map(|driver| format!("tcp://{}", driver.address())).unwrap_or_default()
@@ -127,7 +127,7 @@ impl Server {
     }
 
     pub(super) fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
-        // What a controller of this machine has, and the pool, is there as a whole.
+        // The namespaces of a controller of this machine, and the pool, exist as a whole.
         if !self.offered[index].listed.iter().any(|one| one.id == nsid) {
             return Err(format!(
                 "{} has no namespace {nsid} of its own that it could remove",
@@ -165,7 +165,7 @@ impl Server {
         driver.with_namespaces(now, |core, media| changes::resize(now, core, media, nsid, size))
     }
 
-    /// What a file would have to say for the next start to offer the same.
+    /// The content of a file by which the next start offers the same.
     fn tell_offered(&self) -> Result<Value, String> {
         let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
         let path = path.transpose().map_err(|error| error.to_string())?;

@@ -16,7 +16,7 @@ use crate::metrics::{
     add_reads, next_namespaces,
 };
 
-/// What a slot tells of itself.
+/// The figures that a slot reports about itself.
 struct Told {
     statistics: Statistics,
     link: Option<Link>,

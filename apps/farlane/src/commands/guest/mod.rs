@@ -1,4 +1,4 @@
-//! What `farlane attach` and `farlane offer device` have in common: a socket for a guest, and
+//! The common parts of `farlane attach` and `farlane offer device`: a socket for a guest, and
 //! reports about the guest.
 
 pub(crate) mod metrics;
@@ -32,7 +32,8 @@ pub(crate) fn spin(socket: &Socket, spin: &Spin) -> Nanos {
     Nanos::from(spin.spin).max(least)
 }
 
-/// Tells a person, or a machine, that a guest may connect to `path`. `text` says what is there.
+/// Announces to a person, or a machine, that a guest may connect to `path`. `text` describes the
+/// device there.
 pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if json {
@@ -41,7 +42,7 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
     print(&format!("{text} at {}\n", path.display()))
 }
 
-/// Tells a person, on standard error, what a controller in this process had to do.
+/// Reports on standard error the commands that a controller in this process had to execute.
 pub(crate) fn tell_commands(of: Statistics) {
     let Statistics { commands, pushed, fetches, .. } = of;
     let from_buffer = "from the controller memory buffer";
@@ -121,8 +122,8 @@ pub(crate) fn conclude<D: 'static>(
     }))
 }
 
-/// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
-/// either. Returns both.
+/// Reports the tunnel's data sent ahead and its answers from near, as far as it has either. Returns
+/// both.
 fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Lookahead>, Option<ConfigCache>) {
     let lookahead = upstream.and_then(counters::lookahead);
     if let Some(lookahead) = &lookahead {
@@ -135,7 +136,7 @@ fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Lookahead>, O
     (lookahead, shadow)
 }
 
-/// Tells a person about an event, on standard error.
+/// Logs an event on standard error.
 pub(crate) fn report(event: Event) {
     match event {
         Event::Guest(guest::Event::Link(tunnel::Event::LinkUp { peer })) => {

@@ -237,7 +237,7 @@ fn access(fields: &mut Fields, it: &IdentifyController) {
     fields.number("nanagrpid", it.ana_groups, "ANA groups at most");
 }
 
-/// What controllers over fabrics have.
+/// The fields of controllers over fabrics.
 fn fabrics(fields: &mut Fields, it: &IdentifyController) {
     for (name, units, what) in
         [("ioccsz", it.command_capsule_size, "command"), ("iorcsz", it.response_capsule_size, "response")]
@@ -402,7 +402,7 @@ fn power_state_json(state: &PowerState) -> Value {
     })
 }
 
-/// What a value means, where 0 stands for a value that is not reported.
+/// The meaning of a value, where 0 stands for a value that is not reported.
 fn told(value: u32, meaning: &str) -> String {
     if value == 0 { format!("{meaning}: not told") } else { meaning.to_owned() }
 }

@@ -1,4 +1,5 @@
-//! `farlane nvme identify`: what a controller and its namespaces say of themselves.
+//! `farlane nvme identify`: the descriptions that a controller and its namespaces give of
+//! themselves.
 
 mod controller;
 mod namespace;

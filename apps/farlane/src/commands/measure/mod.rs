@@ -25,8 +25,8 @@ use report::{Device, Early, Point, Report, Sampled, What};
 const TURNS: u64 = 10;
 /// The longest and the shortest turn.
 const TURN: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_secs(1));
-/// A device that does not give the samples that were asked for is left after so many times the
-/// time of a point.
+/// The command leaves a device that does not give the requested samples after this multiple of a
+/// point's time.
 const PATIENCE: u64 = 20;
 
 /// A measurement that takes longer has a hint at a shorter one.
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     for subject in &subjects {
         check(args, subject)?;
     }
-    // What can't be written is told before hours of work, not after.
+    // A file that can't be written is an error before hours of work, not after.
     for (path, _) in &args.to {
         whole_file::check(path)?;
     }
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     let devices = devices(args, subjects, &mut ended, &mut missing);
     let early = Early { is_early, missing };
     let report = Report::new(args, expected, devices, measured, early);
-    // A file that can't be written costs nothing of what was measured.
+    // An error of the output file costs none of the measurements.
     match args.output.json {
         true => print_json(&report.json())?,
         false => print(&report.text())?,
@@ -109,7 +109,7 @@ fn announce(args: &MeasureArgs, points: usize, devices: usize) -> Nanos {
 
 fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
     let longest = args.sizes.iter().max().copied().unwrap_or_default();
-    // Told before memory is taken for them: the machine may have less.
+    // An error before memory is taken for them: the machine may have less.
     let data_bytes = longest.saturating_mul(u64::from(args.load));
     if data_bytes > DATA_BYTES_MAX {
         let expected = format!("at most {DATA_BYTES_MAX} B");
@@ -133,12 +133,13 @@ fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
     Ok(subjects)
 }
 
-/// Shows the devices that wait that somebody is there.
+/// Keeps the connections of waiting devices alive.
 fn keep_alive(subjects: &mut [Subject]) -> Result<(), Error> {
     subjects.iter_mut().try_for_each(|subject| subject.session.keep_alive())
 }
 
-/// What is measured: round trips first, then each direction and size, idle and under load.
+/// The points of a measurement: round trips first, then each direction and size, idle and under
+/// load.
 fn points(args: &MeasureArgs) -> Vec<What> {
     let mut points = vec![What::RoundTrip];
     for direction in &args.rw {

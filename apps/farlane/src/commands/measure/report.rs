@@ -1,4 +1,4 @@
-//! What was measured, as text and as JSON.
+//! The results, as text and as JSON.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use crate::hops::Hops;
 use crate::picture;
 use crate::workload::rate;
 
-/// What a point measures.
+/// The subject of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A configuration read, or a Property Get of a fabric.
@@ -102,7 +102,7 @@ pub(super) struct Device {
 pub(super) struct Report {
     /// When it ended, and on what machine.
     pub(super) machine: Vec<(&'static str, String)>,
-    /// What was asked for, in words.
+    /// The requested method, in words.
     pub(super) method: String,
     pub(super) devices: Vec<Device>,
     pub(super) points: Vec<Point>,
@@ -111,17 +111,17 @@ pub(super) struct Report {
     pub(super) early: Early,
 }
 
-/// What an early end cost.
+/// The cost of an early end.
 #[derive(Clone, Debug)]
 pub(super) struct Early {
     /// Whether the measurement ended before its last point.
     pub(super) is_early: bool,
-    /// What was to be measured and was not.
+    /// The points that were planned and not measured.
     pub(super) missing: Vec<String>,
 }
 
 impl Early {
-    /// A sentence about what is missing, if anything is.
+    /// A sentence about the missing points, if there are any.
     pub(super) fn sentence(&self) -> Option<String> {
         match (self.is_early, self.missing.is_empty()) {
             (false, true) => None,
@@ -134,7 +134,7 @@ impl Early {
     }
 }
 
-/// What the file at `path` says of `key`, as `/proc/cpuinfo` does.
+/// The value of `key` in the file at `path`, whose form is that of `/proc/cpuinfo`.
 fn proc(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
@@ -254,7 +254,7 @@ impl Report {
         text + &self.method.replace(". ", ".\n") + "\n"
     }
 
-    /// What the second device takes longer than the first.
+    /// The time that the second device takes beyond the first.
     fn difference(&self) -> String {
         let mut text = format!("{} beside {} (medians)\n", self.devices[1].url, self.devices[0].url);
         for point in &self.points {

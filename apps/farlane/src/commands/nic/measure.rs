@@ -18,7 +18,7 @@ use crate::commands::{print, print_json};
 use crate::drawing::Form;
 use crate::error::Error;
 
-/// Flag in a packet: send it back by DMA, whatever its length.
+/// Flag in a packet: send it back by DMA, at any length.
 pub(super) const BY_DMA: u8 = 1;
 /// Packets that warm up before those that count.
 const WARM_UP: u32 = 200;
@@ -31,7 +31,7 @@ const WINDOW: u32 = 32;
 /// A packet that does not come back within this time is lost.
 const LOST: Nanos = Nanos::from_secs(1);
 
-/// What cannot be beaten on this machine, and what its kernel does: measured in the same run.
+/// The unbeatable floor of this machine, and the figures of its kernel: measured in the same run.
 #[derive(Serialize)]
 pub(super) struct Floor {
     /// Two crossings of a cache line between two threads.
@@ -120,7 +120,7 @@ pub(super) fn ping(args: &NicPingArgs) -> Result<(), Error> {
     let NicPingArgs { measure: args, interval, draw: draw_to } = args;
     // A name that no picture has is found out before the work.
     draw_to.as_deref().map(Form::of).transpose()?;
-    // Nobody else polls yet, and this process may still use every processor.
+    // No thread polls yet, and this process may still use every processor.
     let floor = measure_floor(args.count, *interval)?;
     let mut bench = Bench::open(&args.card)?;
     bench.check_sizes("--sizes", &args.sizes)?;
@@ -132,7 +132,7 @@ pub(super) fn ping(args: &NicPingArgs) -> Result<(), Error> {
     for (size, by_dma) in cases {
         match round_trips(&mut bench, (size, by_dma), (args.count, *interval), &bar) {
             Ok(latency) => pings.sizes.push(latency),
-            // What was measured until now is worth telling.
+            // The results until now are worth a report.
             Err(error) if !pings.sizes.is_empty() => {
                 pings.interrupted = matches!(error, Error::Interrupted);
                 result = Err(error);
@@ -237,7 +237,7 @@ pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
     for (size, by_dma) in cases {
         let rate = match packets(&mut bench, (size, by_dma), args.count) {
             Ok(rate) => rate,
-            // What was measured until now is worth telling.
+            // The results until now are worth a report.
             Err(error) if !rates.sizes.is_empty() => {
                 rates.interrupted = matches!(error, Error::Interrupted);
                 result = Err(error);

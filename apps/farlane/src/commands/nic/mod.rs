@@ -23,7 +23,7 @@ const HEADER: usize = 14;
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 /// Offset of the EtherType in a packet.
 const ETHER_TYPE_AT: usize = 12;
-/// The destination of packets to whoever is at the other end.
+/// The destination of packets to every station at the other end.
 const EVERYBODY: [u8; 6] = [0xff; 6];
 
 pub(crate) fn run(args: &NicArgs) -> Result<(), Error> {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &NicArgs) -> Result<(), Error> {
     }
 }
 
-/// An address of its own, which nobody else has (locally administered).
+/// A unique address of its own (locally administered).
 fn address() -> [u8; 6] {
     let mut address = [0; 6];
     live::sys::entropy::system().fill(&mut address);
@@ -45,7 +45,7 @@ fn address() -> [u8; 6] {
     address
 }
 
-/// A station that somebody may interrupt.
+/// A station that a signal may interrupt.
 struct Bench {
     station: Station,
     place: String,

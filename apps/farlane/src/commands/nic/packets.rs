@@ -13,9 +13,9 @@ use niq::{INLINE_MAX, PACKET_MAX};
 
 /// How long `receive` waits at a time.
 const WAIT: Nanos = Nanos::from_secs(1);
-/// How long `send` stays, so that a card of its own sends what it has.
+/// How long `send` stays, so that a card of its own sends its queued packets.
 const LINGER: Nanos = Nanos::from_millis(50);
-/// After so many packets, `send` looks whether the wire's other end is still there.
+/// The number of packets after which `send` checks whether the wire's other end is still there.
 const PACKETS_A_LOOK: u64 = 1024;
 /// Offset of the flags in a packet.
 const FLAGS: usize = HEADER + 4;
@@ -32,7 +32,7 @@ pub(super) fn send(args: &NicSendArgs) -> Result<(), Error> {
     bench.meet()?;
     let mut counted = Counted::default();
     let result = send_all(&mut bench, args, &mut counted);
-    // What was sent until a signal came is worth telling.
+    // The packets sent until a signal came are worth a report.
     if !matches!(result, Ok(()) | Err(Error::Interrupted)) {
         return result;
     }
@@ -51,7 +51,7 @@ fn send_all(bench: &mut Bench, args: &NicSendArgs, counted: &mut Counted) -> Res
     for number in 0..args.count {
         if number % PACKETS_A_LOOK == 0 {
             bar.set_position(number);
-            // A card without a link drops what it is given, so it always has room.
+            // A card without a link drops its packets, so it always has room.
             bench.meet()?;
         }
         if bench.stop.is_asked_for() {
@@ -99,7 +99,7 @@ fn leave(bench: &mut Bench, bytes: &mut [u8]) -> Result<(), Error> {
 }
 
 /// Takes a packet that has come, if any, and forgets it: an end that sends everything back takes
-/// nothing more while nobody takes that.
+/// nothing more while its packets are not taken.
 fn drop_one(bench: &mut Bench, bytes: &mut [u8]) -> Result<(), Error> {
     let polled = bench.station.poll(bytes);
     bench.check(polled).map(|_| ())

@@ -37,7 +37,7 @@ impl Card<'_> {
         self.args.spin.spin.into()
     }
 
-    /// What is offered, for people.
+    /// The offer as text for people.
     fn text(&self) -> String {
         format!("offering a low-latency network card on {}", self.wire)
     }

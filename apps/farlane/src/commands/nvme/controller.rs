@@ -1,5 +1,5 @@
 //! `farlane nvme reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and
-//! `lockdown`: what concerns a controller as a whole.
+//! `lockdown`: commands for a controller as a whole.
 
 use engine::Nanos;
 use live::client::Url;
@@ -16,7 +16,7 @@ use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::{Error, NvmeError};
 use crate::session::{Needs, PATIENCE, Session};
 
-/// What gives the controller of a fabric a reset that lasts.
+/// The command that gives the controller of a fabric a reset that lasts.
 const LASTING: &str = "on the host that uses it, nvme reset /dev/nvmeN resets a controller of Linux, and farlane use disconnect and \
      farlane connect make that of a block device anew";
 /// A register or property: offset, size, nvme-cli's name, and the title.

@@ -136,7 +136,7 @@ fn read_telemetry(session: &mut Session, args: &TelemetryLogArgs) -> Result<Vec<
     let page = (NamespaceId::ALL, kind.into());
     let block = u32::try_from(TELEMETRY_BLOCK).expect("512 bytes");
     let create = !args.controller_init && args.host_generate == 1;
-    // The header alone must not release what the controller has made.
+    // The header alone must not release the log that the controller has made.
     let flags = if create { CREATE } else { 0 } | if args.controller_init { RETAIN } else { 0 };
     let first = logs::read(session, page, (0, block), |command| command.cdw10 |= flags)?;
     let header = TelemetryHeader::parse(first.first_chunk().expect("as many bytes as were asked for"));

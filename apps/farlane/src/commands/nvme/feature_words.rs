@@ -50,7 +50,7 @@ fn flag(name: &str, is_set: bool, [on, off]: [&str; 2]) -> (String, Value) {
 const ENABLED: [&str; 2] = ["Enabled", "Disabled"];
 const TRUE: [&str; 2] = ["True", "False"];
 
-/// The fields of what a feature is capable of.
+/// The fields of a feature's capabilities.
 pub(super) fn of_capabilities(value: u32) -> Words {
     [
         ("Feature is saveable", capability::SAVEABLE),

@@ -9,7 +9,7 @@ use super::{PAGE, Payload, done, dump, entry, feature_words, read_file, show_lis
 use crate::args::{FeatureArgs, Printed, SetFeatureArgs};
 use crate::error::{Error, NvmeError};
 
-/// Select of Get Features: what the feature can do.
+/// Select of Get Features: the capabilities of the feature.
 const CAPABILITIES: u32 = 3;
 /// Bytes of a Timestamp, of which the first six are the time.
 const TIMESTAMP: usize = 8;
@@ -135,7 +135,7 @@ pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
             true => Ok((0, Vec::new())),
             false => session.command("Get Features", QueueId::ADMIN, capabilities, Payload::None),
         };
-        // Controllers of others need not know what a feature can do.
+        // Other controllers need not report a feature's capabilities.
         Ok((result, answer.is_ok_and(|(able, _)| able & capability::SAVEABLE != 0)))
     })?;
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! `farlane nvme show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: what needs no
+//! `farlane nvme show-hostnqn`, `gen-hostnqn`, `list-subsys` and `version`: commands that need no
 //! controller.
 
 use live::client::host_names;

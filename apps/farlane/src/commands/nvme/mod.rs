@@ -114,10 +114,10 @@ fn done(at: &At, text: &str, value: &Value) -> Result<(), Error> {
 
 /// A structure that a controller returned: its bytes, and its fields.
 pub(super) struct Structure<'a> {
-    /// What stands above the fields, for people.
+    /// The title above the fields, for people.
     pub(super) title: &'a str,
     pub(super) fields: &'a Fields,
-    /// What machines get, where that is more than an object of the fields.
+    /// The output for machines, where that is more than an object of the fields.
     pub(super) json: Option<Value>,
     pub(super) bytes: &'a [u8],
 }

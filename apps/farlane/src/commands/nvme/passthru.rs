@@ -30,8 +30,8 @@ pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
         cdw15: args.cdw15,
         ..SubmissionQueueEntry::EMPTY
     };
-    // Bits 1:0 of an opcode say which way its data go, and a host that is told otherwise would
-    // put them where nobody reads them.
+    // Bits 1:0 of an opcode give the direction of its data. A host with the wrong direction would
+    // put them where no program reads them.
     let (to, from) = (args.opcode & 0b01 != 0, args.opcode & 0b10 != 0);
     if args.data_len > 0 && (args.write && !to || args.read && !from) {
         return Err(Error::DataDirection { opcode: args.opcode });

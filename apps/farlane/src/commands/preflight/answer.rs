@@ -1,4 +1,4 @@
-//! What a measurement says about a recording.
+//! The conclusions from a measurement about a recording.
 
 use engine::Nanos;
 use record::format::{FIRST_SLOT, capacity};
@@ -20,7 +20,7 @@ pub(crate) struct Behaviour {
     pub(crate) pause_ns: u64,
 }
 
-/// What is to be recorded.
+/// The wanted recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     /// Bytes a second.
@@ -39,16 +39,16 @@ pub(crate) struct Wish {
 pub(crate) enum Verdict {
     /// It does.
     Fits,
-    /// It does with a larger buffer of so many chunks.
+    /// The recording fits with a larger buffer of this many chunks.
     FitsWith { chunks: u64 },
     /// The buffer overflows after this time, and no buffer is large enough.
     Overflows { at: Nanos },
-    /// The medium is full after this time. It keeps up until then, if the buffer has so
-    /// many chunks.
+    /// The medium is full after this time. It keeps up until then, if the buffer has this many
+    /// chunks.
     Full { at: Nanos, chunks: u64 },
 }
 
-/// What a measurement says about a recording.
+/// The conclusion of a measurement about a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forecast {
     pub(crate) verdict: Verdict,
@@ -68,7 +68,7 @@ pub(crate) fn space_of(bytes: u64, chunk: u32) -> u64 {
     chunks.saturating_mul(chunk.into())
 }
 
-/// Number of bytes of streams that fit a medium with so many bytes of room.
+/// Number of bytes of streams that fit a medium with `room` bytes free.
 fn stored_in(room: u64, chunk: u32) -> u64 {
     (room / u64::from(chunk)).saturating_sub(FIRST_SLOT).saturating_mul(capacity(chunk) as u64)
 }
@@ -84,17 +84,17 @@ pub(crate) fn time_of(bytes: u64, rate: u64) -> Nanos {
     Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// The recorder's buffer that holds so many bytes, in chunks.
+/// The recorder's buffer that holds `bytes` bytes, in chunks.
 pub(crate) fn chunks_of(bytes: u64, chunk: u32) -> u64 {
     bytes.div_ceil(u64::from(chunk)).max(BUFFER_MIN as u64)
 }
 
 impl Behaviour {
-    /// What a recording of `wish` to the medium will meet.
+    /// The forecast for a recording of `wish` to the medium.
     pub(crate) fn forecast(&self, wish: &Wish) -> Forecast {
         let steps: Vec<_> =
             self.steps.iter().map(|(after, rate)| Step { after: *after, rate: *rate }).collect();
-        // Nobody knows when a pause comes: a recording meets one at least.
+        // The time of a pause is unknown: a recording meets one at least.
         let pause_every = self.pause_every.min(bytes_in(wish.time, wish.rate) / 2);
         let device = Device { steps: &steps, pause_every, pause: Nanos::new(self.pause_ns) };
         let full = time_of(stored_in(wish.room, wish.chunk), wish.rate);

@@ -19,7 +19,7 @@ const NAME_DIGITS: usize = 16;
 /// A measurement that is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// What tells the medium from others.
+    /// The identity that distinguishes the medium from others.
     pub(crate) medium: String,
     /// When it was measured, in seconds since 1970.
     pub(crate) when: u64,

@@ -28,9 +28,9 @@ use crate::error::Error;
 use answer::{Behaviour, Forecast, Wish};
 use kept::Kept;
 
-/// What was measured, and what follows.
+/// The measurement and its conclusions.
 struct Preflight {
-    /// What tells the medium from others.
+    /// The identity that distinguishes the medium from others.
     medium: String,
     is_direct: bool,
     measured: Measured,
@@ -40,7 +40,7 @@ struct Preflight {
     forecast: Forecast,
 }
 
-/// Adds the folder of earlier measurements to what a confined process needs.
+/// Adds the folder of earlier measurements to the needs of a confined process.
 pub(crate) fn need(needs: &mut Needs) {
     needs.read.push(kept::directory());
 }
@@ -119,7 +119,7 @@ fn preflight(
     Ok(Preflight { medium: medium.id, is_direct, measured, fit, behaviour, wish, forecast })
 }
 
-/// What is measured.
+/// The medium of the measurement.
 enum Medium {
     /// A namespace of another device.
     Far(Box<Far>),
@@ -138,7 +138,7 @@ fn failed(args: &PreflightArgs, error: io::Error) -> Error {
     }
 }
 
-/// Finds the medium. What would be overwritten and may not be is refused.
+/// Finds the medium. Refuses to overwrite data without permission.
 fn find(args: &PreflightArgs) -> Result<(Medium, Storage), Error> {
     let refused = || Error::Overwritten { path: args.device.clone() };
     if let Some(far) = far(&args.device)? {
@@ -197,8 +197,8 @@ fn answer_rate(bytes: u64, time: Nanos) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(time.get().max(1))).unwrap_or(u64::MAX)
 }
 
-/// What a recording of `rate` bytes a second to `path` will meet, by the last measurement of its
-/// medium or else by the room that is there; nothing if all is well, or nothing is known. `time` is
+/// Warns of the problems of a recording of `rate` bytes a second to `path`, by the last measurement
+/// of its medium or else by the free room; nothing if all is well, or nothing is known. `time` is
 /// how long it may last, if that is known, and `buffer` the bytes that the recorder's buffer holds.
 pub(crate) fn warning(
     path: &Path,

@@ -1,4 +1,4 @@
-//! What a preflight tells.
+//! The report of a preflight.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::args::PreflightArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// Times from this many seconds on are told without their fractions.
+/// Times of at least this many seconds are printed without fractions.
 const LONG: u64 = 10;
 
 /// A size as people read it, in powers of ten, as rates are.
@@ -57,7 +57,7 @@ impl Verdict {
 }
 
 impl Wish {
-    /// The buffer's options that hold so many chunks.
+    /// The buffer's options that hold this many chunks.
     fn options(&self, chunks: u64) -> String {
         let pause = time_of(chunks * u64::from(self.chunk), self.rate);
         let millis = pause.get().div_ceil(1_000_000);
@@ -94,7 +94,7 @@ impl Wish {
     }
 }
 
-/// Tells the answer. A recording that does not fit is an error.
+/// Prints the answer. A recording that does not fit is an error.
 pub(super) fn print_answer(args: &PreflightArgs, preflight: &Preflight) -> Result<(), Error> {
     if args.output.json {
         print_json(&json(args, preflight))?;
@@ -211,8 +211,8 @@ fn text(args: &PreflightArgs, preflight: &Preflight) -> String {
     text
 }
 
-/// What `farlane record` should say before it begins. `is_limited`: the recording ends by itself
-/// within the wish's time.
+/// The warning that `farlane record` prints before it begins. `is_limited`: the recording ends by
+/// itself within the wish's time.
 pub(super) fn warning(path: &Path, wish: &Wish, is_limited: bool, kept: Option<&Kept>) -> Option<String> {
     let path = path.display();
     if let Some(kept) = kept {

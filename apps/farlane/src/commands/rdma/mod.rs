@@ -55,7 +55,7 @@ fn check(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
     Err(Error::NoSuchMeasurement { why, remedy })
 }
 
-/// What to try when a server of this kind cannot be measured with.
+/// The remedy when a measurement with a server of this kind fails.
 const fn remedy(peer: PeerArg) -> &'static str {
     match peer {
         PeerArg::Farlane => {
@@ -101,8 +101,8 @@ fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
 
 /// Measures one size.
 fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
-    // The first of a latency test warms up, and does not count. perftest's servers have been told
-    // how many there are.
+    // The first of a latency test warms up, and does not count. perftest's servers expect a fixed
+    // number of iterations.
     let iterations = args.iters + u32::from(mode == Mode::Latency && args.peer != PeerArg::Perftest);
     // All that is done with rping counts, as with a read.
     let verb =
@@ -119,7 +119,7 @@ fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
     told?.map_err(|failure| failed(failure.to_string()))
 }
 
-/// Waits for what the measurement tells, to its end.
+/// Follows the reports of the measurement, to its end.
 fn follow(
     measurement: &mut Blocking<Measurement>,
     args: &RdmaMeasureArgs,

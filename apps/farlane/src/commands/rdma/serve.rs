@@ -24,11 +24,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Error> {
 
 struct Server<'a> {
     args: &'a ServeArgs,
-    /// What clients of perftest measure, if they are served.
+    /// The test of perftest's clients, if they are served.
     perftest: Option<Test>,
 }
 
-/// What clients of perftest measure, if they are served.
+/// The test of perftest's clients, if they are served.
 fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
     let Some((verb, mode)) = args.perftest.map(ProgramArg::test) else { return Ok(None) };
     if let (Verb::Write, Mode::Latency, ProviderArg::Iwarp) = (verb, mode, args.provider) {

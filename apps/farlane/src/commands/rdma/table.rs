@@ -40,7 +40,7 @@ enum Measured {
     },
 }
 
-/// What of the time of an iteration counts: half, where it went to and fro.
+/// The part of an iteration's time that counts: half, where it went to and fro.
 pub(super) fn counted(verb: Verb, length: Nanos) -> Nanos {
     match verb {
         Verb::Read => length,

@@ -1,4 +1,4 @@
-//! `farlane record ctl`: a running recorder or replayer is asked, and told what to do.
+//! `farlane record ctl`: sends requests to a running recorder or replayer.
 
 use ::status::{Medium, Recorder, RecorderState, Report};
 use daemon::Common;
@@ -15,7 +15,7 @@ use crate::args::{PinArgs, RecordControlArgs, RecordRequest};
 use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
 
-/// What a recorder may be asked.
+/// The requests that a recorder answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
@@ -23,13 +23,13 @@ pub(super) enum Request {
     Status,
     /// Begins a recording or replay.
     Start,
-    /// Has it write what it keeps.
+    /// Has it write the kept bytes.
     Trigger,
     /// Ends it.
     Stop,
     /// Keeps bytes of a ring from being overwritten, or lets go of all.
     Pin {
-        /// What came within this time, in nanoseconds.
+        /// The bytes that came within this time, in nanoseconds.
         last_ns: Option<u64>,
         /// The number of the stream.
         stream: u32,
@@ -50,7 +50,7 @@ impl Request {
         Self::Pin { last_ns, stream, from, bytes, nothing: args.nothing }
     }
 
-    /// What is to be pinned; nothing if everything may be overwritten again.
+    /// The part to pin; nothing if everything may be overwritten again.
     ///
     /// # Errors
     /// When it says neither. Letting go of everything is never meant by accident.
@@ -131,7 +131,7 @@ pub(super) fn answer(request: Request, handle: &Handle, waits: bool) -> Result<V
     }
 }
 
-/// Why somebody can't trigger, and what to do.
+/// Why a trigger is refused, with the remedy.
 fn not_armed(status: &Status) -> String {
     let state = status.state.word();
     match status.pre_trigger {
@@ -140,7 +140,7 @@ fn not_armed(status: &Status) -> String {
     }
 }
 
-/// What a recorder or a replayer reports about itself.
+/// A recorder's or a replayer's report about itself.
 pub(super) fn report(of: &Status) -> Report {
     let progress = &of.progress;
     let recorder = Recorder {

@@ -18,10 +18,10 @@ use crate::error::Error;
 
 /// How often the recordings are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often somebody is told how far they are.
+/// How often the command reports the progress of all recordings.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// Records each source to its own place, and tells of all together.
+/// Records each source to its own place, and reports on all together.
 pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     let pair = |(from, to): (&SourceUrl, &PathBuf)| {
         let (from, to) = (vec![from.clone()], vec![to.clone()]);
@@ -49,7 +49,7 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     report(args, &own, ended)
 }
 
-/// Passes on what somebody asks for, and tells how far all of them are, until `is_over`.
+/// Passes on requests, and reports the progress of all recordings, until `is_over`.
 fn watch(handles: &[Handle], all: &Handle, view: &mut View, is_over: impl Fn() -> bool) {
     let mut told = Instant::now();
     while !is_over() {
@@ -75,7 +75,7 @@ fn watch(handles: &[Handle], all: &Handle, view: &mut View, is_over: impl Fn() -
     view.tell(&all.status());
 }
 
-/// What is told of several recordings at once.
+/// The joint status of several recordings.
 fn together(statuses: &[Status]) -> Status {
     let is_any = |state| statuses.iter().any(|status| status.state == state);
     let states = [State::Failed, State::Running, State::Armed, State::Ending, State::Idle];
@@ -120,7 +120,7 @@ const fn sum(one: &Progress, other: &Progress) -> Progress {
     }
 }
 
-/// What both keep: the time of the one that keeps less.
+/// The common part of two kept amounts: the time of the one that keeps less.
 fn both(one: Option<Kept>, other: Option<Kept>) -> Option<Kept> {
     let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
     let (bytes, time) = (one.bytes + other.bytes, one.time.min(other.time));

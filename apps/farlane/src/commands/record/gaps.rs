@@ -13,7 +13,7 @@ fn gap_json(gap: &Gap) -> Value {
         "packets": gap.packets, "where": gap.place.word(), "why": gap.cause.word() })
 }
 
-/// What was lost; restarts are no losses.
+/// The losses; restarts are no losses.
 pub(super) fn losses(gaps: &[Gap]) -> impl Iterator<Item = &Gap> {
     gaps.iter().filter(|gap| !gap.is_restart())
 }

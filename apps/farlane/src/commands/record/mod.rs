@@ -1,4 +1,4 @@
-//! The commands on recordings, and what they have in common.
+//! The commands on recordings, and their common parts.
 
 mod ctl;
 mod each;
@@ -100,7 +100,7 @@ pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
     Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
 }
 
-/// Adds the medium that `path` names to what a confined process needs.
+/// Adds the medium that `path` names to the needs of a confined process.
 fn need_medium(needs: &mut Needs, path: &Path) {
     let text = path.to_string_lossy();
     if let Some(spec) = FarSpec::is_url(&text).then(|| FarSpec::of_any(&text).ok()).flatten() {
@@ -115,7 +115,7 @@ fn need_medium(needs: &mut Needs, path: &Path) {
     }
 }
 
-/// The media of a recording, wherever they are. If `change`, it can be mended.
+/// The media of a recording, wherever they are. If `change`, it can be repaired.
 fn parts(paths: &[PathBuf], change: bool) -> Result<Vec<Part>, Error> {
     let open = |path: &PathBuf| {
         let part = match far(path)? {
@@ -127,7 +127,7 @@ fn parts(paths: &[PathBuf], change: bool) -> Result<Vec<Part>, Error> {
     paths.iter().map(open).collect()
 }
 
-/// Reads a whole recording. If `change`, it can be mended.
+/// Reads a whole recording. If `change`, it can be repaired.
 fn read_recording(paths: &[PathBuf], change: bool) -> Result<Recording, Error> {
     Recording::read_parts(parts(paths, change)?).map_err(|error| unreadable(first(paths), error))
 }
@@ -137,7 +137,7 @@ fn open_recording(paths: &[PathBuf]) -> Result<Recording, Error> {
     Recording::open_parts(parts(paths, false)?).map_err(|error| unreadable(first(paths), error))
 }
 
-/// The path that stands for a recording in what is said of it: the first of its media.
+/// The path that stands for a recording in messages: the first of its media.
 fn first(paths: &[PathBuf]) -> &Path {
     paths.first().map_or(Path::new(""), PathBuf::as_path)
 }

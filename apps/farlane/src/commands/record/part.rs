@@ -23,7 +23,7 @@ const LAST_CHUNK: Nanos = Nanos::new(2 * FLUSH_DEFAULT.get());
 /// Part of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// What the stream's bytes are.
+    /// The type of the stream's bytes.
     pub(super) content: Content,
     /// The chunks that have some of the part, by place in the stream.
     pub(super) entries: Vec<Entry>,
@@ -66,7 +66,7 @@ impl Part {
             return Err(Error::BehindEnd { asked: date(from), end: date(last) });
         }
         let from_time = |place: u64| range.bytes.map_or(u64::MAX, |bytes| place.saturating_add(bytes));
-        // A chunk has what came until the next one began.
+        // A chunk has the bytes that came until the next one began.
         let ends: Vec<_> = entries.iter().skip(1).map(|entry| entry.time).chain([u64::MAX]).collect();
         let mut ends = ends.into_iter();
         entries.retain(|entry| {
@@ -151,7 +151,7 @@ impl Chunk {
     }
 }
 
-/// What was left out because it was bad.
+/// Bad parts that were left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeftOut {
     pub(super) chunks: u64,
@@ -159,7 +159,7 @@ pub(super) struct LeftOut {
     pub(super) bytes: u64,
 }
 
-/// What is to be read, and where it goes.
+/// The part to read, and its destination.
 struct Order {
     entries: Vec<Entry>,
     passes: u64,
@@ -169,7 +169,7 @@ struct Order {
 
 /// A recording that a thread of its own has opened, wherever it is.
 pub(super) struct Opened {
-    /// What the recording has.
+    /// The content of the recording.
     pub(super) survey: Survey,
     orders: Sender<Order>,
     thread: JoinHandle<LeftOut>,
@@ -192,8 +192,8 @@ impl Opened {
                     return LeftOut::default();
                 }
             };
-            // Whoever has opened it may want no part of it.
-            // A long recording has many chunks: they are kept once.
+            // The opener may want no part of it. A long recording has many chunks: they are kept
+            // once.
             let entries = std::mem::take(&mut recording.survey.entries);
             let _ = surveys.send(Ok(Survey { entries, ..recording.survey.clone() }));
             order.recv().map(|order| order.run(&recording)).unwrap_or_default()
@@ -240,11 +240,11 @@ impl Ahead {
 
     /// Gives back a chunk that is not needed any more.
     pub(super) fn give_back(&self, chunk: Chunk) {
-        // Once everything is read, nobody needs it.
+        // Once everything is read, the block has no further use.
         let _ = self.used.send(chunk.block);
     }
 
-    /// Ends the reading. Returns what was left out of a pass.
+    /// Ends the reading. Returns the parts that a pass left out.
     pub(super) fn finish(self) -> LeftOut {
         drop(self.chunks);
         self.thread.join().unwrap_or_default()
@@ -252,7 +252,7 @@ impl Ahead {
 }
 
 impl Order {
-    /// Returns what the last pass left out.
+    /// Returns the parts that the last pass left out.
     fn run(self, recording: &Recording) -> LeftOut {
         let mut bad = LeftOut::default();
         let mut pass = 0;

@@ -10,7 +10,8 @@ use super::{first, print, print_json, recorder, sources};
 use crate::args::{RecordArgs, SourceUrl, UdpUrl};
 use crate::error::Error;
 
-/// Refuses what can't be recorded so, and lets others know between which addresses it will be.
+/// Refuses options that do not suit a raw recording, and publishes the addresses between which it
+/// will be.
 pub(super) fn check(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     let ([_], [_]) = (args.from.as_slice(), args.to.as_slice()) else {
         let (from, to) = (args.from.len(), args.to.len());
@@ -30,7 +31,7 @@ pub(super) fn check(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
 }
 
 pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
-    // Somebody who starts it may have written other addresses.
+    // A request to start may have set other addresses.
     let status = handle.status();
     let (start, end) = (status.start_address, Some(status.maximum_address).filter(|end| *end > 0));
     let chunks = Some(status.chunks_max).filter(|chunks| *chunks > 0);
@@ -58,8 +59,8 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     report(args, start, handle, &recorded)
 }
 
-/// The same source, whose datagrams have no heads. A gap takes its place only before what came
-/// behind it, so that nobody waits for datagrams in another order.
+/// The same source, whose datagrams have no heads. A gap takes its place only before the bytes
+/// behind it, so that the recorder does not wait for datagrams in another order.
 fn without_heads(url: &SourceUrl) -> SourceUrl {
     match url {
         SourceUrl::Udp(udp) => {

@@ -1,7 +1,7 @@
 //! fio's job files, as far as they say what `farlane bench` can do: `farlane bench --job FILE`.
 //!
-//! Each parameter becomes an option of the command line, where the same parser reads it. What the
-//! command line says comes first.
+//! Each parameter becomes an option of the command line, where the same parser reads it. Options of
+//! the command line come first.
 
 mod section;
 mod units;
@@ -125,7 +125,7 @@ fn is_given(given: &[OsString], option: &str) -> bool {
     same.map_or_else(|| has(option), |same| same.iter().any(|option| has(option)))
 }
 
-/// The arguments for one job. What changes nothing is added to `without`.
+/// The arguments for one job. Parameters without effect are added to `without`.
 ///
 /// # Errors
 /// Everything that is wrong with the job.

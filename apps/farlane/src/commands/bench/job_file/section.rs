@@ -36,7 +36,7 @@ impl Section {
         (time != Ok(Duration::ZERO)).then_some(time)
     }
 
-    /// What `k` stands for.
+    /// The value of the suffix `k`.
     pub(super) fn kb_base(&self) -> Result<u64, String> {
         match self.value("kb_base") {
             None | Some((_, "1024")) => Ok(1024),

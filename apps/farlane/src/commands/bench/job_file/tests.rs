@@ -1,4 +1,4 @@
-//! What a job file's parameters become.
+//! The options that a job file's parameters become.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ fn jobs_run_together_unless_one_waits() {
     assert!(read("[a]\nwait_for=b\n[b]\n").is_err(), "a job can't wait for a later one");
 }
 
-/// One line for each word: what a parameter becomes.
+/// One line for each word: a parameter and its option.
 #[test]
 fn each_word_becomes_its_option() {
     type Check = fn(&BenchArgs) -> bool;
@@ -170,7 +170,7 @@ fn each_word_becomes_its_option() {
     for (parameters, check) in words {
         assert!(check(&one(parameters)), "{parameters}");
     }
-    // Whatever has a meaning is above, or is refused below.
+    // Each parameter with a meaning is above, or is refused below.
     let used: BTreeSet<_> = words
         .iter()
         .flat_map(|(parameters, _)| parameters.split(' '))

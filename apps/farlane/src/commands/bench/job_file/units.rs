@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// `text` with each size in it, such as `4k` or `1mib`, as bytes. What fio divides a value with
-/// stays: `,` `/` `:` `-` `%`.
+/// `text` with each size in it, such as `4k` or `1mib`, as bytes. The characters by which fio
+/// divides a value stay: `,` `/` `:` `-` `%`.
 pub(super) fn sizes(text: &str, kb_base: u64) -> Result<String, String> {
     let (mut done, mut rest) = (String::new(), text.trim());
     while let Some(first) = rest.chars().next() {

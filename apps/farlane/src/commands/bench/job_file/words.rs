@@ -1,6 +1,6 @@
-//! What each parameter of fio means here.
+//! The meaning of each parameter of fio here.
 
-/// What a parameter means.
+/// The meaning of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
     /// It changes nothing at a namespace.
@@ -17,7 +17,7 @@ pub(super) enum Means {
     Switch(&'static str),
     /// Something that more than one parameter, or job, decides.
     Own,
-    /// Nothing if it is off. What it asks for is not there.
+    /// Nothing if it is off. The feature that it asks for does not exist here.
     Refused(&'static str),
 }
 
@@ -212,7 +212,7 @@ pub(super) const WORDS: &[(&str, Means)] = &[
     ("file_append", Means::Refused("a namespace has no end to append to")),
 ];
 
-/// Engines that do something else than reading and writing a device, and what they do.
+/// Engines with another purpose than to read and write a device, each with that purpose.
 const OTHER_ENGINES: [(&str, &str); 17] = [
     ("net", "moves data between processes"),
     ("netsplice", "moves data between processes"),
@@ -238,7 +238,7 @@ pub(super) fn canonical(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// What a parameter means; none for one that fio has not, or that is unknown here.
+/// The meaning of a parameter; none for one that fio has not, or that is unknown here.
 pub(super) fn meaning(key: &str) -> Option<Means> {
     let known = WORDS.iter().find(|(word, _)| *word == key).map(|(_, means)| *means);
     let is_nothing = || {

@@ -1,4 +1,4 @@
-//! Which part of a recording did not keep up, by what a trial has shown.
+//! Which part of a recording did not keep up, by the result of a trial.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,15 @@ use live::drivers::record::{Sent, Writes};
 use live::sys::usage::Turns;
 use record::format::{PACKET_HEAD, Place, Reason};
 
-/// A thread that ran, or waited for its turn, for so many percent of the time limits a rate.
+/// A thread that ran, or waited for its turn, for this percentage of the time limits a rate.
 const BUSY_PERCENT: u64 = 70;
-/// A sender that sent less than so many percent of what it was to send limits a rate.
+/// A sender that sent less than this percentage of its planned bytes limits a rate.
 const SENT_PERCENT: u64 = 90;
-/// What may be on its way when the sender ends, as a part of all that was sent. More would have
+/// The part of all sent bytes that may be on its way when the sender ends. More would have
 /// overflowed a buffer in time.
 const BEHIND: u64 = 10;
-/// So many chunks may be on their way to the medium at any rate: as many as are written at once.
+/// The number of chunks that may be on their way to the medium at any rate: as many as are written
+/// at once.
 const UNDER_WAY: u64 = 64;
 
 /// A part of the way from the sender to the medium.
@@ -53,7 +54,7 @@ impl Part {
         }
     }
 
-    /// What raises the limit.
+    /// The remedy that raises the limit.
     pub(super) const fn remedy(self) -> &'static str {
         match self {
             Self::Sender => {
@@ -81,7 +82,7 @@ pub(super) struct Lost {
     pub(super) bytes: u64,
 }
 
-/// What a trial has shown.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// Bytes of datagrams a second that were to be sent.
@@ -91,7 +92,7 @@ pub(super) struct Seen {
     pub(super) sent: Sent,
     /// Datagrams that came, those included that had no room.
     pub(super) came: u64,
-    /// What was lost, by the name of the place.
+    /// The losses, by the name of the place.
     pub(super) lost: BTreeMap<&'static str, Lost>,
     pub(super) reason: Reason,
     /// Bytes of records that the recorder had taken when the sender ended, and those in its buffer.
@@ -105,8 +106,8 @@ pub(super) struct Seen {
     pub(super) streams: u64,
     pub(super) high_water: u64,
     pub(super) writes: Writes,
-    /// What the receiving thread had of the processors, the busiest of those that digest, and the
-    /// busiest sender; `None` if the system does not tell, or there is none.
+    /// The shares of the processors of the receiving thread, of the busiest digesting thread, and
+    /// of the busiest sender; `None` if the system does not report it, or there is none.
     pub(super) receiver: Option<Turns>,
     pub(super) digests: Option<Turns>,
     pub(super) sender: Option<Turns>,

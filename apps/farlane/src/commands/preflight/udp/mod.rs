@@ -26,7 +26,7 @@ const LONG: u32 = 3;
 /// About as many trials as a search takes.
 const TRIALS: u64 = 18;
 
-/// What was found, and every trial in its order.
+/// The result, and every trial in its order.
 struct Answer {
     found: Found,
     trials: Vec<Seen>,
@@ -39,7 +39,7 @@ impl Answer {
     }
 }
 
-/// Finds the rate for so many streams, and tells it.
+/// Finds the rate for `streams` streams, and reports it.
 pub(super) fn run(args: &PreflightArgs, streams: u32, stop: &Arc<AtomicBool>) -> Result<(), Error> {
     let chunk = u64::from(args.chunk);
     let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * chunk);

@@ -1,4 +1,4 @@
-//! What a preflight of datagrams tells.
+//! The report of a preflight of datagrams.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::args::PreflightArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// Tells the answer. If nothing is recorded without loss, that is an error.
+/// Prints the answer. If nothing is recorded without loss, that is an error.
 pub(super) fn print_answer(args: &PreflightArgs, medium: &str, answer: &Answer) -> Result<(), Error> {
     if args.output.json {
         print_json(&json(args, medium, answer))?;
@@ -27,7 +27,7 @@ pub(super) fn print_answer(args: &PreflightArgs, medium: &str, answer: &Answer) 
     }
 }
 
-/// What a trial has shown, for machines.
+/// The result of a trial, for machines.
 fn seen_json(seen: &Seen) -> Value {
     let thread = |turns| seen.percent(turns).map(|(ran, waited)| json!({ "ran": ran, "waited": waited }));
     let lost = seen.lost.iter();
@@ -76,7 +76,7 @@ fn busy(seen: &Seen, name: &str, turns: Option<live::sys::usage::Turns>) -> Opti
     Some(format!("{name} ran {ran} % of the time and waited {waited} % for a processor"))
 }
 
-/// What was seen of the part that limits, for people.
+/// The findings about the part that limits, for people.
 fn why(part: Part, seen: &Seen) -> String {
     let lost = seen.lost.iter().map(|(place, lost)| match lost.packets {
         0 => format!("{} lost ({place})", size(lost.bytes)),

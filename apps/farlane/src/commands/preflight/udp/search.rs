@@ -13,7 +13,7 @@ pub(super) const MOST: u64 = 64_000_000_000;
 const CLOSE: u64 = 16;
 /// How often a rate is lowered by [`CLOSE`] that does not stand the last, longer trial.
 const LOWERED_MAX: u32 = 12;
-/// A rate counts as lossy if something was lost so many times: a machine may be away for a moment.
+/// The number of losses that makes a rate count as lossy: a machine may be away for a moment.
 const LOSSES: u32 = 2;
 
 /// How long a trial takes.
@@ -25,7 +25,7 @@ pub(super) enum Length {
     Long,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
     /// Bytes a second that were recorded.
@@ -34,17 +34,18 @@ pub(super) struct Tried {
     pub(super) limit: Option<Part>,
 }
 
-/// What the search has found.
+/// The result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The highest rate without loss, in bytes a second; 0 if there is none.
     pub(super) rate: u64,
-    /// What limits it.
+    /// The part that limits it.
     pub(super) limit: Part,
 }
 
 /// Finds the highest rate at which `attempt` meets no limit, up to `most` bytes a second. The rate
-/// has stood a trial of the usual length, or is what a sender reached in one, and then a long one.
+/// has passed a trial of the usual length, or is the rate that a sender reached in one, and then a
+/// long one.
 ///
 /// # Errors
 /// Those of `attempt`.
@@ -67,7 +68,7 @@ pub(super) fn search<E>(
     while rate > good {
         let tried = usual(rate)?;
         match tried.limit {
-            // What was sent was recorded, and no more can be sent.
+            // All sent bytes were recorded, and no more can be sent.
             Some(Part::Sender) => {
                 (good, limit) = (tried.reached.max(good), Part::Sender);
                 break;
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     /// Searches where nothing is lost up to `takes`, and the sender sends `sends` at most. Returns
-    /// what was found, and the rates that were tried.
+    /// the result, and the rates that were tried.
     fn found(most: u64, takes: u64, sends: u64) -> (Found, Vec<u64>) {
         let mut rates = Vec::new();
         let attempt = |rate: u64, _| -> Result<Tried, Infallible> {
@@ -155,7 +156,7 @@ mod tests {
         let mut trials = 0;
         let attempt = |rate: u64, length| -> Result<Tried, Infallible> {
             trials += 1;
-            // The buffers hold for a short time what is too much for a long one.
+            // The buffers hold for a short time a rate that is too high for a long one.
             let takes = if length == Length::Usual { 400_000_000 } else { 300_000_000 };
             let is_unlucky = trials == 3;
             let limit = (rate > takes || is_unlucky).then_some(Part::Receiver);

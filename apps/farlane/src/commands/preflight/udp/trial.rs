@@ -23,10 +23,10 @@ use crate::error::Error;
 
 /// The name of the threads that send.
 const SENDER: &str = "udp sender";
-/// The name of the threads that digest what is recorded (`live::drivers::record`).
+/// The name of the threads that digest the recording (`live::drivers::record`).
 const DIGESTS: &str = "digests";
 
-/// What a trial begins with.
+/// The setting in which a trial begins.
 pub(super) struct Setting<'a> {
     pub(super) args: &'a PreflightArgs,
     pub(super) streams: u32,
@@ -36,7 +36,7 @@ pub(super) struct Setting<'a> {
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
-/// What was seen when the last datagram was sent.
+/// The state when the last datagram was sent.
 struct Moment {
     sent: Sent,
     sender: Option<Turns>,
@@ -148,7 +148,8 @@ impl Setting<'_> {
     }
 }
 
-/// Sends by half of the processors. What is under way is told as it is when the last one has ended.
+/// Sends by half of the processors. Bytes under way are reported as they are when the last sender
+/// has ended.
 fn send(flood: &Flood, handle: &Handle, quit: &AtomicBool) -> io::Result<Moment> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let senders = (processors / 2).clamp(1, flood.to.len());
