@@ -1,4 +1,4 @@
-//! Digests of streams, by which a certificate names what was stored.
+//! Digests of streams, by which a certificate names the stored bytes.
 
 use alloc::boxed::Box;
 
@@ -26,7 +26,8 @@ impl Algorithm {
         }
     }
 
-    /// What a byte of a certificate stands for; `None` if no certificate has such a byte.
+    /// The algorithm that a byte of a certificate stands for; `None` if no certificate has such a
+    /// byte.
     pub(crate) const fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Sha256,
@@ -90,7 +91,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of what was taken in so far; zero of [`Algorithm::None`].
+    /// The digest of the bytes taken in so far; zero of [`Algorithm::None`].
     pub fn finalize(&self) -> [u8; 32] {
         match &self.0 {
             State::Sha256(state) => state.clone().finalize().into(),

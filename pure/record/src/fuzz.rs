@@ -80,8 +80,8 @@ pub fn sequence(bytes: &[u8]) {
     tracker.finish();
 }
 
-/// Reads bytes as a driver's accesses: each has a byte that says what it is, two of its offset, and
-/// those that are written.
+/// Reads bytes as a driver's accesses: each has a byte for its kind, two for its offset, and the
+/// written bytes.
 ///
 /// # Panics
 /// When a command is taken that the state of the moment does not allow.

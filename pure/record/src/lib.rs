@@ -1,10 +1,10 @@
 //! Gapless recording: a container that survives a power cut, its recorder, recovery and pacing.
 //!
 //! A [`Recorder`] is an engine. The world puts bytes where [`Recorder::room`] says, and calls
-//! [`Recorder::filled`]. The engine asks for writes ([`Output::Write`]) and hears how they ended
-//! ([`Input::Written`]). Its last output is the [`Certificate`](format::Certificate). A [`Scan`] is
-//! shown a medium slot by slot and tells what is there ([`Survey`]). [`Pace`] says when each chunk
-//! is due at replay. A [`packing::Packer`] puts received packets into a stream. `format.md`
+//! [`Recorder::filled`]. The engine asks for writes ([`Output::Write`]) and receives their results
+//! ([`Input::Written`]). Its last output is the [`Certificate`](format::Certificate). A [`Scan`]
+//! reads a medium slot by slot and reports its contents ([`Survey`]). [`Pace`] computes when each
+//! chunk is due at replay. A [`packing::Packer`] puts received packets into a stream. `format.md`
 //! describes the container.
 //!
 //! # A run loop

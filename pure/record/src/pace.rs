@@ -27,7 +27,7 @@ impl Pace {
         Self { start, first, latest: first, speed }
     }
 
-    /// Takes in that what was recorded at `time` is next. An adapter's clock may differ by years
+    /// Takes in that the chunk recorded at `time` is next. An adapter's clock may differ by years
     /// from that of its host, and a recording may have times of both. If `time` is later than all
     /// before by more than [`CLOCKS_APART`], it is due when the last of them was, and the schedule
     /// goes on from there. Returns whether that is so.

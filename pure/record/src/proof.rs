@@ -1,5 +1,5 @@
-//! Proof: whether a medium has what its certificate says. The only checker, for reading a recording
-//! and for recovering one.
+//! Proof: whether a medium has the bytes that its certificate names. The only checker, for reading
+//! a recording and for recovering one.
 
 use alloc::format;
 use alloc::string::ToString;

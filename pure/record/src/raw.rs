@@ -1,9 +1,9 @@
 //! Raw recordings: the bytes of one stream alone, from an address of the medium on.
 //!
 //! A byte's address is the first address and the byte's place in its stream. Lost bytes take their
-//! place, too: what comes after a gap is where it would be without the gap. The place of lost bytes
-//! is zero where a chunk has other bytes, and is not written otherwise. Nothing on the medium tells
-//! where it is; the [`Certificate`] is a report.
+//! place, too: bytes after a gap are where they would be without the gap. The place of lost bytes
+//! is zero where a chunk has other bytes, and is not written otherwise. Nothing on the medium marks
+//! it; the [`Certificate`] is a report.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,8 +16,8 @@ use crate::format::{ALIGNMENT, Cause, Certificate, Gap, Place, Reason, StreamTot
 use crate::recorder::{ATTEMPTS_MAX, GAPS_REPORTED_MAX, LOST_IN_A_ROW_MAX};
 use crate::{BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Fault, Input, Missed, Output, Progress};
 
-/// The most bytes that a gap on the wire takes place for. The numbers of two datagrams that anybody
-/// may send can claim gigabytes.
+/// The longest gap on the wire, in bytes, that takes its place on the medium. The numbers of two
+/// datagrams, which any host may send, can claim gigabytes.
 const WIRE_GAP_MAX: u64 = 16 << 20;
 
 /// How to record without a container.
@@ -34,7 +34,7 @@ pub struct RawConfig {
     pub end: Option<u64>,
     /// The most chunks, if there is a limit.
     pub chunks: Option<u64>,
-    /// How often what was written is made durable.
+    /// How often written bytes are made durable.
     pub flush: Nanos,
     /// Which digest of the stored bytes is computed.
     pub algorithm: Algorithm,
@@ -90,7 +90,7 @@ impl Chunk {
         self.length = end;
     }
 
-    /// What is not lost.
+    /// The ranges that are not lost.
     fn pieces(&self) -> Vec<Range<usize>> {
         let starts = core::iter::once(0).chain(self.lost.iter().map(|lost| lost.end));
         let ends = self.lost.iter().map(|lost| lost.start).chain([self.length]);
@@ -244,8 +244,8 @@ impl RawRecorder {
     }
 
     /// Declares that packets are lost before the byte that comes next. If their bytes are known,
-    /// they take their place; otherwise what follows lies right behind what came before. So it does
-    /// if more than 16 MiB are lost on the wire at once: whoever sends may claim any number.
+    /// they take their place; otherwise the next byte lies right behind the previous one. The same
+    /// holds if more than 16 MiB are lost on the wire at once: a sender may claim any number.
     pub fn miss(&mut self, missed: Missed) {
         if !self.is_recording() {
             return;
@@ -297,14 +297,14 @@ impl RawRecorder {
         }
     }
 
-    /// Has what is filled written, if it has any bytes.
+    /// Has the filled part written, if it has any bytes.
     fn close(&mut self) {
         let Some(mut chunk) = self.filling.take() else { return };
         if chunk.bytes() == 0 {
             return self.release(chunk.buffer);
         }
         if let Some(bytes) = chunk.buffer.try_mut() {
-            // What the block held before is nobody's business.
+            // The former content of the block must not reach the medium.
             bytes[chunk.length..].fill(0);
         }
         self.to_write.push_back(self.first + self.flights.len() as u64);

@@ -1,4 +1,4 @@
-//! What recovery writes to a medium, so that the recording there proves itself.
+//! The writes by which recovery makes the recording on a medium prove itself.
 
 use alloc::vec::Vec;
 use alloc::{collections::BTreeSet, vec};
@@ -20,22 +20,22 @@ pub struct Patch {
     pub bytes: Vec<u8>,
 }
 
-/// What makes a recording whole.
+/// The writes that make a recording whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// What is to be written. Each step is to be durable before the next one.
+    /// The writes, in steps. Each step is to be durable before the next one.
     pub steps: Vec<Vec<Patch>>,
     /// The gaps that are declared now.
     pub gaps: Vec<Gap>,
-    /// Behind so many slots, the medium is empty.
+    /// Behind this many slots, the medium is empty.
     pub slots: u64,
 }
 
 impl Survey {
-    /// What makes the recording on a medium of `slots` slots whole: gap records for each hole, and
-    /// a certificate. `digests` are those of the streams' stored bytes, by [`Survey::algorithm`].
-    /// No byte of a stream and no gap record that the survey has found is written over. What
-    /// recovery has written is to be read again: [`Survey::doubt`] says whether it is true.
+    /// The writes that make the recording on a medium of `slots` slots whole: gap records for each
+    /// hole, and a certificate. `digests` are those of the streams' stored bytes, by
+    /// [`Survey::algorithm`]. No byte of a stream and no gap record that the survey has found is
+    /// written over. The caller reads the result again: [`Survey::doubt`] shows whether it is true.
     pub fn recover(&mut self, digests: &[[u8; 32]], slots: u64, now: Time, crc: Crc32c) -> Recovery {
         // A certificate may speak of more slots than there are.
         self.end = self.end.min(slots);
@@ -43,7 +43,7 @@ impl Survey {
         let mut steps = Vec::new();
         if let Some(ring) = self.ring.clone() {
             let other = HOLDING_SLOTS[usize::from(ring.next == HOLDING_SLOTS[0])];
-            // What says what is held may lie where gap records will. Where no higher sequence
+            // An account of the held bytes may lie where gap records will. Where no higher sequence
             // number is left, both slots say the same.
             let last = (self.sequence == u64::MAX).then_some(other);
             for slot in [ring.next].into_iter().chain(last) {
@@ -58,7 +58,7 @@ impl Survey {
             certificate.slots = certificate.slots.max(slot + 1);
         }
         steps.push(declared);
-        // What is written over is bad no more.
+        // An overwritten slot is no longer bad.
         let patched = steps.iter().flatten().map(|patch| patch.slot);
         let patched: BTreeSet<_> = patched.chain([CERTIFICATE_SLOT]).collect();
         certificate.bad = self.bad.iter().filter(|bad| !patched.contains(&bad.slot)).count() as u64;

@@ -1,4 +1,4 @@
-//! Recovery: what a medium has, without its index and past any bad chunk.
+//! Recovery: finds the contents of a medium, without its index and past any bad chunk.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use engine::Crc32c;
 pub struct Bad {
     /// The slot.
     pub slot: u64,
-    /// What is wrong.
+    /// The error.
     pub why: ChunkError,
 }
 
@@ -29,7 +29,7 @@ pub struct Hole {
     pub bytes: u64,
 }
 
-/// Is shown a medium, slot by slot from the first, and tells what is there.
+/// Reads a medium, slot by slot from the first, and reports its contents.
 #[derive(Debug)]
 pub struct Scan {
     chunk: u32,
@@ -41,9 +41,10 @@ pub struct Scan {
     entries: Vec<Entry>,
     /// Gap records, and the slots that have them.
     gaps: Vec<(u64, Vec<Gap>)>,
-    /// What the newest of a ring's own words says that it holds: sequence number, slot, words.
+    /// The newest account of a ring's held bytes by the ring itself: sequence number, slot,
+    /// account.
     held: Option<(u64, u64, Holding)>,
-    /// What chunks of a ring say that they have overwritten.
+    /// The bytes that chunks of a ring declare as overwritten.
     overwritten: Option<Holding>,
     bad: Vec<Bad>,
     /// The slot behind the last chunk of the recording.
@@ -96,7 +97,7 @@ impl Scan {
         self.chunk
     }
 
-    /// Takes in what an index says of data chunks, which nobody has looked at. For whoever checks
+    /// Takes in an index's entries of data chunks, which are not read here. The caller checks the
     /// chunks later, when they are used.
     pub fn on_entries(&mut self, entries: Vec<Entry>) {
         for entry in &entries {
@@ -110,8 +111,7 @@ impl Scan {
     }
 
     /// Forgets data chunks of which there are two or more at the same place of a stream, and
-    /// returns their slots. For whoever has not looked at payloads: the slots are to be
-    /// shown whole.
+    /// returns their slots. A caller that has not read payloads shows the scan these slots whole.
     pub fn take_doubled(&mut self) -> Vec<u64> {
         let place = |entry: &Entry| (entry.stream, entry.offset);
         self.entries.sort_unstable_by_key(place);
@@ -132,8 +132,8 @@ impl Scan {
         self.times = Some((first.min(time), last.max(time)));
     }
 
-    /// Takes in the header of a data chunk that lies in `slot`, whose payload nobody has checked.
-    /// For whoever checks payloads later, when they are used.
+    /// Takes in the header of a data chunk that lies in `slot`, whose payload is not checked yet.
+    /// The caller checks payloads later, when they are used.
     ///
     /// # Panics
     /// When the header is not that of a data chunk.
@@ -181,7 +181,7 @@ impl Scan {
         }
     }
 
-    /// What a ring holds, by its own words and by what its chunks have overwritten since.
+    /// The bytes that a ring holds, by its own account and by the overwrites of its chunks since.
     fn ring(&self) -> Option<RingSurvey> {
         // Without its superblock, a ring is known by what only a ring has.
         let has_signs = self.held.is_some() || self.overwritten.is_some();
@@ -198,7 +198,7 @@ impl Scan {
         Some(RingSurvey { holding, next })
     }
 
-    /// Counts data chunks and gap records as bad where a ring says what it holds.
+    /// Counts data chunks and gap records as bad in the slots of a ring's own account.
     fn clear_holding_slots(&mut self) {
         let is_reserved = |slot: u64| HOLDING_SLOTS.contains(&slot);
         let chunks = self.entries.iter().map(|entry| entry.slot);
@@ -209,14 +209,14 @@ impl Scan {
         self.gaps.retain(|gaps| !is_reserved(gaps.0));
     }
 
-    /// What the medium has.
+    /// The contents of the medium.
     pub fn finish(mut self) -> Survey {
         let ring = self.ring();
         if ring.is_some() {
             self.clear_holding_slots();
         }
         let end = self.certificate.as_ref().map_or(self.end, |certificate| certificate.slots.max(self.end));
-        // What is behind the end was there before, and is another's.
+        // Bytes behind the end were there before, and belong to another recording.
         self.bad.retain(|bad| bad.slot < end || self.certificate.is_none());
         let gap_slots = self.gaps.iter().map(|gaps| gaps.0).collect();
         let mut gaps = distinct(self.gaps.into_iter().flat_map(|gaps| gaps.1).collect());
@@ -225,7 +225,7 @@ impl Scan {
             self.entries.retain(|entry| ring.holding.holds(entry.stream, entry.offset, entry.end()));
         }
         // A medium may have carried out a write that it reported as failed, and whose bytes were
-        // then declared lost: what is declared counts.
+        // then declared lost: the declaration counts.
         let lost: Vec<_> = gaps.iter().filter(|gap| gap.bytes > 0).copied().collect();
         self.entries.retain(|entry| !touches(&lost, entry));
         self.entries.sort_by_key(|entry| (entry.stream, entry.offset, core::cmp::Reverse(entry.length)));
@@ -280,7 +280,7 @@ fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
     kept
 }
 
-/// What is held of a gap.
+/// The held parts of a gap.
 fn held_parts(gap: &Gap, holding: &Holding) -> Vec<Gap> {
     if gap.bytes == 0 {
         return holding.holds(gap.stream, gap.from, gap.from).then_some(*gap).into_iter().collect();
@@ -298,16 +298,16 @@ fn touches(gaps: &[Gap], entry: &Entry) -> bool {
     gaps.get(at).is_some_and(|gap| gap.stream == entry.stream && gap.from < entry.end())
 }
 
-/// What a medium has of a ring.
+/// The state of a ring on a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingSurvey {
-    /// What is held.
+    /// The held bytes.
     pub holding: Holding,
-    /// The slot in which the ring says next what it holds.
+    /// The slot in which the ring next writes which bytes it holds.
     pub next: u64,
 }
 
-/// What a medium has of a recording.
+/// The contents of a recording on a medium.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// The length of a chunk in bytes.
@@ -316,7 +316,7 @@ pub struct Survey {
     pub recording: Option<[u8; 16]>,
     /// When it was triggered, if it waited for that.
     pub trigger: Option<Trigger>,
-    /// What the recording says about itself, unless that is lost.
+    /// The recording's description of itself, unless that is lost.
     pub superblock: Option<Superblock>,
     /// The certificate, if the recording was ended or recovered.
     pub certificate: Option<Certificate>,
@@ -324,11 +324,11 @@ pub struct Survey {
     pub entries: Vec<Entry>,
     /// Declared gaps, in the same order.
     pub gaps: Vec<Gap>,
-    /// What is neither stored nor declared, in the same order.
+    /// Bytes that are neither stored nor declared, in the same order.
     pub holes: Vec<Hole>,
     /// Whether bytes are stored and declared as lost, too.
     pub overlap: bool,
-    /// What is held, if the recording is a ring: nothing of what is not is in `entries` or `gaps`.
+    /// The held bytes, if the recording is a ring: `entries` and `gaps` have nothing else.
     pub ring: Option<RingSurvey>,
     /// Slots of gap records.
     pub gap_slots: Vec<u64>,
@@ -336,7 +336,7 @@ pub struct Survey {
     pub bad: Vec<Bad>,
     /// The slot behind the recording's last.
     pub end: u64,
-    /// The slot behind the last one that is not empty, whatever it has.
+    /// The slot behind the last one that is not empty, whether or not its content is valid.
     pub filled: u64,
     /// The sequence number behind the highest.
     pub sequence: u64,
@@ -379,7 +379,7 @@ impl Survey {
             ranges.sort_unstable();
             let end = self.end_of(stream);
             if let Some(ring) = &self.ring {
-                // What is not held is not missing.
+                // Bytes that are not held are not missing.
                 let held = ring.holding.ranges(stream, end);
                 let starts = [0].into_iter().chain(held.iter().map(|held| held.1));
                 let ends = held.iter().map(|held| held.0).chain([end]);

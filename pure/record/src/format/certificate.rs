@@ -7,7 +7,7 @@ use super::{STREAMS_MAX, u32_at, u64_at};
 use crate::digest::Algorithm;
 use crate::sequence::{RULE_LENGTH, SequenceRule};
 
-/// Length of what stands before the streams, in bytes.
+/// Length of the head that precedes the streams, in bytes.
 const HEAD: usize = 96;
 /// Length of a stream's account in bytes.
 const LENGTH: usize = 64;
@@ -17,7 +17,7 @@ const LENGTH: usize = 64;
 pub enum Reason {
     /// Every source ended.
     SourceEnded,
-    /// Somebody asked for it.
+    /// A user or a program asked for the end.
     Asked,
     /// The time or the size that was asked for is reached.
     Limit,
@@ -79,15 +79,16 @@ pub struct StreamTotals {
     pub stored: u64,
     /// Bytes that gap records declare.
     pub lost: u64,
-    /// Bytes that a ring does not hold any more, lost ones among them. What is stored or lost above
-    /// is what it holds.
+    /// Bytes that a ring no longer holds, lost ones among them. The bytes stored or lost above are
+    /// those that it holds.
     pub overwritten: u64,
     /// The digest of the stored bytes, in the stream's order. In a ring: of the digest of each
     /// chunk's bytes, one behind the other.
     pub digest: [u8; 32],
 }
 
-/// What a signature of a certificate begins with, so that it is good for nothing else.
+/// The first bytes of the signed text of a certificate. They make its signature useless for any
+/// other text.
 const SIGNED_LABEL: &[u8] = b"farlane recording certificate\0";
 /// Length of a public key and of a signature in bytes, together.
 const SIGNATURE: usize = 96;
@@ -96,7 +97,7 @@ const RULE_NOT_SAID: [u8; RULE_LENGTH] = [0xff; RULE_LENGTH];
 /// The value of byte 3 of a certificate that names the rules of sequence.
 const WITH_RULES: u8 = 1;
 
-/// Who answers for a certificate (Ed25519, RFC 8032).
+/// The signer of a certificate (Ed25519, RFC 8032).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The public key.
@@ -110,7 +111,7 @@ pub struct Signature {
 pub struct Certificate {
     /// Why the recording ended.
     pub reason: Reason,
-    /// Which digests there are. With none, they are zero, and CRC32C alone tells changes.
+    /// The algorithm of the digests. With none, they are zero, and only CRC32C detects changes.
     pub algorithm: Algorithm,
     /// Every slot of the recording has a lower number.
     pub slots: u64,
@@ -129,7 +130,7 @@ pub struct Certificate {
     /// The bytes of the rule of sequence of each stream, `RULE_NOT_SAID` if the superblock does
     /// not say it. Empty in certificates without a signature and in those of older recorders.
     pub rules: Vec<[u8; RULE_LENGTH]>,
-    /// Who answers for it.
+    /// The signature, if the certificate has one.
     pub signature: Option<Signature>,
 }
 
@@ -205,7 +206,7 @@ impl Certificate {
         HEAD + self.streams.len() * LENGTH + self.rules.len() * RULE_LENGTH
     }
 
-    /// What is signed: a label, the name of the recording, and the payload of the signed
+    /// The signed text: a label, the name of the recording, and the payload of the signed
     /// certificate up to the public key.
     ///
     /// # Panics

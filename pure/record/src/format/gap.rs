@@ -1,4 +1,4 @@
-//! Gap records: what was lost.
+//! Gap records: losses of streams.
 
 use alloc::vec::Vec;
 
@@ -58,7 +58,7 @@ pub enum Cause {
     Missing,
     /// Packets did not come, by the numbers of those that came.
     NeverCame,
-    /// The sender started over: its numbers began anew. What it lost in that moment is not known.
+    /// The sender started over: its numbers began anew. Its losses in that moment are unknown.
     Restarted,
     /// Something else, by its number in the format.
     Other(u8),
@@ -91,17 +91,18 @@ impl Cause {
     }
 }
 
-/// What a stream lost at one place: bytes, packets, or both. Or where its sender started over.
+/// A loss of a stream at one place: bytes, packets, or both. Or a place where its sender started
+/// over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The number of the stream.
     pub stream: u32,
     /// The place of the first lost byte in the stream.
     pub from: u64,
-    /// How many bytes were lost. For lost packets it is 0 if nobody knows how long they were.
+    /// How many bytes were lost. For lost packets of unknown length it is 0.
     pub bytes: u64,
-    /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, then nobody knows
-    /// how many, or it is a restart ([`Gap::is_restart`]).
+    /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, the number is
+    /// unknown, or the gap is a restart ([`Gap::is_restart`]).
     pub packets: u64,
     /// When, in nanoseconds since 1970 by the host's clock.
     pub when: u64,

@@ -6,7 +6,7 @@ use super::{u32_at, u64_at};
 
 /// Length of an entry in bytes.
 const LENGTH: usize = 32;
-/// Length of what stands before the entries: the slot of the previous index chunk.
+/// Length of the head that precedes the entries: the slot of the previous index chunk.
 const HEAD: usize = 8;
 
 /// Where a data chunk lies.

@@ -46,10 +46,11 @@ pub const SUPERBLOCK_SLOT: u64 = 0;
 pub const CERTIFICATE_SLOT: u64 = 1;
 /// The slot kept free for the last gap records.
 pub const GAP_SLOT: u64 = 2;
-/// The two slots in which a ring says what it holds, in turn. They are a ring's first ones behind
-/// the slot of the last gap records.
+/// The two slots in which a ring records in turn which bytes it holds. They are a ring's first ones
+/// behind the slot of the last gap records.
 pub const HOLDING_SLOTS: [u64; 2] = [3, 4];
-/// The first slot of what is recorded, unless it is a ring: a ring has two more slots before it.
+/// The first slot of recorded data, unless the recording is a ring: a ring has two more slots
+/// before it.
 pub const FIRST_SLOT: u64 = 3;
 /// The most streams of a recording.
 pub const STREAMS_MAX: usize = 64;
@@ -57,20 +58,20 @@ pub const STREAMS_MAX: usize = 64;
 /// Where the digest of the header lies; the header's bytes before it are digested.
 const HEADER_CRC: usize = HEADER_LENGTH - 4;
 
-/// What a chunk's payload is.
+/// The kind of a chunk's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What the recording is: [`Superblock`].
+    /// The description of the recording: [`Superblock`].
     Superblock,
     /// Bytes of a stream.
     Data,
-    /// What was lost: [`Gap`] records.
+    /// Losses: [`Gap`] records.
     Gaps,
     /// Where chunks lie: [`Index`].
     Index,
     /// The account of the whole: [`Certificate`].
     Certificate,
-    /// What a ring holds: [`Holding`].
+    /// The bytes that a ring holds: [`Holding`].
     Holding,
     /// Which medium of a striped recording it is: [`Member`].
     Member,
@@ -93,8 +94,8 @@ impl Kind {
         })
     }
 
-    /// Whether a chunk of this kind may lie in this slot of a recording. What speaks for the whole
-    /// recording has a slot of its own, which has nothing else.
+    /// Whether a chunk of this kind may lie in this slot of a recording. A chunk about the whole
+    /// recording has a slot of its own, which holds no other kind.
     pub const fn belongs_in(self, slot: u64) -> bool {
         match self {
             Self::Superblock => slot == SUPERBLOCK_SLOT,
@@ -158,7 +159,7 @@ impl TimeSource {
     }
 }
 
-/// A time, and the clock that told it.
+/// A time, and the clock that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     /// Nanoseconds since 1970-01-01 00:00 UTC.
@@ -172,10 +173,10 @@ impl Time {
     pub const NONE: Self = Self { nanos: 0, source: TimeSource::None };
 }
 
-/// What stands at the start of every chunk.
+/// The head of every chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the payload is.
+    /// The kind of the payload.
     pub kind: Kind,
     /// The recording that the chunk belongs to.
     pub recording: [u8; 16],
@@ -202,8 +203,8 @@ pub struct Header {
 pub struct Overwrote {
     /// The number of their stream.
     pub stream: u32,
-    /// The place behind the last of them: what lies before it in the stream is not held any more,
-    /// unless it is pinned.
+    /// The place behind the last of them: the ring no longer holds earlier bytes of the stream,
+    /// unless they are pinned.
     pub end: u64,
 }
 
@@ -357,7 +358,7 @@ pub const fn capacity(chunk: u32) -> usize {
     chunk as usize - HEADER_LENGTH
 }
 
-/// Finds the length of the chunks of the medium that begins with `bytes`. The superblock tells it;
+/// Finds the length of the chunks of the medium that begins with `bytes`. The superblock gives it;
 /// where that is lost, any other header at a multiple of [`ALIGNMENT`] does.
 pub fn find_chunk_length(bytes: &[u8], crc: Crc32c) -> Option<u32> {
     let places = bytes.chunks(ALIGNMENT as usize);

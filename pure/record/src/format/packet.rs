@@ -8,7 +8,7 @@ use super::{Time, TimeSource, u32_at, u64_at};
 /// Length of a record's head in bytes. The packet's bytes follow.
 pub const PACKET_HEAD: usize = 16;
 
-/// What a stream's bytes are.
+/// The content of a stream's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Bytes without a form that the recording knows.
@@ -43,8 +43,8 @@ impl Content {
     }
 }
 
-/// What the first bytes of a packet are: a number of the registry of link types at
-/// tcpdump.org (`LINKTYPE_…`).
+/// The protocol of a packet's first bytes: a number of the registry of link types at tcpdump.org
+/// (`LINKTYPE_…`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -57,7 +57,7 @@ impl LinkType {
     pub const PAYLOAD: Self = Self(147);
 }
 
-/// What is said of a packet besides its time and its bytes. Unknown bits are kept.
+/// Properties of a packet besides its time and its bytes. Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFlags(pub u32);
 
@@ -67,12 +67,12 @@ impl PacketFlags {
     const OUTGOING: u32 = 1 << 9;
     const PADDING: u32 = 1 << 31;
 
-    /// Whether the packet was longer than what was recorded.
+    /// Whether the packet was longer than its recorded bytes.
     pub const fn is_cut(self) -> bool {
         self.0 & Self::CUT != 0
     }
 
-    /// The same, with the packet longer than what was recorded.
+    /// The same, with the packet longer than its recorded bytes.
     #[must_use]
     pub const fn cut(self) -> Self {
         Self(self.0 | Self::CUT)
@@ -101,12 +101,12 @@ impl PacketFlags {
     }
 }
 
-/// What stands before a packet's bytes.
+/// The head that precedes a packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHead {
     /// The number of bytes that follow.
     pub length: u32,
-    /// What else is said of the packet. The source of the time is not among it.
+    /// Further properties of the packet. The source of the time is not among them.
     pub flags: PacketFlags,
     /// When the packet arrived.
     pub time: Time,
@@ -142,7 +142,7 @@ impl PacketHead {
 /// A packet of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What else is said of the packet.
+    /// Further properties of the packet.
     pub flags: PacketFlags,
     /// When the packet arrived.
     pub time: Time,

@@ -1,4 +1,4 @@
-//! Rings: what is still held of each stream, after the oldest was overwritten.
+//! Rings: the bytes of each stream that are still held after the oldest were overwritten.
 
 use alloc::vec::Vec;
 
@@ -8,10 +8,10 @@ use super::{STREAMS_MAX, u32_at, u64_at};
 pub const PINS_MAX: usize = 256;
 /// Length of a pinned range in bytes.
 const LENGTH: usize = 24;
-/// Length of what stands before the floors, in bytes.
+/// Length of the head that precedes the floors, in bytes.
 const HEAD: usize = 8;
 
-/// Bytes of a stream that are not overwritten, whatever their age.
+/// Bytes of a stream that a ring does not overwrite, regardless of their age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pin {
     /// The number of the stream.
@@ -30,7 +30,7 @@ impl Pin {
     }
 }
 
-/// What a ring holds: of each stream everything from its floor on, and the pinned ranges.
+/// The bytes that a ring holds: of each stream everything from its floor on, and the pinned ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// By stream: everything before this place was overwritten or will be next, unless it is
@@ -82,8 +82,8 @@ impl Holding {
         last.is_some_and(|pin| end <= pin.end || floor <= pin.end)
     }
 
-    /// What is held of a stream of `length` bytes: places of first bytes and behind last ones, in
-    /// order and distinct.
+    /// The held ranges of a stream of `length` bytes: places of first bytes and behind last ones,
+    /// in order and distinct.
     pub fn ranges(&self, stream: u32, length: u64) -> Vec<(u64, u64)> {
         let floor = self.floor(stream).min(length);
         let pins = self.pins.iter().filter(|pin| pin.stream == stream);
@@ -117,7 +117,7 @@ impl Holding {
         has_room
     }
 
-    /// Writes what is held to the start of `payload`. Returns the length in bytes.
+    /// Writes the held ranges to the start of `payload`. Returns the length in bytes.
     ///
     /// # Panics
     /// When there are more than [`STREAMS_MAX`] streams or [`PINS_MAX`] pins.

@@ -1,4 +1,4 @@
-//! The superblock: what the recording is.
+//! The superblock: the description of the recording.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ const RING: u32 = 1;
 pub struct Superblock {
     /// The names of the streams, by number: at most [`STREAMS_MAX`].
     pub streams: Vec<String>,
-    /// What the bytes of each stream are. Streams that are not named here are [`Content::Bytes`].
+    /// The content of each stream's bytes. Streams that are not named here are [`Content::Bytes`].
     pub contents: Vec<Content>,
     /// Whether the oldest is overwritten when the medium is full.
     pub is_ring: bool,
@@ -80,7 +80,7 @@ impl Superblock {
         self.rules.get(stream).copied()
     }
 
-    /// What the bytes of a stream are.
+    /// The content of a stream's bytes.
     pub fn content(&self, stream: usize) -> Content {
         self.contents.get(stream).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The trigger: when somebody had what was kept in memory written, and all that came later.
+//! The trigger: the time from which a recording wrote the bytes kept in memory and all later ones.
 
 use super::u64_at;
 

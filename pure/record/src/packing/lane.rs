@@ -42,7 +42,7 @@ impl Lane<'_> {
         self.declare(Missed { packets: 0, bytes, when, place: Place::Ring });
     }
 
-    /// Room for at least so many bytes, in a new chunk if need be.
+    /// Room for at least `bytes` bytes, in a new chunk if need be.
     pub(super) fn room_for(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if self.room()?.len() < bytes {
             self.taker.end_chunk(self.stream);
@@ -61,7 +61,7 @@ impl Lane<'_> {
         self.declare(Missed { packets: loss.packets, bytes, when, place });
     }
 
-    /// Declares what was lost before a packet. Of a restart, nothing is known to be lost.
+    /// Declares the losses before a packet. A restart by itself is no known loss.
     pub(super) fn miss_before(&mut self, losses: &Losses, head: usize, when: u64) {
         let known = [(losses.socket, Place::Socket), (losses.wire, Place::Wire)];
         let restart = losses.restarted.then(|| (Loss::default(), Place::Wire));
@@ -70,12 +70,13 @@ impl Lane<'_> {
         }
     }
 
-    /// Declares a packet lost that has no room. `bytes` are what is missing of its record.
+    /// Declares a packet lost that has no room. `bytes` is the length of the missing part of its
+    /// record.
     pub(super) fn lose_packet(&mut self, bytes: usize, when: u64) {
         self.declare(Missed { packets: 1, bytes: bytes as u64, when, place: Place::Ring });
     }
 
-    /// Records the bytes of a packet across chunks. What has no room is lost.
+    /// Records the bytes of a packet across chunks. Bytes without room are lost.
     pub(super) fn spread(&mut self, mut bytes: &[u8], time: Time) {
         while !bytes.is_empty() {
             let Some(room) = self.room() else { return self.lose_packet(bytes.len(), time.nanos) };

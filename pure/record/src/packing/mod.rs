@@ -1,10 +1,10 @@
 //! Packets become the bytes of a stream.
 //!
-//! Packets cannot wait. A [`Packer`] says where the next ones are to be received
-//! ([`Packer::places`]): in the chunk that is being filled, so that few bytes are copied. It then
-//! hears what has come ([`Packer::received`]), and puts one packet behind the other, each behind
-//! its head. Packets that have no room are received all the same, counted, and declared lost. So is
-//! what the kernel has dropped, and what the numbers of packets show to be missing.
+//! Packets cannot wait. A [`Packer`] gives the places for the next ones ([`Packer::places`]): in
+//! the chunk that is being filled, so that few bytes are copied. It then takes in the received
+//! packets ([`Packer::received`]), and puts one behind the other, each behind its head. Packets
+//! that have no room are received all the same, counted, and declared lost. So are the packets that
+//! the kernel has dropped, and those that the numbers of packets show to be missing.
 
 mod lane;
 mod taker;
@@ -40,7 +40,7 @@ pub struct Places<'a> {
 pub struct Arrival<'a> {
     /// Its length in bytes.
     pub length: usize,
-    /// A number that tells senders apart.
+    /// A number that distinguishes senders.
     pub sender: u64,
     /// When it came.
     pub time: Time,
@@ -50,7 +50,7 @@ pub struct Arrival<'a> {
     pub rest: &'a [u8],
 }
 
-/// What was lost before packets, and where.
+/// Losses before packets, and their places.
 #[derive(Debug)]
 struct Account {
     ledger: Ledger,
@@ -126,7 +126,7 @@ impl Packer {
         self.packets
     }
 
-    /// What numbers of packets said; `None` if they have no numbers that are followed.
+    /// The counts from the numbers of packets; `None` if the packer follows no numbers.
     pub fn counts(&self) -> Option<Counts> {
         self.account.ledger.counts()
     }
@@ -188,7 +188,7 @@ impl Packer {
         for (at, arrival) in arrivals.enumerate() {
             self.packets += 1;
             let Arrival { length, time, .. } = arrival;
-            // Room begins behind what was filled since.
+            // Room begins behind the bytes filled since.
             let start = at * slot - used;
             let room = lane.room().and_then(|room| room.get_mut(..start + slot));
             let Some(room) = room else {
@@ -278,7 +278,7 @@ impl Packer {
         }
     }
 
-    /// No more packets come: declares lost what is missing at `when`.
+    /// No more packets come: declares the missing ones lost at `when`.
     pub fn finish(&mut self, lane: &mut Lane<'_>, when: u64) {
         let missing = self.account.ledger.finish();
         if missing.packets > 0 {

@@ -1,4 +1,4 @@
-//! What packing needs of a recorder, with a container or without.
+//! The part of a recorder that packing needs, with a container or without.
 
 use engine::Instant;
 

@@ -31,7 +31,8 @@ fn time(number: u8) -> Time {
     Time { nanos: 1_000 + u64::from(number), source: TimeSource::Kernel }
 }
 
-/// Lets packets arrive: each with its number and length, and what the kernel has dropped so far.
+/// Lets packets arrive: each with its number and length, and the number of packets that the kernel
+/// has dropped so far.
 fn receive(packer: &mut Packer, taker: &mut dyn Taker, packets: &[(u8, usize, Option<u32>)]) {
     let lane = &mut Lane { taker, stream: 0, now: Instant::ZERO };
     let Places { room, slot, head } = packer.places(lane, None);
@@ -130,7 +131,7 @@ fn lost_packets_take_their_place_where_they_are_missing_and_end_a_chunk() {
     assert_eq!(gaps, [(one, 2 * one, 2, Cause::NeverCame), (5 * one, one, 1, Cause::NeverCame)]);
 }
 
-/// The kernel's count tells the same as the numbers: each packet is lost once.
+/// The kernel's count reports the same losses as the numbers: each packet is lost once.
 #[test]
 fn what_the_kernel_dropped_was_not_lost_on_the_wire() {
     let (mut recorder, mut packer) = (recorder(), packer(true, 0));

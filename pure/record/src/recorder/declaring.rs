@@ -1,4 +1,4 @@
-//! Gap records: what is lost is counted, and kept until a chunk declares it.
+//! Gap records: losses are counted, and kept until a chunk declares them.
 
 use super::flight::State;
 use super::{GAPS_REPORTED_MAX, Recorder};

@@ -1,4 +1,4 @@
-//! Digests of what is stored, here or by the world.
+//! Digests of the stored bytes, computed here or by the world.
 
 use alloc::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use engine::Buffer;
 #[derive(Debug)]
 pub(super) struct StreamDigest {
     here: Hasher,
-    /// What the world has told last.
+    /// The last digest from the world.
     told: Option<[u8; 32]>,
 }
 

@@ -11,7 +11,7 @@ use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, 
 pub(super) enum Phase {
     /// Bytes come.
     Recording,
-    /// What came is written.
+    /// The received bytes are being written.
     Draining,
     /// Index and last gap records are written.
     Closing,
@@ -26,7 +26,7 @@ pub(super) enum Phase {
 }
 
 impl Recorder {
-    /// Does what has become possible.
+    /// Takes the steps that have become possible.
     pub(super) fn go_on(&mut self) {
         self.retire();
         while self.launch_waiting() {
@@ -109,7 +109,7 @@ impl Recorder {
         let Some(stored) = self.syncing.take() else { return };
         self.on_sync_ends();
         match result {
-            // A sync that failed may have dropped what it was to keep: a later one says nothing.
+            // A failed sync may have dropped bytes that it was to keep: a later one proves nothing.
             // Without its start, a recording is not found.
             Ok(()) if self.is_forgetful || self.is_damaged => {}
             Ok(()) => self.progress.acknowledged = stored,

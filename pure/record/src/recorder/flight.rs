@@ -4,7 +4,7 @@ use engine::{Buffer, Crc32c};
 
 use crate::format::{ALIGNMENT, HEADER_LENGTH, Header, Kind};
 
-/// What has become of a chunk.
+/// The state of a chunk on its way to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The world is to write it, or writes it.
@@ -38,7 +38,7 @@ impl Flight {
     /// Writes the header into the buffer.
     ///
     /// # Panics
-    /// When somebody else still holds the buffer.
+    /// When the buffer has another holder.
     pub(super) fn seal(&mut self, crc: Crc32c) {
         let Some(header) = &mut self.header else { return };
         header.slot = self.slot;
@@ -67,11 +67,11 @@ pub(super) struct Search {
     pub(super) name: u64,
     /// The length of its payload, before anything was cut off.
     pub(super) whole: u32,
-    /// So many pages fit.
+    /// This many pages fit.
     fits: usize,
-    /// So many pages do not.
+    /// This many pages do not fit.
     fails: usize,
-    /// So many are tried.
+    /// The number of pages being tried.
     tried: usize,
 }
 
@@ -100,7 +100,7 @@ impl Search {
             Some(false) => self.fails = self.fails.min(self.tried),
             None => {}
         }
-        // An attempt that succeeded before and fails now: somebody else took the room.
+        // An attempt that succeeded before and fails now: another process took the room.
         self.fits = self.fits.min(self.fails.saturating_sub(1));
         let is_found = self.fails - self.fits <= 1;
         if is_found && self.fits == 0 {

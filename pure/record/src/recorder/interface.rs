@@ -1,4 +1,4 @@
-//! What a recorder and the world say to each other.
+//! The messages between a recorder and the world.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,10 +10,10 @@ use crate::digest::Algorithm;
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 use crate::sequence::SequenceRule;
 
-/// A chunk that is not full is written after this time, unless somebody chooses.
+/// The default of [`Config::flush`]: a chunk that is not full is written after this time.
 pub const FLUSH_DEFAULT: Nanos = Nanos::from_millis(500);
 
-/// Who computes the digests of streams.
+/// The component that computes the digests of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Digests {
     /// The recorder, when a chunk is stored.
@@ -35,7 +35,7 @@ pub struct Config {
     pub recording: [u8; 16],
     /// The names of the streams: 1 to [`crate::format::STREAMS_MAX`].
     pub streams: Vec<String>,
-    /// What the bytes of each stream are. Streams that are not named here are bytes.
+    /// The content of each stream's bytes. Streams that are not named here are bytes.
     pub contents: Vec<Content>,
     /// The rule by which the losses of each stream are found, as far as that is said.
     pub rules: Vec<SequenceRule>,
@@ -48,13 +48,13 @@ pub struct Config {
     /// nothing of the streams is written before that. `None` writes from the start. A ring waits
     /// for no trigger.
     pub pre_trigger: Option<Nanos>,
-    /// A chunk that is not full is written after this time, and what was written is made durable.
+    /// A chunk that is not full is written after this time, and written bytes are made durable.
     pub flush: Nanos,
     /// Computes digests of chunks.
     pub crc32c: Crc32c,
     /// Which digest of each stream the certificate has.
     pub algorithm: Algorithm,
-    /// Who computes the digests of streams.
+    /// The component that computes the digests of streams.
     pub digests: Digests,
 }
 
@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// Why a medium did not do what was asked.
+/// Why a medium did not carry out a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It has no room.
@@ -90,7 +90,7 @@ pub enum Fault {
     Failed,
 }
 
-/// What the world tells a recorder.
+/// A message from the world to a recorder.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
     /// A write has ended, and the world has dropped its data. A write of fewer bytes than were
@@ -101,8 +101,8 @@ pub enum Input {
         /// Whether every byte was written.
         result: Result<(), Fault>,
     },
-    /// What was written before the last [`Output::Sync`] is durable, or a medium failed to make
-    /// it so.
+    /// The bytes written before the last [`Output::Sync`] are durable, or a medium failed to make
+    /// them so.
     Synced(Result<(), Fault>),
     /// The oldest [`Output::Digest`] is done, and the world has dropped its data.
     Digested {
@@ -111,7 +111,7 @@ pub enum Input {
     },
 }
 
-/// What a recorder asks of the world.
+/// A request of a recorder to the world.
 #[derive(Debug)]
 pub enum Output {
     /// Write `data` at byte `offset` of the medium. Writes may be under way at once and end in
@@ -121,13 +121,14 @@ pub enum Output {
         name: u64,
         /// The place on the medium in bytes.
         offset: u64,
-        /// What to write. Its length and place are multiples of [`crate::format::ALIGNMENT`].
+        /// The bytes to write. Their length and place are multiples of
+        /// [`crate::format::ALIGNMENT`].
         data: Buffer,
     },
-    /// Make durable what was written. There is at most one at a time.
+    /// Make the written bytes durable. There is at most one at a time.
     Sync,
-    /// Append `data` to what is digested of a stream. Each is answered with [`Input::Digested`], in
-    /// the order in which they were asked.
+    /// Append `data` to the digested bytes of a stream. Each is answered with [`Input::Digested`],
+    /// in the order in which they were asked.
     Digest {
         /// The number of the stream, below 64 ([`crate::format::STREAMS_MAX`]).
         stream: u32,
@@ -150,8 +151,8 @@ pub struct Progress {
     pub acknowledged: u64,
     /// Bytes lost in declared gaps.
     pub lost: u64,
-    /// Bytes that were lost on the wire, those that a trigger let go included. Whoever sends may
-    /// claim any number of them, so a limit of bytes does not count them.
+    /// Bytes that were lost on the wire, those that a trigger let go included. A sender may claim
+    /// any number of them, so a limit of bytes does not count them.
     pub never_came: u64,
     /// Bytes that came before a trigger, lost ones included, and were let go. No other number
     /// counts them.

@@ -10,8 +10,8 @@ const CUTS_MAX: u32 = 64;
 /// No stream is said to be longer than this, so that no number of bytes overflows.
 const STREAM_MAX: u64 = 1 << 62;
 
-/// How many gaps may still end a chunk before it is full. Somebody who sends packets with bad
-/// numbers would otherwise fill the buffer and the medium with short chunks.
+/// How many gaps may still end a chunk before it is full. A sender of packets with bad numbers
+/// could otherwise fill the buffer and the medium with short chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cuts(u32);
 
@@ -65,7 +65,7 @@ impl Recorder {
     fn counts_bytes(&self, stream: usize, missed: &Missed) -> bool {
         let account = &self.streams[stream];
         let end = account.bytes_in.saturating_add(missed.bytes);
-        // What came and had no room is always counted: the certificate accounts for it.
+        // Received bytes without room are always counted: the certificate accounts for them.
         let may_cut = !self.has_bytes(stream) || missed.place == Place::Ring || account.cuts.0 > 0;
         missed.bytes > 0 && end <= STREAM_MAX && may_cut
     }

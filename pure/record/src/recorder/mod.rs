@@ -36,11 +36,11 @@ use waiting::Waiting;
 pub const BUFFER_MIN: usize = 32;
 /// The most chunks of a recorder's buffer.
 pub const BUFFER_MAX: usize = 16_384;
-/// The number of chunks in a buffer unless somebody chooses.
+/// The default number of chunks in a buffer.
 pub const BUFFER_DEFAULT: usize = 256;
 /// How often a chunk is tried, each time in a new slot, until its bytes are declared lost.
 pub(crate) const ATTEMPTS_MAX: u32 = 3;
-/// After so many lost chunks in a row, the medium counts as failed and the recording ends.
+/// After this many lost chunks in a row, the medium counts as failed and the recording ends.
 pub(crate) const LOST_IN_A_ROW_MAX: u32 = 16;
 /// The most gaps that are kept for a report; the medium has all of them.
 pub(crate) const GAPS_REPORTED_MAX: usize = 65_536;
@@ -117,7 +117,7 @@ pub struct Recorder {
     unindexed: Vec<Entry>,
     last_index: u64,
     progress: Progress,
-    /// The latest time that the world told, for gaps that are found later.
+    /// The latest time that the world gave, for gaps that are found later.
     clock: u64,
     tick: Option<Instant>,
     wants_sync: bool,
@@ -130,7 +130,7 @@ pub struct Recorder {
     is_gap_slot_used: bool,
     /// Whether the medium did not take a chunk of the recording's accounts.
     is_damaged: bool,
-    /// Whether the medium failed to make durable what it had taken.
+    /// Whether the medium failed to make durable the bytes that it had taken.
     is_forgetful: bool,
     ended: Option<Certificate>,
 }
@@ -197,7 +197,7 @@ impl Recorder {
         let superblock = Superblock { streams, contents, is_ring, rules };
         let start = Taken { slot: SUPERBLOCK_SLOT, overwrote: None };
         recorder.control(Kind::Superblock, start, time, |payload| superblock.emit(payload));
-        // What was on the medium before is no account of this recording.
+        // Former content of the medium is no account of this recording.
         let blank = [CERTIFICATE_SLOT, GAP_SLOT, HOLDING_SLOTS[1]];
         for slot in blank.into_iter().take(if is_ring { 3 } else { 2 }) {
             let buffer = block(recorder.config.chunk);
@@ -207,9 +207,9 @@ impl Recorder {
         recorder
     }
 
-    /// Where the next bytes of a stream go; `None` when the buffer is full or the recording ends.
-    /// Whoever cannot wait declares with [`Recorder::lose`] what came meanwhile. When the buffer is
-    /// full, another stream may lose the room into which it has put nothing.
+    /// Where the next bytes of a stream go; `None` when the buffer is full or the recording ends. A
+    /// source that cannot wait declares with [`Recorder::lose`] the bytes that came meanwhile. When
+    /// the buffer is full, another stream may lose the room into which it has put nothing.
     ///
     /// # Panics
     /// When there is no such stream.
@@ -347,7 +347,7 @@ impl Recorder {
         self.tick.get_or_insert(now + patience);
     }
 
-    /// Makes a chunk of what a stream has, if it has anything.
+    /// Makes a chunk of the bytes that a stream has, if it has any.
     fn close(&mut self, stream: usize) {
         if self.streams[stream].filling.as_ref().is_none_or(|filling| filling.length == 0) {
             return;
@@ -355,7 +355,7 @@ impl Recorder {
         let Some(mut filling) = self.streams[stream].filling.take() else { return };
         let end = HEADER_LENGTH + filling.length;
         if let Some(bytes) = filling.buffer.try_mut() {
-            // What the block held before is nobody's business.
+            // The former content of the block must not reach the medium.
             bytes[end..].fill(0);
         }
         self.begin(stream, filling);
@@ -482,7 +482,7 @@ impl Recorder {
         self.progress.stored += u64::from(header.length);
         self.progress.fill -= u64::from(header.length);
         if self.ring.is_some() {
-            // An index would be overwritten before what it names.
+            // An index would be overwritten before the chunks that it names.
             return;
         }
         let (stream, offset, length) = (header.stream, header.offset, header.length);
@@ -545,7 +545,7 @@ impl Engine for Recorder {
         self.let_go(now);
         (0..self.streams.len()).for_each(|stream| self.close(stream));
         self.write_accounts(true);
-        // Once what is held is written, a sync follows by itself.
+        // Once the account of the held bytes is written, a sync follows by itself.
         let is_held = !self.write_holding();
         let is_behind = self.progress.acknowledged < self.progress.stored;
         self.wants_sync |= is_behind && is_held && self.syncing.is_none();

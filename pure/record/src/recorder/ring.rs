@@ -26,31 +26,31 @@ const UNPINNED_MIN: usize = 2;
 /// How long a stream of a ring is kept while others are overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// What is younger than this.
+    /// Bytes younger than this.
     pub time: Option<Nanos>,
-    /// So many of its last bytes.
+    /// This many of its last bytes.
     pub bytes: Option<u64>,
 }
 
 /// How a ring is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingConfig {
-    /// By stream, what is to be kept if anything else can be overwritten. Streams that are not
-    /// named here are overwritten oldest first.
+    /// By stream, the bytes to keep if anything else can be overwritten. Streams that are not named
+    /// here are overwritten oldest first.
     pub keep: Vec<Keep>,
 }
 
 impl RingConfig {
-    /// The fewest slots of a ring behind a buffer of so many chunks.
+    /// The fewest slots of a ring behind a buffer of `buffer` chunks.
     pub const fn slots_min(buffer: usize) -> u64 {
         FIRST + (UNPINNED_MIN * buffer) as u64
     }
 }
 
-/// What somebody wants to pin.
+/// A range that a user wants to pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinRange {
-    /// What came within this time until now, of every stream.
+    /// The bytes of every stream that came within this time until now.
     Last(Nanos),
     /// Bytes of a stream.
     Bytes {
@@ -68,7 +68,7 @@ pub enum PinRange {
 pub enum PinRefusal {
     /// The recording is no ring, or has ended.
     NoRing,
-    /// There is no such stream; there are so many.
+    /// There is no such stream; the number of streams is given.
     NoStream(u32),
     /// Nothing of it is held: the stream is held from the floor that is given here, and it has come
     /// so far.
@@ -123,7 +123,7 @@ struct Reach {
     mark: u64,
 }
 
-/// What a slot has.
+/// The content of a slot.
 #[derive(Clone, Debug)]
 enum Slot {
     /// Nothing that is held.
@@ -135,7 +135,7 @@ enum Slot {
     Gaps(Vec<Reach>, u64),
 }
 
-/// How far the medium's newest account of what is held is. Of two slots, the other one is written
+/// How far the medium's newest account of the held bytes is. Of two slots, the other one is written
 /// over next: while the newest is not durable, the other is the one that counts after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
@@ -158,14 +158,14 @@ pub(super) struct Ring {
     cursor: usize,
     /// How many slots were ever taken.
     used: usize,
-    /// By stream, how many bytes were ever stored. What was lost on the wire does not count: a
-    /// sender that skips sequence numbers makes nothing older.
+    /// By stream, how many bytes were ever stored. Bytes lost on the wire do not count: a sender
+    /// that skips sequence numbers makes nothing older.
     stored: Vec<u64>,
     holding: Holding,
-    /// Whether the medium does not say yet what is held.
+    /// Whether the medium's account of the held bytes is out of date.
     pub(super) is_stale: bool,
     said: Said,
-    /// Which of both slots says next what is held.
+    /// Which of both slots takes the next account of the held bytes.
     turn: usize,
 }
 
@@ -199,7 +199,7 @@ impl Ring {
         self.stored.get(stream as usize).copied().unwrap_or_default()
     }
 
-    /// So many more bytes of a stream are stored. Returns how many there are with them.
+    /// Counts `bytes` more stored bytes of a stream. Returns how many there are with them.
     fn count(&mut self, stream: u32, bytes: u32) -> u64 {
         let at = stream as usize;
         if self.stored.len() <= at {
@@ -209,14 +209,14 @@ impl Ring {
         self.stored[at]
     }
 
-    /// Whether what a stream has before a mark, from `time`, is to be kept.
+    /// Whether the bytes of a stream before a mark, from `time`, are to be kept.
     fn is_kept(&self, (stream, mark, time): (u32, u64, u64), clock: u64) -> bool {
         let keep = self.keep.get(stream as usize).copied().unwrap_or_default();
         keep.time.is_some_and(|length| time.saturating_add(length.get()) > clock)
             || keep.bytes.is_some_and(|bytes| mark.saturating_add(bytes) > self.mark(stream))
     }
 
-    /// The next slot whose chunk may be overwritten. What it had is not held any more.
+    /// The next slot whose chunk may be overwritten. Its former bytes are no longer held.
     fn take(&mut self, clock: u64) -> Option<Taken> {
         let round = self.slots.len();
         if let Some(taken) = self.take_within(SKIPS_MAX, |ring, what| ring.is_kept(what, clock)) {
@@ -252,7 +252,7 @@ impl Ring {
                         skipped += usize::from(!is_pinned);
                         continue;
                     }
-                    // What is below the floor was given up before.
+                    // Bytes below the floor were given up before.
                     Some(Overwrote { stream, end: end.max(self.holding.floor(stream)) })
                 }
                 Slot::Gaps(gaps, time) => {
@@ -282,7 +282,8 @@ impl Ring {
         None
     }
 
-    /// Gives up the oldest of the stream that has most. What is pinned stays, so it does not count.
+    /// Gives up the oldest bytes of the stream that has most. Pinned bytes stay, so they do not
+    /// count.
     fn release(&mut self) {
         let held = self.slots.iter().filter_map(|slot| match slot {
             Slot::Data(held) if self.holding.may_go(held.stream, held.offset, held.end()) => Some(held),
@@ -310,7 +311,7 @@ impl Ring {
     pub(super) fn retire(&mut self, flight: &Flight, algorithm: Algorithm) {
         let Some(header) = flight.header.as_ref() else { return };
         if header.kind == Kind::Holding {
-            // One that was lost is written again, because what it says is stale.
+            // A lost account is written again, because its content is stale.
             self.said = if flight.state == State::Stored { Said::Written } else { Said::Durable };
             // It goes to the same slot then: the other one still counts.
             self.turn = if flight.state == State::Stored { self.turn } else { 1 - self.turn };
@@ -351,7 +352,7 @@ impl Ring {
         self.slots.iter().filter(is_free).count() as u64
     }
 
-    /// The account of a stream: what is held.
+    /// The account of a stream: the bytes that are held.
     pub(super) fn account(&self, stream: u32, bytes_in: u64, algorithm: Algorithm) -> StreamTotals {
         let is_held = |held: &&Held| {
             held.stream == stream && self.holding.holds(stream, held.offset, held.end()) && held.length > 0
@@ -407,13 +408,14 @@ impl Recorder {
         all.map(|(number, stream)| ring.holding.overwritten(number, stream.bytes_in)).sum()
     }
 
-    /// What the ring holds; everything if the recording is no ring.
+    /// The bytes that the ring holds; everything if the recording is no ring.
     pub fn holding(&self) -> Holding {
         self.ring.as_ref().map(|ring| ring.holding.clone()).unwrap_or_default()
     }
 
-    /// Lets the medium say what the ring holds, if it does not say so yet and what it said last is
-    /// durable. Returns whether its account is not durable yet, or is not what is held.
+    /// Writes the account of the held bytes to the medium, if the medium's one is out of date and
+    /// its last one is durable. Returns whether the account there is not durable yet, or does not
+    /// match the held bytes.
     pub(super) fn write_holding(&mut self) -> bool {
         let time = self.time();
         let Some(ring) = self.ring.as_mut() else { return false };
@@ -430,7 +432,7 @@ impl Recorder {
         ring.is_stale || ring.said != Said::Durable
     }
 
-    /// Asks for a sync if the newest account of what is held waits for one.
+    /// Asks for a sync if the newest account of the held bytes waits for one.
     pub(super) fn sync_holding(&mut self) {
         let waits = self.ring.as_ref().is_some_and(|ring| ring.said == Said::Written);
         self.wants_sync |= waits && self.syncing.is_none();
@@ -450,7 +452,7 @@ impl Recorder {
         }
     }
 
-    /// A chunk that says what is held is not on the medium.
+    /// A chunk with an account of the held bytes is not on the medium.
     pub(super) fn on_holding_lost(&mut self) {
         let Some(ring) = self.ring.as_mut() else { return };
         ring.is_stale = true;
@@ -519,7 +521,7 @@ impl Recorder {
     }
 
     /// The bytes of these streams that a range means, in whole chunks, as far as they are held:
-    /// what was overwritten between two held parts does not come back.
+    /// bytes overwritten between two held parts do not come back.
     fn wanted(&self, ring: &Ring, streams: &Range<u32>, range: PinRange) -> Vec<Pin> {
         // Whether a part has a chunk is not known yet.
         let mut parts = Vec::<(Pin, bool)>::new();
@@ -555,7 +557,7 @@ impl Recorder {
                         *first = Some(first.map_or(places.start, |first| first.min(places.start)));
                     }
                 });
-                // A chunk has what came until the next one began.
+                // A chunk has the bytes that came until the next one began.
                 let begins = found.into_iter().map(|(last, first)| last.or(first));
                 let all = streams.clone().zip(begins);
                 all.map(|(stream, begin)| begin.map(|begin| begin..came(stream))).collect()
@@ -607,7 +609,7 @@ mod tests {
         Slot::Data(Held { stream, offset, length: 1, time: 0, mark: offset + 1, digest: [0; 32] })
     }
 
-    /// Two streams of a ring with so many chunks of one byte each.
+    /// Two streams of a ring, with the given numbers of chunks of one byte each.
     fn two(keep: Keep, lengths: [u64; 2]) -> Ring {
         let keep = alloc::vec![keep, Keep::default()];
         let mut ring = Ring::new(RingConfig { keep }, FIRST + lengths.iter().sum::<u64>());

@@ -1,4 +1,4 @@
-//! A pre-trigger: what comes waits in the buffer until somebody triggers, and the oldest is let go.
+//! A pre-trigger: bytes wait in the buffer until the trigger, and the oldest are dropped.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,21 +10,21 @@ use super::interface::FLUSH_DEFAULT;
 use super::{Cause, Filling, Kind, Reason, Recorder, Taken};
 use crate::format::{Gap, Header, Time, Trigger, capacity};
 
-/// A pre-trigger keeps at most this part of the buffer: so many quarters. What comes while it is
-/// written needs the rest.
+/// A pre-trigger keeps at most this part of the buffer, in quarters. Bytes that come while it is
+/// written need the rest.
 const KEPT_QUARTERS: usize = 3;
 /// The most gaps that wait with the chunks. If there are more, the oldest chunks are let go.
 const GAPS_MAX: usize = 65_536;
-/// While so many chunks are on their way, no further one of those that waited is begun. A chunk is
-/// digested when it is begun, and sources do not wait for that.
+/// While this many chunks are on their way, no further one of those that waited is begun. A chunk
+/// is digested when it is begun, and sources do not wait for that.
 const BEGUN_MAX: usize = 64;
 /// Streams that fill no chunks begin them so seldom that they take a quarter of the buffer.
 const SLOW_PART: u64 = 4;
 /// How much more than the rate may come within the time, in parts of it.
 const BURSTS_PART: u128 = 64;
 
-/// The most chunks of a buffer of so many that a pre-trigger keeps. The others are for what comes
-/// while those are written.
+/// The most chunks of a buffer of `buffer` chunks that a pre-trigger keeps. The others are for
+/// bytes that come while those are written.
 pub const fn pre_trigger_chunks(buffer: usize) -> usize {
     buffer * KEPT_QUARTERS / 4
 }
@@ -44,7 +44,7 @@ pub fn pre_trigger_buffer(rate: u64, keep: Nanos, chunk: u32, streams: usize) ->
     u64::try_from(least).unwrap_or(u64::MAX)
 }
 
-/// What a recorder keeps that waits for a trigger.
+/// The bytes that a recorder keeps while it waits for a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Bytes of the streams, lost ones included.
@@ -64,7 +64,7 @@ enum Item {
 /// Chunks and gaps that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// For how long bytes are kept; `None` if nobody waits for a trigger any more.
+    /// For how long bytes are kept; `None` if the recorder no longer waits for a trigger.
     keep: Option<Nanos>,
     /// By the time at which they ended.
     items: VecDeque<Item>,
@@ -111,7 +111,7 @@ impl Recorder {
         self.streams[stream].passed
     }
 
-    /// What is kept, while it waits for a trigger.
+    /// The kept bytes, while the recorder waits for a trigger.
     pub fn kept(&self, now: Instant) -> Option<Kept> {
         self.waiting.keep?;
         let waiting = self.waiting.items.iter().find_map(|item| match item {
@@ -124,7 +124,7 @@ impl Recorder {
         Some(Kept { bytes: self.progress.bytes_in, time, is_short: self.waiting.is_short })
     }
 
-    /// Writes what is kept, and all that comes from now on. The recording begins with the first
+    /// Writes the kept bytes, and all that come from now on. The recording begins with the first
     /// byte that is kept. Returns false if it does not wait for a trigger.
     pub fn trigger(&mut self, now: Instant, time: Time) -> bool {
         self.let_go(now);
@@ -234,7 +234,7 @@ impl Recorder {
         }
     }
 
-    /// Lets go of everything: nobody has triggered, and nobody will.
+    /// Drops all kept bytes: there was no trigger, and there will be none.
     pub(super) fn let_go_all(&mut self) {
         if self.waiting.keep.take().is_none() {
             return;

@@ -4,7 +4,7 @@
 pub const IDENTITY: u32 = 0x000;
 /// Version of the layout: 1.
 pub const VERSION: u32 = 0x004;
-/// What can be done: [`CAN_WRITE`], [`CAN_READ`], [`CAN_TRIGGER`], [`CAN_ADDRESS`].
+/// The capabilities: [`CAN_WRITE`], [`CAN_READ`], [`CAN_TRIGGER`], [`CAN_ADDRESS`].
 pub const CAPABILITIES: u32 = 0x008;
 /// Size of the medium in bytes, 64 bits; 0 when it is not known.
 pub const MEDIA_BYTES: u32 = 0x010;
@@ -23,8 +23,8 @@ pub const READING: u32 = 0x200;
 /// Length of the block in bytes.
 pub const LENGTH: u32 = 0x300;
 
-/// In a direction's registers: [`START`], [`STOP`] and [`TRIGGER`] do what they say when they are
-/// written as 1. Reads as 0. 32 bits.
+/// In a direction's registers: [`START`], [`STOP`] and [`TRIGGER`] act when they are written as 1.
+/// Reads as 0. 32 bits.
 pub const CONTROL: u32 = 0x00;
 /// In a direction's registers: the [`State`](super::State), 32 bits.
 pub const STATE: u32 = 0x04;
@@ -65,5 +65,5 @@ pub const CAN_ADDRESS: u32 = 1 << 3;
 pub const START: u32 = 1 << 0;
 /// In [`CONTROL`]: end, with everything written that came.
 pub const STOP: u32 = 1 << 1;
-/// In [`CONTROL`]: write what was kept, and all that comes.
+/// In [`CONTROL`]: write the kept bytes, and all that come.
 pub const TRIGGER: u32 = 1 << 2;

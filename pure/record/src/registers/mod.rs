@@ -46,7 +46,7 @@ pub enum Direction {
     Read,
 }
 
-/// What the registers of one direction show.
+/// The values in the registers of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Whether bytes move.
@@ -73,7 +73,7 @@ pub struct Account {
     pub high_water: u64,
 }
 
-/// What the registers show.
+/// The values in the registers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// Size of the medium in bytes; 0 when it is not known.
@@ -104,10 +104,10 @@ impl Values {
     }
 }
 
-/// What a driver asked for.
+/// A driver's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Begin, between these addresses and with so many chunks.
+    /// Begin, between these addresses and with this many chunks.
     Start {
         /// The way that bytes go.
         direction: Direction,
@@ -120,11 +120,11 @@ pub enum Command {
     },
     /// End.
     Stop(Direction),
-    /// Write what was kept, and all that comes.
+    /// Write the kept bytes, and all that come.
     Trigger,
 }
 
-/// What a driver wrote for one direction.
+/// The values that a driver wrote for one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     first_address: Option<u64>,
@@ -132,7 +132,7 @@ struct Asked {
     chunks_max: Option<u64>,
 }
 
-/// The block: values that the world shows, and what a driver wrote.
+/// The block: values that the world shows, and those that a driver wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Registers {
     values: Values,
@@ -148,7 +148,7 @@ impl Registers {
     }
 
     /// Shows `values` from now on. Returns whether a direction's [`State`] is another now, which an
-    /// interrupt may tell.
+    /// interrupt may signal.
     pub fn show(&mut self, values: Values) -> bool {
         let state = |values: &Values, direction| values.of(direction).map(|account| account.state);
         let has_changed = [Direction::Write, Direction::Read]
@@ -158,12 +158,12 @@ impl Registers {
         has_changed
     }
 
-    /// Puts the registers back as after a reset: what a driver wrote is forgotten.
+    /// Puts the registers back as after a reset: the values that a driver wrote are forgotten.
     pub fn reset(&mut self) {
         (self.asked, self.kept) = Default::default();
     }
 
-    /// Reads `bytes` from `offset` of the block. What lies outside of the block is 0.
+    /// Reads `bytes` from `offset` of the block. Bytes outside of the block are 0.
     pub fn read(&mut self, offset: u32, bytes: &mut [u8]) {
         for (at, byte) in (u64::from(offset)..).zip(bytes.iter_mut()) {
             let at = u32::try_from(at).unwrap_or(u32::MAX);
@@ -177,8 +177,8 @@ impl Registers {
         self.kept = is_low_half.then(|| (offset + 4, self.half(offset + 4)));
     }
 
-    /// Writes `bytes` to `offset` of the block. Returns what a driver asks for by that. A write
-    /// that is not aligned, or has neither 4 nor 8 bytes, does nothing.
+    /// Writes `bytes` to `offset` of the block. Returns the driver's request, if the write is one.
+    /// A write that is not aligned, or has neither 4 nor 8 bytes, does nothing.
     pub fn write(&mut self, offset: u32, bytes: &[u8]) -> Option<Command> {
         let (number, is_whole) = match *bytes {
             [a, b, c, d] if offset.is_multiple_of(4) => (u64::from(u32::from_le_bytes([a, b, c, d])), false),

@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub(super) is_last: bool,
 }
 
-/// What is known of a block.
+/// The known facts about a block.
 #[derive(Debug, Default)]
 struct Block {
     window: Option<Window>,
@@ -92,7 +92,8 @@ impl Blocks {
         }
     }
 
-    /// The end. What the newest block has behind its last packet is not missing: it is yet to come.
+    /// The end. Packets of the newest block behind its last one are not missing: they are yet to
+    /// come.
     pub(super) fn finish(&mut self, lost: &mut Loss) {
         let usual = self.usual;
         if let Some(newest) = self.rows.newest() {
@@ -117,7 +118,7 @@ fn report(
     came
 }
 
-/// What a block that is over has lost.
+/// The loss of a block that is over.
 fn close(closed: Closed<Block>, usual: Option<u64>) -> Loss {
     // Leader, payload and trailer may be one packet.
     let unseen = usual.unwrap_or(PACKETS_MIN).max(1);

@@ -5,7 +5,7 @@ use super::{Field, blocks, heaps};
 /// A flow and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// What tells flows of one sender apart.
+    /// A number that distinguishes flows of one sender.
     pub(super) flow: u64,
     pub(super) number: u64,
 }
@@ -36,7 +36,7 @@ pub(super) fn vita49(packet: &[u8]) -> Option<Mark> {
     is_packet.then(|| Mark { flow: u64::from(kind) << 32 | stream, number: u64::from(count) })
 }
 
-/// The number that somebody named.
+/// The number in a field that the user named.
 pub(super) fn field(packet: &[u8], field: &Field) -> Option<Mark> {
     let end = field.offset.checked_add(field.bytes)?;
     let bytes = packet.get(field.offset..end)?;
@@ -51,8 +51,8 @@ pub(super) fn field(packet: &[u8], field: &Field) -> Option<Mark> {
 /// or was removed from memory, alone or with those before it (GigE Vision 2.0, table 14-1).
 const UNAVAILABLE: [[u8; 2]; 3] = [[0x80, 0x0c], [0x80, 0x11], [0x80, 0x12]];
 
-/// Block and packet of a GigE Vision stream (GVSP). Returns whether they are the extended ones.
-/// What the camera says it no longer has is no packet.
+/// Block and packet of a GigE Vision stream (GVSP). Returns whether they are the extended ones. A
+/// notice that the camera no longer has a packet is no packet.
 pub(super) fn gvsp(packet: &[u8]) -> Option<(bool, blocks::Piece)> {
     let header = packet.first_chunk::<8>()?;
     if UNAVAILABLE.iter().any(|status| header.starts_with(status)) {
@@ -101,7 +101,7 @@ pub(super) fn spead(packet: &[u8]) -> Option<(u32, heaps::Piece)> {
             _ => {}
         }
     }
-    // Without an item of its own, the payload is what stands behind the items.
+    // Without an item of its own, the payload stands behind the items.
     let behind = packet.len() as u64 - 8 - 8 * count as u64;
     let length = length.unwrap_or(behind);
     let piece = heaps::Piece { heap: heap?, size, offset: offset.unwrap_or(0), length };

@@ -12,7 +12,7 @@ use super::{Loss, Numbered};
 /// The most heaps that are open at once: as many may be sent in turns. When another begins, the
 /// oldest is closed.
 pub(super) const OPEN_MAX: usize = 16;
-/// How many gaps before and behind a gap say what the step is.
+/// How many gaps before and behind a gap determine the step.
 const AROUND: usize = 3;
 /// The most heaps that a jump of a number counts as lost. A longer jump is a new beginning.
 pub(super) const JUMP_MAX: i128 = 1 << 16;
@@ -43,7 +43,7 @@ struct Heap {
     end: u64,
     /// The number of its latest packet among those of all heaps.
     latest: u64,
-    /// It may have begun before the recording, so what it lacks is not missing.
+    /// It may have begun before the recording, so its absent part is not missing.
     is_partial: bool,
 }
 
@@ -70,18 +70,18 @@ pub(super) struct Heaps {
     is_settled: bool,
 }
 
-/// What heaps and packets usually are, in bytes.
+/// The usual sizes of heaps and packets, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     heap: u64,
     /// The most bytes of a heap in one packet.
     unit: u64,
-    /// What a packet has besides.
+    /// The other bytes of a packet.
     head: u64,
 }
 
 impl Usual {
-    /// The packets of so many bytes of a heap.
+    /// The packets of `bytes` bytes of a heap.
     fn loss(self, bytes: u64, heaps: u64) -> Loss {
         let packets = bytes.div_ceil(self.unit.max(1)).saturating_mul(heaps);
         let heads = packets.saturating_mul(self.head);
@@ -96,7 +96,7 @@ struct Gaps {
     given: Option<i128>,
     /// The latest of which it is known whether heaps are missing there.
     decided: VecDeque<i128>,
-    /// Those that wait for what comes behind them.
+    /// Numbers that wait for those behind them.
     waiting: VecDeque<i128>,
 }
 
@@ -128,7 +128,7 @@ impl Gaps {
         u64::try_from(missing).unwrap_or(0)
     }
 
-    /// The end of a row of numbers: what is not decided is decided by what there is.
+    /// The end of a row of numbers: the numbers that came decide the open cases.
     fn finish(&mut self) -> u64 {
         let mut missing = 0;
         while !self.waiting.is_empty() {
@@ -144,7 +144,7 @@ impl Gaps {
     }
 }
 
-/// Packets of a heap count as what is missing only when it is closed; their order means nothing.
+/// Packets of a heap count as missing only when it is closed; their order means nothing.
 const COUNTING: Counting = Counting { bits: 64, step: 1, window: WINDOW_MAX };
 
 impl Heaps {
@@ -293,8 +293,8 @@ impl Heaps {
         lost.add(self.usual.loss(self.usual.heap, missing));
     }
 
-    /// The end. What the newest heap has behind its last packet is not missing: it is yet to come.
-    /// So is what others have that are sent in turns, and whose turn has not come again.
+    /// The end. Packets of the newest heap behind its last one are not missing: they are yet to
+    /// come. So are those of other heaps that are sent in turns, and whose turn has not come again.
     pub(super) fn finish(&mut self, lost: &mut Loss) {
         let newest = self.open.len().saturating_sub(1);
         for (at, heap) in self.open.iter_mut().enumerate() {

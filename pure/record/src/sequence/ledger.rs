@@ -1,26 +1,27 @@
-//! What a socket lost, told apart from what the wire lost.
+//! The losses of a socket, kept apart from those of the wire.
 
 use super::window::Length;
 use super::{Counts, Loss, Numbered, SequenceRule, Tracker};
 
-/// After so many datagrams, packets that the kernel dropped are no longer those that are missing.
+/// After this many datagrams, packets that the kernel dropped are no longer matched to missing
+/// ones.
 const REMEMBERED: u64 = 4096;
 
-/// What was lost before a datagram.
+/// The losses before a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// What the kernel dropped.
+    /// The packets that the kernel dropped.
     pub socket: Loss,
-    /// What did not reach this host.
+    /// The packets that did not reach this host.
     pub wire: Loss,
-    /// Whether the sender has started over. What it lost in that moment is not known.
+    /// Whether the sender has started over. Its losses in that moment are unknown.
     pub restarted: bool,
     /// Whether the datagram was counted as lost before it came, or came before.
     pub is_old: bool,
 }
 
-/// The account of a socket. The kernel counts what it drops, and numbers of packets tell the same
-/// and what was lost before: the ledger counts each packet once.
+/// The account of a socket. The kernel counts the packets that it drops. Numbers of packets show
+/// the same losses and those before the host: the ledger counts each packet once.
 #[derive(Debug)]
 pub struct Ledger {
     tracker: Option<Tracker>,
@@ -45,7 +46,7 @@ impl Ledger {
     }
 
     /// Takes in a datagram from `sender`, and that the kernel dropped packets before it. Returns
-    /// what was lost before it.
+    /// the losses before it.
     pub fn on_datagram(&mut self, sender: u64, datagram: &[u8], dropped: u64) -> Losses {
         self.datagrams += 1;
         self.length.on_packet(u32::try_from(datagram.len()).unwrap_or(u32::MAX));
@@ -59,7 +60,7 @@ impl Ledger {
         Losses { socket, wire: self.on_wire(missing), restarted: numbered == Numbered::Anew, is_old }
     }
 
-    /// What is missing at the end.
+    /// The packets missing at the end.
     pub fn finish(&mut self) -> Loss {
         let missing = self.tracker.as_mut().map_or(Loss::default(), Tracker::finish);
         self.on_wire(missing)
@@ -75,7 +76,7 @@ impl Ledger {
         self.tracker.as_ref().map(Tracker::counts)
     }
 
-    /// What is missing and was not dropped by the kernel.
+    /// The missing packets that the kernel did not drop.
     fn on_wire(&mut self, missing: Loss) -> Loss {
         let dropped = missing.packets.min(self.dropped);
         self.dropped -= dropped;

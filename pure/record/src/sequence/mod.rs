@@ -1,8 +1,8 @@
 //! Packets that did not come, by the numbers of those that came.
 //!
-//! A [`Tracker`] is shown every datagram of a socket. It tells flows apart, allows that packets
-//! come in another order, and says how many count as lost. Datagrams without a number that it
-//! knows are counted, and have no other effect.
+//! A [`Tracker`] is shown every datagram of a socket. It separates flows, allows that packets come
+//! in another order, and returns how many count as lost. Datagrams without a number that it knows
+//! are counted, and have no other effect.
 
 mod blocks;
 mod headers;
@@ -24,16 +24,16 @@ pub(crate) use rule::LENGTH as RULE_LENGTH;
 pub use rule::SequenceRule;
 use window::{Came, Counting, Length, WINDOW_MAX, Window};
 
-/// The most flows of a socket that are told apart. Another one takes the place of the one that was
-/// silent for the longest time.
+/// The most flows of a socket that a tracker follows. Another one takes the place of the one that
+/// was silent for the longest time.
 pub const FLOWS_MAX: usize = 64;
-/// The window unless somebody chooses: a packet counts as lost once one with a number so much
-/// higher has come.
+/// The default window: a packet counts as lost once a packet with a number higher by the window has
+/// come.
 pub const WINDOW_DEFAULT: u32 = 32;
 /// The longest number of a field that one names, in bytes.
 pub const FIELD_MAX: usize = 8;
 
-/// What numbers packets have.
+/// The numbers of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// RTP (RFC 3550): 16 bits for each synchronization source.
@@ -45,7 +45,7 @@ pub enum Protocol {
     Gvsp,
     /// SPEAD: heaps of bytes, up to 16 of them in turns.
     Spead {
-        /// What is added to the number with each heap; it is learnt if it is not given.
+        /// The increase of the number with each heap; the tracker learns it if it is not given.
         step: Option<NonZeroU64>,
     },
     /// A field at a fixed place.
@@ -59,7 +59,7 @@ pub struct Field {
     pub offset: usize,
     /// Its length in bytes: 1 to [`FIELD_MAX`].
     pub bytes: usize,
-    /// What is added to it with each packet; not 0.
+    /// The increase of the number with each packet; not 0.
     pub step: u64,
     /// Whether its lowest byte is the first.
     pub little_endian: bool,
@@ -84,7 +84,7 @@ impl Loss {
     }
 }
 
-/// What a datagram's number says.
+/// The meaning of a datagram's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbered {
     /// It is next, or ahead.
@@ -138,7 +138,7 @@ enum Numbers {
 
 #[derive(Debug)]
 struct Flow {
-    /// Sender, and what the header says about the flow.
+    /// Sender, and the flow's number in the header.
     name: (u64, u64),
     used: u64,
     numbers: Numbers,
@@ -164,8 +164,8 @@ impl Tracker {
         Self { protocol, window, flows: Vec::new(), seen: 0, counts }
     }
 
-    /// Takes in a datagram from `sender`, which is any number that tells senders apart. Returns
-    /// what its number says, and what counts as lost before it.
+    /// Takes in a datagram from `sender`, which is any number that distinguishes senders. Returns
+    /// the meaning of its number, and the loss before it.
     pub fn on_datagram(&mut self, sender: u64, datagram: &[u8]) -> (Numbered, Loss) {
         self.seen += 1;
         let length = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
@@ -182,7 +182,7 @@ impl Tracker {
         (numbered, lost)
     }
 
-    /// What is missing at the end: packets within the windows count as lost now.
+    /// The loss at the end: packets missing within the windows count as lost now.
     pub fn finish(&mut self) -> Loss {
         let mut lost = Loss::default();
         self.flows.drain(..).for_each(|flow| end(flow, &mut lost));
@@ -258,7 +258,7 @@ impl Tracker {
     }
 }
 
-/// What a flow that nobody follows any more has lost.
+/// The loss of a flow that the tracker no longer follows.
 fn end(flow: Flow, lost: &mut Loss) {
     match flow.numbers {
         Numbers::Row { window, length, .. } => {

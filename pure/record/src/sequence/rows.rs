@@ -10,17 +10,17 @@ pub(super) const JUMP_MAX: u64 = 1 << 16;
 /// nearly all.
 pub(super) const SHORT_JUMP_MAX: u64 = super::window::SHORT_JUMP_MAX;
 
-/// What became of groups when another began.
+/// Groups that end when another begins.
 pub(super) enum Closed<T> {
     /// A group of which at least a packet may have come.
     Open(T),
-    /// So many groups of which none has.
+    /// This many groups of which no packet came.
     Skipped(u64),
 }
 
 /// Where a packet belongs.
 pub(super) enum Place<'a, T> {
-    /// To the first group of all. What was before it is not missing.
+    /// To the first group of all. Packets before it are not missing.
     First(&'a mut T),
     /// To a group that is open.
     In(&'a mut T),

@@ -140,7 +140,7 @@ impl fmt::Display for Thousands {
     }
 }
 
-/// What makes a sender's restart, where numbers of so many bits show one.
+/// The numbers that count as a sender's restart, where numbers of this width show one.
 fn restart(f: &mut fmt::Formatter<'_>, counting: Counting) -> fmt::Result {
     let jump = Thousands(counting.jump());
     match counting.bits {

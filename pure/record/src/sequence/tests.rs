@@ -12,7 +12,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// What a tracker says to datagrams of one sender, and what is lost at the end.
+/// A tracker's counts for datagrams of one sender, and the loss at the end.
 fn track(protocol: Protocol, window: u32, datagrams: &[Vec<u8>]) -> (Loss, Counts) {
     let mut tracker = Tracker::new(protocol, window);
     let mut all = Loss::default();
@@ -106,7 +106,7 @@ fn with_random_harm_what_is_lost_is_what_did_not_come() {
         let mut rng = engine::Rng::from_seed(seed);
         let start = rng.below(65_536);
         let (mut sent, mut lost, mut twice) = (Vec::new(), 0, 0);
-        // The first and the last are there: nobody can know of others.
+        // The first and the last are there: the tracker cannot know of others.
         for number in 0..3_000_u64 {
             let is_inside = (1..2_999).contains(&number);
             if is_inside && rng.below(20) == 0 {

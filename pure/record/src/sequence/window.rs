@@ -15,9 +15,9 @@ pub(super) const SHORT_JUMP_MAX: u64 = 3000;
 pub(super) struct Counting {
     /// The number of bits of a number, at most 64: behind the highest comes 0.
     pub(super) bits: u32,
-    /// What is added to the number with each packet; not 0.
+    /// The increase of the number with each packet; not 0.
     pub(super) step: u64,
-    /// A packet counts as lost once so many later ones have come.
+    /// A packet counts as lost once this many later ones have come.
     pub(super) window: u32,
 }
 
@@ -59,7 +59,7 @@ impl Counting {
     }
 }
 
-/// What a number says.
+/// The meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     /// It is the highest so far.
@@ -89,7 +89,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A flow that begins with `number`; what was before is not missing.
+    /// A flow that begins with `number`; packets before it are not missing.
     pub(super) const fn new(number: u64) -> Self {
         Self { highest: number, came: u128::MAX, lost: 0, probe: None }
     }
@@ -103,7 +103,7 @@ impl Window {
         self.highest
     }
 
-    /// Takes in a number. Returns what it says, and how many packets count as lost now.
+    /// Takes in a number. Returns its meaning, and how many packets count as lost now.
     pub(super) fn on_number(&mut self, counting: Counting, number: u64) -> (Came, u64) {
         let mask = counting.mask();
         let number = number & mask;
@@ -149,12 +149,12 @@ impl Window {
         u64::from(before) + (ahead - 1) - u64::from(self.pending().count_ones())
     }
 
-    /// What has not come and may still do so.
+    /// The packets that have not come and may still do so.
     const fn pending(&self) -> u128 {
         !self.came & !self.lost
     }
 
-    /// Counts as lost whatever has not come. Returns how many packets that is.
+    /// Counts all packets as lost that have not come. Returns their number.
     pub(super) fn flush(&mut self) -> u64 {
         let pending = self.pending();
         self.lost |= pending;
@@ -188,7 +188,7 @@ impl Length {
         };
     }
 
-    /// What so many packets are together.
+    /// The loss of `packets` packets.
     pub(super) fn loss(self, packets: u64) -> Loss {
         let bytes = match self {
             Self::Same(length) => packets.saturating_mul(u64::from(length)),

@@ -1,5 +1,5 @@
-//! Recordings that were made by hand: every checksum is right, and one value is not. What
-//! recovery makes of them proves itself.
+//! Recordings that were made by hand: every checksum is right, and one value is not. The recovered
+//! recordings prove themselves.
 
 use super::*;
 use crate::format::{
@@ -7,7 +7,7 @@ use crate::format::{
     SUPERBLOCK_SLOT, Superblock, Trigger,
 };
 
-/// A medium, and what is written to it next.
+/// A medium, and its next write.
 #[derive(Clone, Default)]
 struct Crafted {
     medium: Vec<u8>,
@@ -104,7 +104,7 @@ fn digests(survey: &Survey, medium: &[u8]) -> Vec<[u8; 32]> {
     digests.iter().map(StreamDigest::finalize).collect()
 }
 
-/// Certifies what is there.
+/// Certifies the chunks made so far.
 fn certified(mut made: Crafted) -> Crafted {
     let mut found = survey(&made.medium);
     let digests = digests(&found, &made.medium);

@@ -1,4 +1,4 @@
-//! Recordings on a medium in memory: what is cut, torn, lost or misdirected.
+//! Recordings on a medium in memory, with writes that are cut, torn, lost or misdirected.
 
 mod crafted;
 mod raw;
@@ -17,12 +17,12 @@ use crate::{Algorithm, Config, Digests, Hasher, Input, Output, Recorder, Scan, S
 
 const CHUNK: usize = CHUNK_MIN as usize;
 
-/// What a medium was asked to do, in order.
+/// The requests to a medium, in order.
 #[derive(Clone, Debug)]
 enum Done {
     Write(u64, Vec<u8>),
     Sync,
-    /// So many bytes of the stream were acknowledged.
+    /// This many bytes of the stream were acknowledged.
     Acknowledged(u64),
 }
 
@@ -157,7 +157,8 @@ fn survey(medium: &[u8]) -> Survey {
     scan.finish()
 }
 
-/// Checks that everything which the survey finds is what came. Returns the digests of the streams.
+/// Checks that all bytes which the survey finds match the recorded ones. Returns the digests of the
+/// streams.
 fn check_bytes(survey: &Survey, medium: &[u8], run: &Run, why: &str) -> Vec<[u8; 32]> {
     let digest = StreamDigest::new(survey.algorithm(), survey.is_ring());
     let mut digests = [digest.clone(), digest];
@@ -208,7 +209,7 @@ fn silent_streams_take_no_room_from_one_that_has_bytes() {
         assert!(recorder.room(now, stream).is_some(), "stream {stream}");
     }
     recorder.filled(now, crate::BUFFER_MIN, 5, Time::NONE);
-    // What has bytes stays.
+    // Chunks with bytes stay.
     for stream in 0..crate::BUFFER_MIN - 1 {
         assert!(recorder.room(now, stream).is_some(), "stream {stream}");
         recorder.filled(now, stream, 1, Time::NONE);
@@ -281,8 +282,8 @@ fn a_full_medium_has_every_byte_that_fits() {
     assert!(filled > 15, "only {filled} media were filled to their last page");
 }
 
-/// Recovers, checks that everything acknowledged is there, and that the mended medium
-/// proves itself.
+/// Recovers, checks that everything acknowledged is there, and that the repaired medium proves
+/// itself.
 fn recover(medium: &[u8], run: &Run, acknowledged: u64, why: &str) {
     let mut found = survey(medium);
     let digests = check_bytes(&found, medium, run, why);

@@ -6,7 +6,7 @@ use crate::{RawConfig, RawRecorder};
 const START: u64 = 3 * 4096;
 
 /// Records random pieces, some of them lost, until enough have come or a limit is reached. Returns
-/// the medium, which held 0xee before, what came (`None` is lost at the buffer), and the account.
+/// the medium, which held 0xee before, the pieces (`None` is lost at the buffer), and the account.
 fn record(
     seed: u64,
     config: RawConfig,
@@ -159,7 +159,7 @@ fn gigabytes_that_a_number_claims_to_be_lost_take_no_place() {
     assert_eq!((recorder.progress().bytes_in, recorder.gaps()[0].bytes), (1_000, 0));
     recorder.miss(missed(16 << 20, Place::Wire));
     assert_eq!(recorder.progress().bytes_in, 1_000 + (16 << 20));
-    // What this host has counted is so.
+    // This host's own counts are right.
     recorder.miss(missed(1 << 30, Place::Socket));
     let progress = recorder.progress();
     assert_eq!((progress.bytes_in, progress.never_came), (1_000 + (16 << 20) + (1 << 30), 16 << 20));

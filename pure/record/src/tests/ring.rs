@@ -1,4 +1,5 @@
-//! Rings: the oldest is overwritten, and what is held is told truly, whatever happens.
+//! Rings: the oldest bytes are overwritten, and the account of the held ones is true after every
+//! fault.
 
 use super::*;
 use crate::format::{Holding, Kind, Pin};
@@ -45,7 +46,7 @@ fn a_ring_holds_the_newest_and_what_is_pinned_over_many_seeds() {
         let ring = survey.ring.as_ref().expect("a ring");
         assert!(run.certificate.bytes_overwritten() > 2_000_000, "{why}: {:?}", run.certificate);
         assert_eq!(run.certificate.reason, Reason::SourceEnded, "{why}");
-        // A ring is nearly full of what it holds, though chunks that are written early are short.
+        // A ring is nearly full of held bytes, though chunks that are written early are short.
         assert!(survey.entries.len() > 50, "{why}: {}", survey.entries.len());
         for (stream, totals) in (0..).zip(&run.certificate.streams) {
             let held: u64 =
@@ -78,7 +79,7 @@ fn a_ring_on_a_medium_that_fails_now_and_then_tells_the_truth() {
     assert!(calm > 30, "only {calm} recordings came to their end");
 }
 
-/// What the log says that was overwritten, at most.
+/// The most that the log declares as overwritten.
 fn floors(log: &[Done]) -> Holding {
     let mut all = Holding::default();
     for done in log {
@@ -108,7 +109,7 @@ fn a_ring_that_is_cut_off_has_all_that_was_durable_and_not_overwritten() {
                 let (medium, _) = cut_off(&run, cut, variant, &mut rng);
                 let log = &run.log[..cut];
                 let synced = log.iter().rposition(|done| matches!(done, Done::Sync)).unwrap_or(0);
-                // Of what was durable, what nothing was written over since.
+                // Of the durable chunks, those that no later write covered.
                 let mut durable = BTreeMap::new();
                 for (at, done) in log.iter().enumerate() {
                     let Done::Write(offset, data) = done else { continue };
@@ -217,7 +218,7 @@ fn what_was_overwritten_between_two_held_parts_is_not_pinned() {
 
 #[test]
 fn a_ring_on_a_medium_that_was_used_before_proves_itself() {
-    // Too short for the ring to say twice what it holds: a slot for that was never written.
+    // Too short for the ring to write its account twice: a slot for that was never written.
     let run = record_with(ring(0), 2, 20, |_, _| None, |_, _| {});
     let mut medium = vec![0xa5; 200 * CHUNK];
     for done in &run.log {

@@ -1,4 +1,4 @@
-//! Pre-triggers: what is kept, what is let go, and what the recording says of it.
+//! Pre-triggers: the kept bytes, the dropped ones, and the recording's account of both.
 
 use core::cell::RefCell;
 
@@ -59,7 +59,7 @@ fn whatever_the_moment_what_came_within_the_time_is_recorded() {
         let (_, ends) = run.moments.last().unwrap();
         for stream in 0..2 {
             let kept = run.certificate.streams[stream].bytes_in;
-            // What is lost before the first byte that is kept is no gap.
+            // A loss before the first kept byte is no gap.
             let young = all[stream][lengths[stream]..].iter().skip_while(|byte| **byte == 0).count() as u64;
             let first = survey.gaps.iter().find(|gap| gap.stream as usize == stream && gap.bytes > 0);
             let first = first.filter(|gap| gap.from == 0);
