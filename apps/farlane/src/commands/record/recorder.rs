@@ -95,7 +95,7 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     }
     heed_file_limit().map_err(Error::System)?;
     let (handle, end) = sessions::handle(Direction::Write);
-    // Whoever looks on may leave. What is recorded matters more than that somebody hears of it.
+    // The reader of the log may leave. The recording matters more than its messages.
     live::sys::logging::outlive_reader();
     if args.pre_trigger.is_some() {
         handle.trigger_on_signal().map_err(Error::Output)?;
@@ -141,7 +141,7 @@ fn settings(args: &RecordArgs, to: &[PathBuf]) -> Settings {
     }
 }
 
-/// What a recorder goes on using.
+/// The resources that a recorder goes on using.
 fn needs(args: &RecordArgs, to: &[PathBuf]) -> Needs {
     let mut needs = Needs::default();
     to.iter().for_each(|path| need_medium(&mut needs, path));
@@ -223,7 +223,7 @@ fn sign(to: &[PathBuf], identity: &Identity) -> Result<(), Error> {
     signed.map_err(|error| unreadable(first(to), error))
 }
 
-/// Tells what is to be expected of the medium, if the rate is known and something is.
+/// Warns of expected problems of the medium, if the rate is known and there are any.
 fn warn(args: &RecordArgs, to: &[PathBuf], buffer: u64) {
     let Some(rate) = args.rate else { return };
     let by_size = args.size.map(|bytes| time_of(bytes, rate));
@@ -246,7 +246,7 @@ fn place<'a>(args: &RecordArgs, to: &'a [PathBuf]) -> Result<Place<'a>, Error> {
     Ok(Place { targets, overwrite: args.force })
 }
 
-/// Why a recording can't begin, for the person who asked for it.
+/// Why a recording can't begin, as an error for its user.
 pub(crate) fn refused(to: &[PathBuf], refused: Refused) -> Error {
     let (member, error) = match refused {
         Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },

@@ -1,4 +1,4 @@
-//! Rings: what a person says of them becomes what a recorder does.
+//! Rings: turns the user's options into the recorder's configuration.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::args::{KeepFor, RecordArgs};
 use crate::error::Error;
 
-/// The most slots of a ring: the recorder keeps in memory what each of them has.
+/// The most slots of a ring: the recorder keeps the content of each slot in memory.
 const SLOTS_MAX: u64 = 1 << 26;
 
-/// Makes a ring of the recording, if there is to be one. A buffer that nobody chose fits a
-/// short ring.
+/// Makes a ring of the recording, if there is to be one. A buffer of the default size fits a short
+/// ring.
 pub(super) fn configure(args: &RecordArgs, config: Config) -> Result<Config, Error> {
     let Some(size) = args.ring.ring else { return Ok(config) };
     let mut keep = vec![Keep::default(); args.from.len()];
@@ -67,8 +67,8 @@ pub(super) fn pins_json(pins: &[Pin]) -> Value {
     pins.iter().map(pin).collect()
 }
 
-/// What a ring holds of its streams, in order: stream, place of the first byte, and behind
-/// the last.
+/// The content of a ring by streams, in order: stream, place of the first byte, and behind the
+/// last.
 fn held(survey: &Survey) -> Vec<Pin> {
     let Some(ring) = &survey.ring else { return Vec::new() };
     let streams = 0..u32::try_from(survey.streams()).unwrap_or(u32::MAX);

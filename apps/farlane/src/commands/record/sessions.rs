@@ -25,7 +25,7 @@ use crate::commands::guest::report;
 use crate::commands::report_json;
 use crate::error::Error;
 
-/// What recorder and replayer differ in.
+/// The differences between recorder and replayer.
 pub(super) struct Sessions<'a, 'scope, 'env, S, const IS_REPLAY: bool> {
     pub(super) settings: Settings,
     pub(super) needs: Needs,
@@ -58,7 +58,7 @@ pub(super) struct Waiting<'scope, 'env, S> {
     stop: Stop,
 }
 
-/// What the thread does.
+/// The work of the thread.
 struct Work<S> {
     session: S,
     handle: Handle,
@@ -137,7 +137,7 @@ where
 {
     const KIND: &'static str = if IS_REPLAY { "replay" } else { "record" };
     const WHAT: &'static str = if IS_REPLAY { "the replayer" } else { "the recorder" };
-    // What was taken is written, however long that takes.
+    // The bytes taken so far are written, however long that takes.
     const IS_PATIENT: bool = true;
     const HEEDS_SECOND_SIGNAL: bool = IS_REPLAY;
     type Driver = Waiting<'scope, 'env, S>;

@@ -116,7 +116,7 @@ pub(super) fn name(source: &SourceUrl) -> String {
     }
 }
 
-/// Adds what a source of packets heard to the account of its stream.
+/// Adds the report of a source of packets to the account of its stream.
 pub(super) fn add_heard(account: &mut Value, heard: Option<&Heard>) {
     let Some(heard) = heard else { return };
     account["packets"] = heard.packets.into();

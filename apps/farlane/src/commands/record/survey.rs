@@ -1,4 +1,4 @@
-//! `farlane recording verify`, `recover` and `info`: what a recording has.
+//! `farlane recording verify`, `recover` and `info`: the content of a recording.
 
 use engine::Nanos;
 use live::drivers::record::{Recording, Signer};
@@ -36,7 +36,7 @@ fn account(recording: &Recording) -> String {
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let (asked, args) = (args.signed_by, &args.recording);
-    // The exit status is the answer, whoever reads the rest.
+    // The exit status is the answer, even if the reader of the output leaves.
     live::sys::logging::outlive_reader();
     let recording = read(args, false)?;
     let (survey, signer) = (&recording.survey, recording.signer());

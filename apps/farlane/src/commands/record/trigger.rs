@@ -1,4 +1,4 @@
-//! What a person or a program is told of a trigger.
+//! The messages about a trigger, for people and programs.
 
 use engine::Nanos;
 use live::drivers::record::{Status, Triggered};
@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use crate::args::RecordArgs;
 
-/// How long bytes are kept until somebody triggers.
+/// How long bytes are kept until a trigger.
 pub(super) fn keep(args: &RecordArgs) -> Option<Nanos> {
     args.pre_trigger.map(Nanos::from)
 }
 
-/// The number of chunks that the buffer needs for what is to be kept; 0 if that is not known.
+/// The number of chunks that the buffer needs to keep the requested time; 0 if that is not known.
 pub(super) fn chunks(args: &RecordArgs) -> u64 {
     let known = args.rate.zip(keep(args));
     known.map_or(0, |(rate, keep)| pre_trigger_buffer(rate, keep, args.chunk, args.from.len()))
 }
 
-/// Tells if a buffer of so many chunks keeps less than is asked for.
+/// Warns if a buffer of `buffer` chunks keeps less than was asked for.
 pub(super) fn warn(args: &RecordArgs, buffer: usize) {
     let (Some(keep), needed) = (keep(args), chunks(args)) else { return };
     let buffer = buffer as u64;
@@ -35,7 +35,7 @@ pub(super) fn warn(args: &RecordArgs, buffer: usize) {
     }
 }
 
-/// What is kept of what is asked for.
+/// The kept part of the requested time.
 pub(super) fn kept_text(status: &Status, kept: &Kept) -> String {
     let asked = status.pre_trigger.unwrap_or_default();
     let short = if kept.is_short { "; the buffer is full and has no room for more" } else { "" };
@@ -48,7 +48,7 @@ pub(super) const fn of(triggered: Triggered) -> status::Trigger {
     status::Trigger { when: time, before_ns: before, bytes_before: triggered.bytes }
 }
 
-/// The event that tells of a trigger.
+/// The event that reports a trigger.
 #[derive(Serialize)]
 pub(super) struct Event {
     event: &'static str,

@@ -1,4 +1,4 @@
-//! What a person or a program sees of a recording that is under way.
+//! The display of a recording that is under way, for people and programs.
 
 use live::sys::logging;
 use std::io::IsTerminal;
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// Tells of the trigger, once.
+    /// Reports the trigger, once.
     fn tell_trigger(&mut self, status: &Status) {
         let Some(triggered) = status.triggered.filter(|_| !self.is_triggered) else { return };
         self.is_triggered = true;
@@ -84,7 +84,7 @@ impl View {
         }
     }
 
-    /// Clears the place on the terminal, for what is printed last.
+    /// Clears the place on the terminal, for the last message.
     pub(super) fn end(&self) {
         if let Shown::Terminal(bar) = &self.shown {
             bar.finish_and_clear();

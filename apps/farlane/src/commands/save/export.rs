@@ -9,7 +9,7 @@ use crate::args::{Backing, MediumSpec, SaveArgs};
 use crate::commands::served::changes::resized;
 use crate::error::Error;
 
-/// What far ends say that they offer.
+/// The offer that far ends report.
 #[derive(Debug, Deserialize)]
 struct Offered {
     is_given_beside: bool,
@@ -25,7 +25,7 @@ struct FarEnd {
 /// Writes what far ends offer into their file.
 ///
 /// # Errors
-/// When there is no file, it can't be written, or it can't say what is offered.
+/// When there is no file, it can't be written, or it can't describe the offer.
 pub(crate) fn export(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     let mut file = File::read(told)?;
     let offered: Offered = understand(told)?;
@@ -37,7 +37,7 @@ pub(crate) fn export(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     file.write(args, &notes)
 }
 
-/// Has the document offer what the far ends do. Returns what a person should know.
+/// Makes the document offer the same as the far ends. Returns notes for the user.
 fn change(document: &mut DocumentMut, far_ends: &[FarEnd]) -> Result<Vec<String>, String> {
     let item = document.get_mut("export").ok_or("there is no table [export]")?;
     let mut tables: Vec<&mut dyn TableLike> = match item {
@@ -95,8 +95,8 @@ fn renumbered(order: &[Backing], told: &[Told]) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Has an option that may be given several times name what is `wanted`. What the option names
-/// already keeps its text and place. Returns what it names now, in order.
+/// Makes an option that may be given several times name the `wanted` backings. A backing that the
+/// option names already keeps its text and place. Returns the backings that it names now, in order.
 fn set(
     table: &mut dyn TableLike,
     key: &str,
@@ -116,7 +116,7 @@ fn set(
         let text = value.as_str().map_or_else(|| value.to_string().trim().to_owned(), str::to_owned);
         named.push(parse(&text).map_err(|why| format!("{key}: {why}"))?);
     }
-    // First what is the same: of two that differ in their size, the other one was resized.
+    // Unchanged backings first: of two that differ in their size, the other one was resized.
     let mut kept: Vec<Option<Backing>> = named.iter().map(|_| None).collect();
     for (before, kept) in named.iter().zip(&mut kept) {
         *kept = wanted.iter_mut().find(|one| one.as_ref() == Some(before)).and_then(Option::take);
@@ -159,7 +159,7 @@ fn replace(table: &mut dyn TableLike, key: &str, value: Value) {
 }
 
 /// Takes a value out of a list, with the comments above it and behind it. A comment that stands
-/// behind the value before, past the comma, is the beginning of what comes next.
+/// behind the value before, past the comma, is the beginning of the next value.
 fn take_out(array: &mut Array, place: usize) {
     let lead = |text: &str| text.find('\n').map_or("", |end| &text[..end]).to_owned();
     let rest = |text: &str| text.find('\n').map_or(text, |end| &text[end..]).to_owned();
@@ -269,7 +269,7 @@ mod tests {
                 let told: Vec<_> = (1..).zip(picked.iter().map(|bit| all[*bit])).collect();
                 let text = format!("[export]\n{start}");
                 let (now, _) = changed(&text, &[far_end(true, &told)]).unwrap();
-                // What is saved twice is saved.
+                // A second save changes nothing.
                 assert_eq!(changed(&now, &[far_end(true, &told)]).unwrap().0, now, "{start} {told:?}");
             }
         }

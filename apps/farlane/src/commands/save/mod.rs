@@ -1,7 +1,7 @@
-//! Writing what was changed at run time back into a daemon's file, whose comments and order stay.
+//! Writes the changes of run time back into a daemon's file, whose comments and order stay.
 //!
-//! The daemon says what it offers; the command that asks changes the file, with its own rights. So
-//! a daemon needs no right to change what it was told to do.
+//! The daemon reports its offer; the command that asks changes the file, with its own rights. So a
+//! daemon needs no right to change its own configuration.
 
 mod export;
 mod replace;
@@ -21,7 +21,7 @@ use crate::args::{Backing, SaveArgs};
 use crate::error::{DaemonError, Error};
 use crate::whole_file;
 
-/// A namespace as a daemon tells of it.
+/// A namespace in a daemon's report.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Told {
     pub(crate) nsid: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Told {
     ana_group: Option<u32>,
 }
 
-/// What a daemon says of a namespace, which [`Told`] reads.
+/// A daemon's report of a namespace, which [`Told`] reads.
 pub(crate) fn tell_namespace(nsid: u32, backing: &Backing) -> Value {
     match backing {
         Backing::Medium(spec) => json!({ "nsid": nsid, "namespace": spec.to_string() }),
@@ -52,7 +52,7 @@ struct File {
 }
 
 impl File {
-    /// Reads the file that a daemon names in what it offers.
+    /// Reads the file that a daemon names in its offer.
     fn read(offered: &Value) -> Result<Self, Error> {
         let path = offered["config"].as_str().ok_or(DaemonError::NoFileToSave)?;
         let path = PathBuf::from(path);
@@ -63,7 +63,7 @@ impl File {
         Ok(Self { path, before, document })
     }
 
-    /// Writes the text, if it has changed, where the arguments say, and tells a person of it.
+    /// Writes the text, if it has changed, to the place of the arguments, and reports it.
     fn write(self, args: &SaveArgs, notes: &[String]) -> Result<(), Error> {
         let text = self.document.to_string();
         let place = args.to.as_ref().unwrap_or(&self.path);
@@ -89,7 +89,7 @@ fn wrong(path: &std::path::Path, why: &str) -> Error {
     Error::Config { path: path.to_owned(), why: why.to_owned() }
 }
 
-/// What the daemon has said, as a type of ours.
+/// The daemon's answer, as a type of ours.
 fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
     T::deserialize(told)
         .map_err(|error| DaemonError::Asked { why: format!("the daemon's answer: {error}") }.into())

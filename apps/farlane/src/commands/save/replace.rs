@@ -1,4 +1,4 @@
-//! Replacing a file by another text: whoever reads it finds the old text or the new one.
+//! Replaces a file by another text: a reader finds the old text or the new one.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use live::sys::files::{Kind, Place, Replacement};
 
-/// Gives the file at `path` this text, and the owner and mode of the file `like`. What a symbolic
-/// link at `path` leads to is replaced, not the link.
+/// Gives the file at `path` this text, and the owner and mode of the file `like`. Replaces the file
+/// that a symbolic link at `path` leads to, not the link.
 pub(super) fn replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
     let mut new = Replacement::begin(Place::find(path)?, Kind::Private)?;
     new.write_all(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! What a target offers in its file: `[[subsystem.namespace]]` and `[[subsystem.ana]]`.
+//! A target's offer in its file: `[[subsystem.namespace]]` and `[[subsystem.ana]]`.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::args::{AccessState, Backing, MediumSpec, SaveArgs};
 use crate::commands::target::{Listed, listed_in};
 use crate::error::Error;
 
-/// What a target says that it offers.
+/// The offer that a target reports.
 #[derive(Debug, Deserialize)]
 struct Offered {
     subsystems: Vec<Subsystem>,
@@ -33,10 +33,10 @@ struct Access {
     state: AccessState,
 }
 
-/// Writes what a target offers into its file.
+/// Writes a target's offer into its file.
 ///
 /// # Errors
-/// When there is no file, it can't be written, or it can't say what is offered.
+/// When there is no file, it can't be written, or it can't describe the offer.
 pub(crate) fn target(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     let mut file = File::read(told)?;
     let offered: Offered = understand(told)?;
@@ -44,7 +44,7 @@ pub(crate) fn target(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     file.write(args, &[])
 }
 
-/// Has the document, whose text is given, offer what the target does.
+/// Makes the document, whose text is given, offer the same as the target.
 fn change(text: &str, document: &mut DocumentMut, offered: &Offered) -> Result<(), String> {
     let known = listed_in(text)?;
     let item = document.get_mut("subsystem");
@@ -106,7 +106,7 @@ fn change_namespaces(table: &mut dyn TableLike, listed: &[Listed], told: &[Told]
     Ok(())
 }
 
-/// Writes the keys of a namespace that differ from what the table has.
+/// Writes the keys of a namespace that differ from those of the table.
 fn write(table: &mut Table, now: &Listed) {
     let size = |bytes: u64| value(bytes.to_string());
     match &now.backing {

@@ -16,7 +16,7 @@ use crate::error::Error;
 /// hosts of other namespaces wait meanwhile.
 pub(crate) const PATIENCE_AT_WORK: Nanos = Nanos::from_secs(3);
 
-/// A medium that has been opened, and what is known of it.
+/// An opened medium with its properties.
 pub(crate) struct Opened {
     pub(crate) medium: Medium,
     /// Where the medium's bytes are, in words that mean the same at the next start.
@@ -59,7 +59,8 @@ impl Opened {
     }
 }
 
-/// Opens what a request to a running process names, which has `patience` for no other device.
+/// Opens the backing that a request names at run time. The process waits only briefly for another
+/// device then.
 pub(crate) fn open_at_work(clock: Clock, backing: &Backing) -> Result<Opened, String> {
     let room = room::check(backing.memory());
     let opened = room.and_then(|()| Opened::open(clock, backing, PATIENCE_AT_WORK));

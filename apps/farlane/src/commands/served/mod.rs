@@ -30,7 +30,7 @@ pub(crate) struct Ssd {
     /// Where the SSD's state is kept.
     pub(crate) store: Option<Store>,
     pub(crate) serial: String,
-    /// What the SSD serves, in words.
+    /// The namespaces of the SSD, in words.
     pub(crate) summary: String,
     /// The namespaces on files, other devices and memory, in the order in which they were given.
     pub(crate) listed: Vec<Numbered>,
@@ -44,8 +44,8 @@ pub(crate) struct Numbered {
 }
 
 impl Ssd {
-    /// Builds the SSD of `served`. `place` says where the SSD is offered, which tells memory at one
-    /// place from memory at another.
+    /// Builds the SSD of `served`. `place` says where the SSD is offered, which distinguishes
+    /// memory at one place from memory at another.
     pub(crate) fn build(clock: Clock, served: &Served, place: &str) -> Result<Self, Error> {
         if let (Some(PoolSpec::File { path, .. }), None) = (&served.pool, served.state.first()) {
             return Err(Error::PoolWithoutState { path: path.clone() });
@@ -84,7 +84,7 @@ impl Ssd {
     }
 }
 
-/// Checks that one SSD may have so many media, before any is opened: each namespace, pool and state
+/// Checks that one SSD may have `count` media, before any is opened: each namespace, pool and state
 /// file is one.
 ///
 /// # Errors
@@ -93,8 +93,7 @@ pub(crate) fn check_media(count: usize) -> Result<(), Error> {
     if count > MEDIA_MAX { Err(Error::TooManyMedia { count, most: MEDIA_MAX }) } else { Ok(()) }
 }
 
-/// Waits until the state of every SSD that was served is saved. Whatever changes the state has
-/// ended before.
+/// Waits until the state of every served SSD is saved. All writers of the state have ended before.
 pub(crate) fn finish(stores: impl IntoIterator<Item = Store>) -> Result<(), Error> {
     stores.into_iter().map(|store| store.finish().map_err(Error::NotSaved)).fold(Ok(()), Result::and)
 }
@@ -112,7 +111,7 @@ pub(crate) fn restore(
     for note in &restored.notes {
         note!("state {}: {note}", store.path().display());
     }
-    // Whether the state can be kept at all is better known before anybody relies on it.
+    // A state that can't be kept is an error before a host relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
     let keeper = Keeper::new(store.clone(), restored.state).map_err(Error::Output)?;
     Ok(Config { state: Some(media.add(keeper)?), ..restored.config })
@@ -264,7 +263,7 @@ pub(crate) fn file_origin(path: &Path) -> String {
 }
 
 /// A serial number that is the same for the same namespaces of the same machine, so that a host
-/// recognizes the SSD. Memory is told apart by `place`.
+/// recognizes the SSD. `place` distinguishes memory from other memory.
 fn serial_of(served: &Served, place: &str) -> String {
     let mut name = machine();
     let mut add = |part: String| name.extend(["\n", &part]);
@@ -289,7 +288,8 @@ fn serial_of(served: &Served, place: &str) -> String {
     format!("FL{:016X}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// What tells this machine from others: its machine identifier, or else its host name.
+/// The identity that distinguishes this machine from others: its machine identifier, or else its
+/// host name.
 fn machine() -> String {
     let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map(std::fs::read_to_string);
     known
@@ -300,7 +300,7 @@ fn machine() -> String {
         .unwrap_or_default()
 }
 
-/// Tells a person what a controller of this machine reports.
+/// Logs the report of a controller of this machine.
 fn report_controller(notice: controllers::Notice) {
     warn!("the SSD: {notice}");
 }

@@ -1,4 +1,4 @@
-//! Whether the machine has the memory for what is to be served.
+//! Whether the machine has the memory for the served namespaces.
 
 use live::sys::memory;
 

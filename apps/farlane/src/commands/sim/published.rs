@@ -37,7 +37,7 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// `value` to three decimals, so that what is printed has no noise in it.
+/// `value` to three decimals, so that the printed number has no noise in it.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -55,7 +55,8 @@ pub(super) fn csv(axes: &[Axis], lines: &[Line]) -> String {
     text
 }
 
-/// A column of numbers if every value is one, so that whoever reads the file can reckon with them.
+/// A column of numbers if every value is one, so that programs that read the file can calculate
+/// with them.
 fn column_of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Column {
     let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
     match numbers {

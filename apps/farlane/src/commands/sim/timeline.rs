@@ -91,13 +91,13 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, String> {
     to_parquet("timeline", &COLUMNS.map(|(name, _)| name), &COLUMNS.map(|(_, value)| column(value)))
 }
 
-/// The unit in which the greatest of times is told.
+/// The unit in which the greatest of times is shown.
 fn unit(nanos: f64) -> (f64, &'static str) {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
     units.into_iter().find(|(size, _)| nanos >= *size).unwrap_or((1.0, "ns"))
 }
 
-/// An axis: where values lie, its ticks, its unit and what it shows.
+/// An axis: where values lie, its ticks, its unit and its quantity.
 struct Scale {
     range: Range,
     ticks: Vec<f64>,

@@ -120,7 +120,7 @@ fn link(now: Instant, session: &Session) -> Link {
     }
 }
 
-/// What became of the datagrams of a connection.
+/// The outcome of the datagrams of a connection.
 fn datagrams(info: Info) -> Datagrams {
     let path = |path: &datagrams::Path| Path {
         interface: path.interface.clone(),
@@ -143,7 +143,7 @@ fn datagrams(info: Info) -> Datagrams {
     }
 }
 
-/// What became of frames that were sent over several paths (IEEE 802.1CB).
+/// The outcome of frames that were sent over several paths (IEEE 802.1CB).
 const fn copies(copies: &datagrams::Copies) -> Copies {
     Copies {
         passed: copies.passed,

@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(crate) use built::{of_far, of_far_ends, of_guest};
 pub(crate) use text::text;
 
-/// What an end of a tunnel may be asked. A target understands it too.
+/// The request that an end of a tunnel answers. A target understands it too.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Request {

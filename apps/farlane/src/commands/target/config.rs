@@ -1,4 +1,4 @@
-//! What a target offers, as its configuration file says (TOML).
+//! A target's offer, in the form of its configuration file (TOML).
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -28,7 +28,7 @@ use crate::commands::served::check_media;
 use crate::error::Error;
 use crate::whole_file;
 
-/// What a target offers: where it listens, its subsystems, and referrals to other targets.
+/// The offer of a target: where it listens, its subsystems, and referrals to other targets.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
     pub(crate) ports: Vec<PortSpec>,
@@ -36,18 +36,18 @@ pub(crate) struct Offer {
     pub(crate) referrals: Vec<(SocketAddr, Nqn)>,
     /// Whether hosts that prove nothing are let in off loopback.
     pub(crate) insecure: bool,
-    /// Who may use the discovery service, if that is said.
+    /// The hosts that may use the discovery service, if the file names them.
     pub(crate) discovery: Option<Discovery>,
-    /// How long a host may take to prove who it is, if that is said.
+    /// The time that a host has to authenticate, if the file sets it.
     pub(crate) prove_within: Option<Duration>,
 }
 
 impl Offer {
-    /// Checks that nobody who proves nothing is let in off loopback, and that there are not too
-    /// many media or keys.
+    /// Checks that hosts without authentication are admitted on loopback only, and that there are
+    /// not too many media or keys.
     ///
     /// # Errors
-    /// When somebody is, without `insecure`, or there are.
+    /// When they are admitted elsewhere, without `insecure`, or there are too many.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.subsystems.iter().try_for_each(|one| check_media(one.count_media()))?;
         let count = self.subsystems.iter().map(SubsystemSpec::tls_keys).sum();
@@ -81,7 +81,7 @@ impl Offer {
     }
 }
 
-/// A port of a target: where it listens, what it carries, and the address that it advertises.
+/// A port of a target: where it listens, its carrier, and the address that it advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {
     pub(crate) listen: SocketAddr,
@@ -93,11 +93,11 @@ pub(crate) struct PortSpec {
 pub(crate) struct SubsystemSpec {
     pub(crate) nqn: Nqn,
     pub(crate) serial: Option<String>,
-    /// Where a subsystem of the configuration file keeps what it must not forget.
+    /// Where a subsystem of the configuration file keeps its persistent state.
     pub(crate) state: Option<PathBuf>,
     /// Hosts that may connect; everybody, if empty.
     pub(crate) hosts: Vec<Nqn>,
-    /// What single hosts must prove, and what they may do.
+    /// The authentication and the permissions of single hosts.
     pub(crate) terms: Vec<(Nqn, HostTerms)>,
     /// Ports of the subsystem, each by the address that it listens on; all ports, if empty.
     pub(crate) ports: Vec<SocketAddr>,
@@ -147,7 +147,7 @@ impl SubsystemSpec {
         if self.hosts.is_empty() { Hosts::Any } else { Hosts::Listed(self.hosts.clone()) }
     }
 
-    /// Whether every host must prove who it is.
+    /// Whether every host must authenticate.
     fn is_closed(&self) -> bool {
         is_closed(&self.allowed(), &self.terms)
     }
@@ -289,7 +289,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// The time in which hosts must prove who they are.
+/// The time in which hosts must authenticate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProofMax(Duration);
 

@@ -104,7 +104,7 @@ impl Core {
         room::check(listed.iter().map(|one| one.backing.memory()).sum())?;
         let store = state.map(Store::open).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
-        // The serial number follows from the subsystem's name, whatever its namespaces are.
+        // The serial number follows from the subsystem's name alone, not from its namespaces.
         let derived =
             || format!("FL{:016X}", u64::from_be_bytes(NamespaceIdentity::derived(name.as_str()).eui64));
         let serial = serial.or_else(|| saved.as_ref().map(|saved| saved.serial().to_owned()));
@@ -225,7 +225,7 @@ impl Driver for Core {
     }
 }
 
-/// Tells a person about an event, on standard error.
+/// Logs an event on standard error.
 fn report(event: Event) {
     match event {
         Event::Target(event) => info!("{event}"),

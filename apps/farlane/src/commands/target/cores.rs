@@ -98,8 +98,8 @@ impl Cores {
         self.each(move |core| core.driver.watch().add(taps.tap(0))).map(drop)
     }
 
-    /// Tells each core what is offered now. The first core is told last: new connections come to
-    /// it, and the others must know by then.
+    /// Sends the current directory to each core. The first core gets it last: new connections come
+    /// to it, and the others must have the directory by then.
     pub(super) fn set_directory(&mut self, directory: &Directory) -> Result<(), Error> {
         let count = 1 + self.others.len();
         let of = |core: usize| {
@@ -145,7 +145,7 @@ impl Other {
     }
 }
 
-/// Ends the target when a core has ended, for whatever reason.
+/// Ends the target when a core has ended, for any reason.
 struct Ending(Stop);
 
 impl Drop for Ending {

@@ -1,5 +1,5 @@
-//! The hosts of a subsystem, as the configuration file describes them: what they must prove, and
-//! what they may do.
+//! The hosts of a subsystem, as the configuration file describes them: their authentication and
+//! their permissions.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use toml::Spanned;
 
 use super::config::{Size, Text, Wrong};
 
-/// A host that may connect, by which secrets, and what it may do.
+/// A host that may connect, with its secrets and its permissions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct HostTable {
@@ -35,7 +35,7 @@ pub(super) struct HostTable {
     bandwidth: Option<Text<Size>>,
 }
 
-/// What each host must prove and may do. Adds the hosts to those that are allowed.
+/// The authentication and the permissions of each host. Adds the hosts to those that are allowed.
 pub(super) fn hosts(
     tables: Vec<Spanned<HostTable>>,
     allowed: &mut Vec<Nqn>,
@@ -55,7 +55,7 @@ pub(super) fn hosts(
     Ok(found)
 }
 
-/// What a host may do.
+/// The permissions of a host.
 fn permit(table: &Spanned<HostTable>) -> Result<Permit, Wrong> {
     let HostTable { nsid, readonly, iops, bandwidth, .. } = table.get_ref();
     if let Some(wrong) = nsid.iter().find(|id| !(1..=NAMESPACE_ID_MAX).contains(*id)) {
@@ -71,7 +71,7 @@ fn permit(table: &Spanned<HostTable>) -> Result<Permit, Wrong> {
     Ok(Permit { namespaces, read_only: *readonly, rate: Rate { operations: *iops, bytes } })
 }
 
-/// What a host must prove, with the secrets that its files hold, and what it may do.
+/// The authentication of a host, with the secrets that its files hold, and its permissions.
 fn terms(table: &Spanned<HostTable>) -> Result<HostTerms, Wrong> {
     let host = table.get_ref();
     let permit = permit(table)?;
@@ -106,7 +106,7 @@ fn tls(path: &Path) -> Result<TlsCredentials, SecretFileError> {
     Ok(TlsCredentials { key: secret_file::read(path)?, origin: path.display().to_string() })
 }
 
-/// What every host of a target on the command line must prove, by the secrets in `files`.
+/// The authentication of every host of a target on the command line, by the secrets in `files`.
 pub(super) fn shared_terms(files: &SecretFiles) -> Result<HostTerms, SecretFileError> {
     let of = |path: &PathBuf| credentials(path, files.controller.as_deref());
     let credentials = files.host.as_ref().map(of).transpose()?;

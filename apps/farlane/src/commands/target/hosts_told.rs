@@ -1,4 +1,4 @@
-//! The hosts of a core, told to another thread in jobs so small that they hold up no command.
+//! The hosts of a core, sent to another thread in jobs so small that they hold up no command.
 
 use assemblies::target::AssociationStatus;
 use live::reactor::Hirer;

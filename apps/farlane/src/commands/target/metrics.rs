@@ -14,7 +14,7 @@ use crate::metrics::{
     Kind, Labels, Page, add_all_namespaces, add_health, add_host, next_namespaces, seconds,
 };
 
-/// What a core tells of itself.
+/// The figures that a core reports about itself.
 struct Told {
     connections: usize,
     memory: assemblies::target::MemoryStatus,
@@ -45,7 +45,7 @@ fn add_core(page: &mut Page, index: u32, core: &Hirer<Core>) -> Option<()> {
         let labels = vec![("subsystem", name.clone())];
         add_health(page, &labels, counters);
         let key = *key;
-        // A subsystem that is gone by now has nothing more to tell.
+        // A subsystem that is gone by now has no more figures.
         add_all_namespaces(page, &labels, |after| {
             core.run(move |core| {
                 let core = core.driver.target().subsystem(key);
@@ -56,7 +56,7 @@ fn add_core(page: &mut Page, index: u32, core: &Hirer<Core>) -> Option<()> {
     add_hosts(page, core, &told.subsystems)
 }
 
-/// Adds what connections whose hosts have not proved who they are take, and what became of others.
+/// Adds the resources of connections whose hosts have not authenticated, and the outcome of others.
 fn add_strangers(page: &mut Page, labels: &Labels, strangers: &StrangersStatus) {
     let rows = [
         ("farlane_unproven", "Connections whose hosts have not proved who they are", strangers.count),

@@ -43,9 +43,10 @@ use cores::Cores;
 use request::Request;
 use server::Server;
 
-/// The part of descriptors and memory for connections whose hosts have not proved who they are.
+/// The part of descriptors and memory for connections whose hosts have not authenticated.
 const STRANGERS_SHARE: u64 = 8;
-/// What such a connection may hold, in bytes: what it has said, what waits for it, and a handshake.
+/// The most memory of such a connection, in bytes: its received bytes, bytes that wait for it, and
+/// a handshake.
 const STRANGER_BYTES: u64 = 64 << 10;
 
 pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
@@ -60,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     config::read(path)?.check()
 }
 
-/// What a target with these options offers.
+/// The offer of a target with these options.
 ///
 /// # Errors
 /// When a file can't be read, or options contradict each other.
@@ -94,7 +95,7 @@ fn offer(args: &OfferArgs) -> Result<(), Error> {
 /// The daemon of a target.
 struct Offering<'a> {
     args: &'a OfferArgs,
-    /// What is offered, until the server has it.
+    /// The offer, until the server has it.
     offer: Option<Offer>,
     /// The ways to all cores.
     hirers: Vec<Hirer<Core>>,
@@ -189,7 +190,7 @@ impl Daemon for Offering<'_> {
     }
 }
 
-/// How many connections may wait for the proof of who their hosts are: an eighth of the
+/// How many connections may wait for the authentication of their hosts: an eighth of the
 /// descriptors, and no more than hold an eighth of the memory.
 fn places(memory_max: u64) -> usize {
     let descriptors = descriptors::limit() / STRANGERS_SHARE;
@@ -197,8 +198,8 @@ fn places(memory_max: u64) -> usize {
     usize::try_from(descriptors.min(memory)).unwrap_or(STRANGERS_MAX).min(STRANGERS_MAX)
 }
 
-/// What the target goes on using. A reload may name further files in the folders of those that the
-/// file names already.
+/// The resources that the target goes on using. A reload may name further files in the folders of
+/// those that the file names already.
 fn need(needs: &mut Needs, args: &OfferArgs, offer: &Offer) {
     need_served(needs, &args.served);
     args.config.iter().for_each(|path| needs.read_beside(path));
@@ -222,11 +223,11 @@ fn need(needs: &mut Needs, args: &OfferArgs, offer: &Offer) {
     if offer.ports.iter().any(|port| port.fabric == Fabric::Verbs) {
         needs.folders.push(PathBuf::from("/dev/infiniband"));
     }
-    // What is added while the target runs may be at the far end of a network.
+    // Namespaces that are added while the target runs may be at the far end of a network.
     needs.dials = true;
 }
 
-/// What the command line offers: one subsystem, or nothing without a name.
+/// The offer of the command line: one subsystem, or nothing without a name.
 fn given(args: &OfferArgs) -> Result<Offer, Error> {
     let Some(nqn) = args.nqn.clone() else { return Ok(Offer::default()) };
     let told = |index: usize| args.advertise.get(index).copied();

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::AccessState;
 
-/// What the control socket may be asked to do.
+/// The requests that the control socket answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
-    /// Reports what is offered, and who uses it.
+    /// Reports the offer and its users.
     Status,
     /// Adds a namespace.
     Add {
@@ -55,7 +55,7 @@ pub(super) enum Request {
         /// for all.
         controller: Option<u16>,
     },
-    /// Reports what the configuration file would have to say for the next start to offer the same.
+    /// Reports the content of a configuration file by which the next start offers the same.
     Offered,
     /// Reads the configuration file again.
     Reload,

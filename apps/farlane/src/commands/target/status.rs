@@ -1,7 +1,7 @@
 //! The status of a target.
 //!
-//! What belongs to subsystems is reported in one piece. Hosts may be thousands: another thread
-//! takes them from the cores in small jobs.
+//! The state of subsystems is reported in one piece. Hosts may be thousands: another thread takes
+//! them from the cores in small jobs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use super::core::Core;
 use super::hosts_told::each_host;
 use crate::counters;
 
-/// What one core reports but for hosts.
+/// The report of one core but for hosts.
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Target {
     let target = driver.target();
     let subsystem = |one: &target::Subsystem| {
@@ -67,7 +67,7 @@ pub(super) fn join(all: &mut Target, other: Target) {
     all.subsystems.extend(other.subsystems);
 }
 
-/// Connections whose hosts have not proved who they are, and what became of others.
+/// Connections whose hosts have not authenticated, and the outcome of others.
 fn strangers(status: &StrangersStatus) -> Strangers {
     let counts = |counts: &[(&'static str, u64)]| -> BTreeMap<String, u64> {
         counts.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect()
@@ -106,7 +106,7 @@ fn join_strangers(all: &mut Strangers, other: Strangers) {
     all.processor_ns += other.processor_ns;
 }
 
-/// Adds the hosts of all cores to what the cores have reported; `None` when one has ended.
+/// Adds the hosts of all cores to the reports of the cores; `None` when one has ended.
 pub(super) fn add_hosts(all: &mut Target, cores: &[Hirer<Core>]) -> Option<()> {
     let name = |core: &Core, one: &AssociationStatus| {
         let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));

@@ -11,7 +11,7 @@ use status::{Activity, Controller, FarEnd, Link, Status};
 use super::row::{FarEndRow, HostRow, NamespaceRow, Row, Top};
 use crate::commands::control::{self, Daemon};
 
-/// What is looked at.
+/// The kind of objects that a look shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum View {
@@ -80,15 +80,14 @@ impl Look {
     }
 }
 
-/// Something that has counters: its identity from one look to the next, what it belongs to, and
-/// its status.
+/// Something that has counters: its identity from one look to the next, its owner, and its status.
 struct Thing<T> {
     key: String,
     of: String,
     status: T,
 }
 
-/// What happened between `before` and `after`.
+/// The activity between `before` and `after`.
 pub(in crate::commands) fn top(before: &Look, after: &Look) -> Top {
     let passed = after.at.saturating_duration_since(before.at);
     Top {
@@ -98,7 +97,7 @@ pub(in crate::commands) fn top(before: &Look, after: &Look) -> Top {
     }
 }
 
-/// The cells of `view`: what happened between `before` and `after`.
+/// The cells of `view`: the activity between `before` and `after`.
 pub(super) fn rows(view: View, before: &Look, after: &Look) -> Vec<Vec<String>> {
     let Top { far_ends, namespaces, hosts } = top(before, after);
     match view {
@@ -130,7 +129,7 @@ struct Since<'a, T> {
 }
 
 impl<T> Since<'_, T> {
-    /// How much a counter has grown a second; 0 for what was not there before.
+    /// The growth of a counter a second; 0 for a counter that was not there before.
     fn rate(&self, counter: impl Fn(&T) -> Option<u64>) -> f64 {
         let former = self.former.and_then(&counter);
         let grown = former.zip(counter(self.now)).map_or(0, |(former, now)| now.saturating_sub(former));

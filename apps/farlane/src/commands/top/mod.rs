@@ -1,4 +1,4 @@
-//! `farlane observe top`: what far ends, namespaces and hosts do right now.
+//! `farlane observe top`: the present activity of far ends, namespaces and hosts.
 
 mod figures;
 mod row;

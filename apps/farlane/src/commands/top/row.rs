@@ -1,4 +1,4 @@
-//! The rows of each view: what `--json` prints, and the cells of a table.
+//! The rows of each view: the output of `--json`, and the cells of a table.
 
 use schemars::JsonSchema;
 use serde::Serialize;

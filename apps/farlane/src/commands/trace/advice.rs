@@ -1,4 +1,4 @@
-//! What takes most of a kind of command's time, in words, and what would shorten it.
+//! The step that takes most of the time of a kind of command, in words, and how to shorten it.
 
 use captures::Population;
 use trace::Step;
@@ -6,13 +6,13 @@ use trace::Step;
 /// A step with less of the time than this dominates nothing.
 const LEAST: f64 = 0.25;
 
-/// What dominates the time until the completion of the commands of `population`. `None` if no
-/// step does.
+/// The step that dominates the time until the completion of the commands of `population`. `None` if
+/// no step does.
 pub(in crate::commands) fn of(population: &Population) -> Option<String> {
     let until = population.latency.mean() / population.whole.mean();
     // Where the whole takes no time, nothing dominates.
     let share = |step: &Step| if until > 0.0 { population.share(*step) / until } else { 0.0 };
-    // The host's work behind the completion is in nobody's way.
+    // The host's work behind the completion delays no command.
     let steps = population.steps.keys().filter(|step| **step <= Step::Completion);
     let step = *steps.max_by(|a, b| share(a).total_cmp(&share(b)))?;
     if share(&step) < LEAST {

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// A difference counts as one that chance explains less often than this, shared among all rows.
 const CHANCE: f64 = 0.01;
 
-/// A row: what was measured, and its times in each capture.
+/// A row: the measured step, and its times in each capture.
 struct Row {
     command: String,
     what: &'static str,
@@ -62,7 +62,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
     print(&text(&rows))
 }
 
-/// What `trace compare --json` prints as the rows of two captures.
+/// The rows of two captures that `trace compare --json` prints.
 pub(in crate::commands) fn compared(captures: [&BTreeMap<String, Population>; 2]) -> Vec<Value> {
     let rows = rows(captures);
     rows.iter().map(|row| row.as_json(rows.len())).collect()

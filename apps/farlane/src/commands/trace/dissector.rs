@@ -1,4 +1,5 @@
-//! `farlane observe trace dissector`: what Wireshark needs to decode our captures and the tunnel.
+//! `farlane observe trace dissector`: the script by which Wireshark decodes our captures and the
+//! tunnel.
 
 use std::io;
 use std::path::{Path, PathBuf};

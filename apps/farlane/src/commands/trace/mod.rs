@@ -1,4 +1,4 @@
-//! `farlane observe trace`: what a capture of PCIe packets means.
+//! `farlane observe trace`: the meaning of a capture of PCIe packets.
 
 mod advice;
 mod chain;

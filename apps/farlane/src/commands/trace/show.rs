@@ -76,7 +76,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
     }
     let flushed = lines.out.flush();
     lines.result.and(flushed).or_else(|error| match error.kind() {
-        // Whoever reads has seen enough.
+        // The reader has closed the output.
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(Error::Output(error)),
     })

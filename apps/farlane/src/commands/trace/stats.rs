@@ -1,4 +1,4 @@
-//! `farlane observe trace stats`: what a capture has.
+//! `farlane observe trace stats`: the content of a capture.
 
 use captures::statistics::{as_json, confidence, failed};
 use captures::{Analysis, Groups, each_command, of_kind};

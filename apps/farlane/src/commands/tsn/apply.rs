@@ -13,7 +13,7 @@ use crate::args::ApplyArgs;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
 
-/// What machines are told, as JSON.
+/// The report for machines, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     interface: String,
@@ -54,7 +54,7 @@ fn commands(args: &ApplyArgs) -> Result<Vec<Vec<String>>, Error> {
         _ => Offload::Software,
     };
     let interface = match Interface::find(&args.interface) {
-        // What is printed may be for another machine.
+        // The printed commands may be for another machine.
         Err(_) if args.dry_run => None,
         found => found?,
     };
@@ -94,8 +94,8 @@ fn commands(args: &ApplyArgs) -> Result<Vec<Vec<String>>, Error> {
     Ok(commands)
 }
 
-/// Whether each class gets one discipline at most below the one at the root. A second would take
-/// the place of the first, and nobody would hear of it. The plan is about `class`.
+/// Whether each class gets one discipline at most below the one at the root. A second would
+/// silently take the place of the first. The plan is about `class`.
 fn has_places(args: &ApplyArgs, class: Class) -> Result<(), TsnError> {
     for (index, shaper) in args.shaper.iter().enumerate() {
         let second = if args.shaper[..index].iter().any(|before| before.class == shaper.class) {
@@ -126,7 +126,7 @@ fn carry_out(args: &ApplyArgs, commands: &[Vec<String>]) -> Result<(), Error> {
             Err(error) => TsnError::NoTc(error),
         };
         if index > 0 {
-            // What can't be undone stays; the first failure is what counts.
+            // A discipline that can't be removed stays; the first failure is the one that counts.
             let _ = tc(&taprio::removal(&args.interface));
         }
         return Err(failure.into());
@@ -138,7 +138,7 @@ fn tc(arguments: &[String]) -> io::Result<Output> {
     Command::new("tc").args(arguments).env("LC_ALL", "C").output()
 }
 
-/// What to do about what `tc` said.
+/// The remedy for an error message of `tc`.
 fn remedy(said: &str, command: &[String]) -> String {
     let has = |text: &str| said.contains(text);
     let kind =

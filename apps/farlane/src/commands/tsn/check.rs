@@ -18,15 +18,15 @@ use crate::args::AuditArgs;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
 
-/// How wrong stamps of the kernel and of cards are, unless somebody says otherwise.
+/// How wrong stamps of the kernel and of cards are, without an option that says otherwise.
 const ERROR_KERNEL: Nanos = Nanos::from_micros(50);
 const ERROR_CARD: Nanos = Nanos::from_micros(1);
 /// Most frames that are listed.
 const LISTED_MAX: usize = 1_000;
 /// How long to wait for frames before looking at the clock again.
 const LOOK: Duration = Duration::from_millis(20);
-/// What a frame takes of the link beside its bytes: check sequence, preamble and gap; and the least
-/// that it takes.
+/// The bytes that a frame takes of the link beside its own: check sequence, preamble and gap; and
+/// the least that it takes.
 const AROUND: u64 = 4 + 20;
 const WIRE_MIN: u64 = 84;
 /// Bytes of the two addresses, and of a tag.
@@ -41,7 +41,7 @@ const IPV6: u16 = 0x86dd;
 /// The link type of Ethernet in captures (LINKTYPE_ETHERNET).
 const ETHERNET: u32 = 1;
 
-/// What machines are told, as JSON. Times are in nanoseconds.
+/// The report for machines, as JSON. Times are in nanoseconds.
 #[derive(Debug, Serialize)]
 struct Report {
     kept: bool,
@@ -51,9 +51,9 @@ struct Report {
     /// Whether the card gave all stamps, and how many it gave.
     hardware: bool,
     hardware_frames: u64,
-    /// Frames that were not seen, because too many came. Nobody knows if they kept to the plan.
+    /// Frames that were not seen, because too many came. Whether they kept to the plan is unknown.
     missed: u64,
-    /// Packets without a time stamp. Nobody knows when they left.
+    /// Packets without a time stamp. Their time of departure is unknown.
     without_stamp: u64,
     classes: Vec<ClassReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -152,7 +152,7 @@ fn of_interface(args: &AuditArgs, plan: &PlanFile, interface: &str) -> Result<Re
     let (start, bar) =
         (Instant::now(), ProgressBar::new(args.time.as_millis().try_into().unwrap_or(u64::MAX)));
     bar.set_message("looking");
-    // What the kernel has not handed over by the end is looked at, too.
+    // Frames that the kernel has not handed over by the end are checked, too.
     let length = args.time.saturating_add(LOOK * 2);
     while start.elapsed() < length {
         bar.set_position(start.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
@@ -185,7 +185,8 @@ fn of_file(args: &AuditArgs, plan: &PlanFile, path: &Path) -> Result<Report, Err
                 let at = Nanos::new(frame.at.as_nanos()) + ahead;
                 checked.take((at, false), (frame.bytes, frame.original), None);
             }
-            // Without a header of Ethernet, nobody knows its class and what it took of the link.
+            // Without a header of Ethernet, the class of a frame and its time on the link are
+            // unknown.
             Item::Frame(frame) => other = Some(frame.link),
             // The capture itself says how many frames found no room.
             Item::Tally(tally) => missed = missed.saturating_add(tally.lost),
@@ -205,7 +206,7 @@ impl<'a> Checked<'a> {
         let schedule = plan.schedule(args.hop.into())?.clone();
         let mut conformance = Conformance::new(schedule, plan.rate);
         for shaper in &args.shaper {
-            // A frame of its own, and what a frame of others lets its credit grow by.
+            // A frame of its own, and the credit that grows during a frame of others.
             let frame = u64::from(plan.frame_max) + AROUND;
             let grown = u128::from(frame) * u128::from(shaper.rate.bits());
             let credit = u64::try_from(grown / u128::from(plan.rate.bits().max(1))).unwrap_or(u64::MAX);
@@ -265,8 +266,8 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Whether all frames kept to the plan. Nobody knows that of frames that were not seen, or whose
-/// time is not known: there are so many `unknown`.
+/// Whether all frames kept to the plan. For `unknown` frames, which were not seen or have no known
+/// time, that is not known.
 fn is_kept(classes: &[ClassReport], unknown: u64) -> bool {
     unknown == 0 && classes.iter().all(|one| one.wrong() == 0)
 }

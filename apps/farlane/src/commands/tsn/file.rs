@@ -1,4 +1,4 @@
-//! A plan as a file: what `farlane model tsn plan --json` has printed.
+//! A plan as a file: the output of `farlane model tsn plan --json`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::whole_file;
 /// The most bytes of a file: a plan of the most hops has far fewer.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What is used of the file.
+/// The used parts of the file.
 #[derive(Debug, Deserialize)]
 struct Table {
     cycle: u64,
@@ -115,8 +115,8 @@ impl PlanFile {
         found.ok_or_else(|| wrong(&self.path, format!("there is no hop {number}; it has {count}")))
     }
 
-    /// The windows in which the flow's sender of hop `number` sends: what is left of those of the
-    /// gates when its clock and theirs are wrong in opposite ways.
+    /// The windows in which the flow's sender of hop `number` sends: the rest of those of the gates
+    /// when its clock and theirs are wrong in opposite ways.
     ///
     /// # Errors
     /// When the plan has no such hop, or the flow no window there.

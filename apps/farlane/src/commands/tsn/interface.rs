@@ -1,4 +1,4 @@
-//! What an interface can do of a plan, as `ip link` and `/sys/class/net` tell.
+//! The capabilities of an interface for a plan, as `ip link` and `/sys/class/net` report them.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::TsnError;
 
-/// What `ip` tells of an interface, as far as it is used.
+/// The report of `ip` about an interface, as far as it is used.
 #[derive(Debug, Deserialize)]
 struct Told {
     ifindex: u64,
@@ -24,7 +24,7 @@ pub(super) struct Interface {
     name: String,
     /// How many transmit queues it has.
     queues: usize,
-    /// The rate of its link, if it tells one.
+    /// The rate of its link, if it reports one.
     pub(super) rate: Option<Rate>,
     /// Whether it has a hardware clock, by which alone a card can open gates.
     has_clock: bool,
@@ -44,17 +44,17 @@ impl Interface {
         Ok(found.map(|told| Self::of(told, &Path::new("/sys/class/net").join(name))))
     }
 
-    /// The interface of which `ip` has told, and its place in the file system. That may show the
-    /// interfaces of another network namespace: then the place is somebody else's.
+    /// The interface that `ip` has reported, and its place in the file system. That may show the
+    /// interfaces of another network namespace: then the place is another interface's.
     fn of(told: Told, place: &Path) -> Self {
         let number = |name: &str| {
             fs::read_to_string(place.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok())
         };
         let is_its = number("ifindex") == Some(told.ifindex);
-        // The interface uses so many of those that `ip` tells of (ethtool --set-channels).
+        // The number of queues in use, of those that `ip` reports (ethtool --set-channels).
         let used = fs::read_dir(place.join("queues")).into_iter().flatten().flatten();
         let used = used.filter(|one| one.file_name().as_encoded_bytes().starts_with(b"tx-")).count();
-        // A link that is down tells -1 or nothing.
+        // A link that is down reports -1 or nothing.
         let speed = number("speed").filter(|speed| is_its && *speed > 0);
         let has_clock =
             fs::read_dir(place.join("device/ptp")).is_ok_and(|mut clocks| clocks.next().is_some());
@@ -99,8 +99,8 @@ impl Interface {
     }
 }
 
-/// What `ip` tells of the interface `name` in its output; `None` if it says that there is none.
-/// Otherwise the error is what it says instead.
+/// The report of `ip` about the interface `name` in its output; `None` if it reports that there is
+/// none. Otherwise the error is its message.
 fn told(name: &str, output: &[u8], errors: &str) -> Result<Option<Told>, String> {
     let missing = ["does not exist", "not a valid ifname", "Cannot find device"];
     let told: Result<Vec<Told>, _> = serde_json::from_slice(output);
@@ -118,7 +118,7 @@ fn told(name: &str, output: &[u8], errors: &str) -> Result<Option<Told>, String>
 mod tests {
     use super::*;
 
-    /// An interface of so many queues uses two of them.
+    /// An interface of this many queues uses two of them.
     const USES_TWO: usize = 16;
 
     fn interface(queues: usize, speed: &str, has_clock: bool) -> Interface {
@@ -158,7 +158,7 @@ mod tests {
         for nobody in ["", "no-such-one", "../lo"] {
             assert_eq!(Interface::find(nobody).unwrap(), None);
         }
-        // What the file system tells of another interface of this name does not count.
+        // The file system's report about another interface of this name does not count.
         let told = Told { ifindex: 8, ifname: "eth0".to_owned(), num_tx_queues: 8 };
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("ifindex"), "7").unwrap();

@@ -24,7 +24,7 @@ const WIDTH: u64 = 64;
 /// Most frames of others that a simulation may take: some seconds of work.
 const SIMULATED_FRAMES_MAX: u64 = 4_000_000;
 
-/// What machines are told, as JSON. Times are in nanoseconds, rates in bits per second.
+/// The report for machines, as JSON. Times are in nanoseconds, rates in bits per second.
 #[derive(Debug, Serialize)]
 struct Report {
     cycle: u64,
@@ -197,7 +197,7 @@ fn without_gates(request: &Request, preemption: bool) -> Option<u64> {
             ..port.clone()
         })
         .collect();
-    // Class 0 is the lowest without gates: nobody would choose it.
+    // Class 0 is the lowest without gates: no flow would use it.
     let class = if request.class == Class::BEST_EFFORT { return None } else { request.class };
     let wire = |length: &u32| u64::from((*length).max(64)) + 20;
     let bytes: u64 = request.frames.iter().map(wire).sum();
@@ -265,8 +265,8 @@ fn text(plan: &Plan, report: &Report) -> String {
     text
 }
 
-/// What a column of a hop's bar shows: who may send at the middle of the column, or that the flow's
-/// window lies somewhere in it.
+/// The meaning of a column of a hop's bar: the classes that may send at the middle of the column,
+/// or that the flow's window lies somewhere in it.
 fn symbol(window: Nanos, guard: Nanos, base: u64, cycle: u64, column: u64) -> char {
     let start = column * cycle / WIDTH;
     let end = ((column + 1) * cycle / WIDTH).max(start + 1);

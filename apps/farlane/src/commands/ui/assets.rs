@@ -1,4 +1,4 @@
-//! What the page is made of, as files of the program.
+//! The page's assets, as files of the program.
 
 /// A file of the page: its name, its type, and its bytes.
 pub(super) struct Asset {
@@ -47,7 +47,7 @@ static ASSETS: &[Asset] = &[
     asset!(SCRIPT, "vendor/htm.js"),
     asset!(SCRIPT, "vendor/uplot.js"),
     asset!(STYLE, "vendor/uplot.css"),
-    // Licences ask to go with what they are of.
+    // The terms of licences ask that the texts go with the code.
     asset!(TEXT, "vendor/preact.LICENSE"),
     asset!(TEXT, "vendor/htm.LICENSE"),
     asset!(TEXT, "vendor/uplot.LICENSE"),
@@ -88,7 +88,7 @@ mod tests {
     fn the_page_asks_nobody_else() {
         for asset in ASSETS.iter().filter(|asset| !asset.name.starts_with("vendor/")) {
             let text = std::str::from_utf8(asset.bytes).unwrap();
-            // The name of a language of pictures is no address that anybody asks.
+            // The name of a language of pictures is no address that a browser requests.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!text.contains("://"), "{}", asset.name);
         }

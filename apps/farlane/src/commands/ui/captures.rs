@@ -40,7 +40,7 @@ impl Capture {
         }
     }
 
-    /// What is known of it.
+    /// The index of the capture.
     ///
     /// # Errors
     /// When it is not read yet, or can't be.
@@ -52,7 +52,7 @@ impl Capture {
         }
     }
 
-    /// What the list of captures shows.
+    /// The entry in the list of captures.
     pub(super) fn as_json(&self) -> Value {
         let (bytes, read) = self.progress();
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();

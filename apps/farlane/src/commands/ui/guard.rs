@@ -1,4 +1,4 @@
-//! Who may ask: whoever knows the token, by a name that nobody else can give this server.
+//! The guard of requests: admits those with the token, by a name that only this server can have.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ const RANDOM: usize = 16;
 pub(super) struct Token(String);
 
 impl Token {
-    /// A token that nobody can guess.
+    /// A token that can't be guessed.
     pub(super) fn new(mut entropy: Entropy) -> Self {
         let mut bytes = [0; RANDOM];
         entropy.fill(&mut bytes);
@@ -24,8 +24,8 @@ impl Token {
         &self.0
     }
 
-    /// What is behind `/TOKEN/` in the path of a request. `None` if the token is another one. The
-    /// time that this takes tells nothing of the token but its length, which is no secret.
+    /// The rest behind `/TOKEN/` in the path of a request. `None` if the token is another one. The
+    /// time of the comparison depends on nothing of the token but its length, which is no secret.
     pub(super) fn admits<'a>(&self, path: &'a str) -> Option<&'a str> {
         let path = path.strip_prefix('/')?;
         let (given, rest) = path.split_once('/')?;
@@ -33,9 +33,9 @@ impl Token {
     }
 }
 
-/// Whether a request came by a name that leads here whoever gives it: an address, or `localhost`.
-/// A page of somebody else could let a name of its own lead to this machine (DNS rebinding), and
-/// its browser would then take answers for those of that page.
+/// Whether a request came by a name that always leads here: an address, or `localhost`. A foreign
+/// page could let a name of its own lead to this machine (DNS rebinding), and its browser would
+/// then take answers for those of that page.
 pub(super) fn knows(host: Option<&str>) -> bool {
     let Some(host) = host else { return false };
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

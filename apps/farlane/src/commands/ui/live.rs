@@ -1,4 +1,4 @@
-//! What the daemons of this user do right now, for pages that ask every second.
+//! The present activity of this user's daemons, for pages that ask every second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::commands::top::{Look, Top, top};
 
-/// The least time between two looks. Who asks sooner gets the last answer once more.
+/// The least time between two looks. A request before that gets the last answer once more.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// The last look, and what it was answered with.
+/// The last look, and its answer.
 #[derive(Default)]
 pub(super) struct Live(Mutex<Option<(Instant, Look, Value)>>);
 
-/// What happened since the last look, `passed_s` ago.
+/// The activity since the last look, `passed_s` ago.
 #[derive(Serialize)]
 struct Answer {
     passed_s: Option<f64>,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// What happened since the last look.
+    /// The activity since the last look.
     pub(super) fn now(&self) -> Value {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, _, answer)) = &*last

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let is_scenario = |path: &&std::path::PathBuf| has_extension(path, "toml");
     let (scenarios, files): (Vec<_>, Vec<_>) = args.files.iter().partition(is_scenario);
     for path in &files {
-        // A name that is wrong is told now, and not by a page that somebody opens later.
+        // A wrong name is an error now, and not in a page that a browser opens later.
         path.metadata().map_err(|error| Error::File { path: (*path).clone(), error })?;
     }
     let captures: Arc<[Capture]> = files.iter().map(|path| Capture::new(path)).collect();

@@ -33,8 +33,8 @@ const LIMITS: Limits = Limits {
 /// Where questions go.
 const API: &str = "api/";
 
-/// What every answer says: the page may load what is its own and nothing else, nobody may show it
-/// in a frame, and no address with its token goes to others.
+/// The headers of every answer: the page may load its own files and nothing else, no other page may
+/// show it in a frame, and no address with its token goes to others.
 const HEADERS: [(&str, &str); 6] = [
     (
         "Content-Security-Policy",
@@ -48,7 +48,7 @@ const HEADERS: [(&str, &str); 6] = [
     ("Cross-Origin-Opener-Policy", "same-origin"),
 ];
 
-/// Room for so many at once.
+/// Room for a limited number at once.
 struct Room {
     free: Mutex<usize>,
     left: Condvar,
@@ -81,7 +81,7 @@ impl Drop for Place<'_> {
 static CONNECTIONS: Room = Room::new(CONNECTIONS_MAX);
 static QUESTIONS: Room = Room::new(QUESTIONS_MAX);
 
-/// Answers whoever asks at `listener`, as long as the process runs.
+/// Answers requests at `listener`, as long as the process runs.
 pub(super) fn serve(listener: &TcpListener, token: Token, api: Api) -> ! {
     let both = Arc::new((token, api));
     loop {
@@ -101,7 +101,7 @@ pub(super) fn serve(listener: &TcpListener, token: Token, api: Api) -> ! {
 }
 
 fn converse(stream: &TcpStream, token: &Token, api: &Api) {
-    // Who goes away early gets nothing.
+    // A client that goes away early gets nothing.
     let _ = http::answer(stream, &LIMITS, |request| {
         let answer = match request {
             Some(request) => match admitted(request, token) {
@@ -114,7 +114,7 @@ fn converse(stream: &TcpStream, token: &Token, api: &Api) {
     });
 }
 
-/// What is asked for, if whoever asks may.
+/// The requested path, if the request is admitted.
 fn admitted(request: &Request<'_>, token: &Token) -> Result<String, (u16, &'static str)> {
     if !knows(request.host.as_deref()) {
         return Err((421, "ask by an address or as localhost\n"));
@@ -146,7 +146,7 @@ fn shown(request: &mut Request<'_>, path: &str, api: &Api) -> Answer {
     match catch_unwind(AssertUnwindSafe(|| api.answer(question, &request.query, body.as_deref()))) {
         Ok(Ok(value)) => as_json(200, &value),
         Ok(Err(refusal)) => refused(&refusal),
-        // The panic has said what is wrong.
+        // The panic message names the fault.
         Err(_) => refused(&Refusal::fault()),
     }
 }

@@ -1,4 +1,4 @@
-//! Scenarios beside captures: their values, and what a change of some does.
+//! Scenarios beside captures: their values, and the effect of changing some.
 //!
 //! Each simulation is a process of its own, since a changed value may make it long, and may meet
 //! a fault.
@@ -46,8 +46,8 @@ struct Known {
     folder: PathBuf,
 }
 
-/// Plays scenarios, one at a time. Who asks anew ends what is under way: whoever moves a slider
-/// wants to know of its last place.
+/// Plays scenarios, one at a time. A new request ends the one under way: a moved slider needs the
+/// result of its last place.
 #[derive(Debug)]
 pub(super) struct Simulator {
     known: Vec<Known>,
@@ -56,7 +56,7 @@ pub(super) struct Simulator {
     newest: AtomicU64,
 }
 
-/// What is to be played.
+/// The request to play.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Wanted {
@@ -185,7 +185,7 @@ impl Running {
 
     /// Waits for the answer, as long as it `is_wanted`.
     fn answer(mut self, until: Instant, is_wanted: impl Fn() -> bool) -> Result<Value, Refusal> {
-        // A process that nobody reads would wait with a long answer.
+        // A process whose output is not read would wait with a long answer.
         let read = |stream: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
                 let mut text = String::new();

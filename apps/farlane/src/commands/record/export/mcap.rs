@@ -13,7 +13,7 @@ use super::{Chunk, Exported, Summary, Writer, create};
 use crate::commands::record::hex;
 use crate::lasting::Lasting;
 
-/// How messages are encoded: nobody but the user knows.
+/// How messages are encoded: only the user knows.
 const ENCODING: &str = "application/octet-stream";
 
 fn failed(error: McapError) -> io::Error {

@@ -51,7 +51,7 @@ impl Exported {
     }
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Debug, Default)]
 struct Summary {
     bytes: u64,
@@ -64,11 +64,11 @@ struct Summary {
 trait Writer {
     /// Writes a chunk of a stream. `missing` bytes of the stream before it are not there.
     fn chunk(&mut self, index: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()>;
-    /// Writes what comes last.
+    /// Writes the end of the file.
     fn finish(self: Box<Self>, streams: &[Exported]) -> io::Result<Summary>;
 }
 
-/// What is exported is durable once the writer is flushed.
+/// The exported file is durable once the writer is flushed.
 fn create(path: &Path) -> io::Result<BufWriter<Lasting>> {
     Ok(BufWriter::with_capacity(1 << 20, Lasting(files::write(path, Kind::Private)?)))
 }
@@ -116,8 +116,8 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), Error> {
     report(&summary, format, lost + bad.bytes, bad.chunks, args.output.json)
 }
 
-/// The chunks of all streams. What came first stands first. Each stream keeps its own order, also
-/// where a clock was set back.
+/// The chunks of all streams. The earliest chunk stands first. Each stream keeps its own order,
+/// also where a clock was set back.
 fn in_order(streams: &[Exported]) -> Vec<Entry> {
     let of_stream = |stream: &Exported| {
         let mut latest = 0;

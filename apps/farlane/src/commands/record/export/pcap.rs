@@ -58,7 +58,8 @@ impl Writer for Pcap {
     }
 }
 
-/// A pcapng file: each stream is an interface. A comment at a packet says what was lost before it.
+/// A pcapng file: each stream is an interface. A comment at a packet counts the bytes that were
+/// lost before it.
 pub(super) struct Pcapng {
     blocks: Blocks<BufWriter<Lasting>>,
     summary: Summary,

@@ -1,5 +1,5 @@
-//! SigMF: samples in one file, and what is known of them in another. The samples of a stream of
-//! packets are their payloads.
+//! SigMF: samples in one file, and their description in another. The samples of a stream of packets
+//! are their payloads.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ impl Sigmf {
     fn put_samples(&mut self, place: u64, mut bytes: &[u8]) -> io::Result<()> {
         let size = self.datatype.bytes;
         if self.begun.is_empty() {
-            // What is left of a sample whose beginning is missing may be longer than a chunk.
+            // The rest of a sample whose beginning is missing may be longer than a chunk.
             let skipped = usize::try_from((size - place % size) % size).unwrap_or(usize::MAX);
             bytes = bytes.get(skipped..).unwrap_or_default();
         }
@@ -98,7 +98,7 @@ impl Sigmf {
 impl Writer for Sigmf {
     fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()> {
         if self.captures.is_empty() || missing > 0 {
-            // What is left of samples that are not whole is no sample.
+            // The rest of an incomplete sample is no sample.
             self.begun.clear();
             let sample = self.samples();
             if missing > 0 {

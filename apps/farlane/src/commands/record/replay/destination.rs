@@ -10,10 +10,10 @@ use live::sys::files::{self, Kind};
 use crate::args::Destination;
 use crate::lasting::Lasting;
 
-/// How often somebody who asks for the end is heard while a connection is waited for.
+/// How often the replayer looks for a request to end while it waits for a connection.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What replayed bytes are handed to.
+/// The destination of replayed bytes.
 pub(super) enum Outlet {
     Bytes(Box<dyn Write>),
     Datagrams { socket: UdpSocket, refused: u64 },
@@ -61,7 +61,7 @@ impl Outlet {
             Self::Datagrams { socket, refused } => loop {
                 match socket.send(bytes) {
                     Ok(_) => return Ok(()),
-                    // The answer to an earlier datagram: nobody receives at the address.
+                    // The answer to an earlier datagram: the address has no receiver.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => *refused += 1,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
@@ -96,7 +96,7 @@ fn accept(listener: &TcpListener, handle: &Handle) -> io::Result<Option<TcpStrea
                 return Ok(Some(stream));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_EVERY),
-            // Somebody who has come and gone, or a signal.
+            // A client that has come and gone, or a signal.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! `farlane recording replay`: what was recorded, at its pace.
+//! `farlane recording replay`: sends a recording at its pace.
 
 mod destination;
 mod raw;
@@ -27,7 +27,7 @@ use crate::commands::{OPENED_BY_NAMESPACE, json_line};
 use crate::error::Error;
 use destination::Outlet;
 
-/// The longest sleep until somebody who asks for the end is heard.
+/// The longest sleep until the replayer looks for a request to end.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// So long before a chunk is due, sleeping ends and polling of the clock begins.
 const POLLED: Duration = Duration::from_micros(200);
@@ -41,18 +41,18 @@ struct Replay<'a> {
     pace: Pace,
     outlet: Outlet,
     /// Nanoseconds between the time when bytes were due and the time when they were handed to the
-    /// kernel. What the call itself takes is the destination's doing, and delays at most what
-    /// comes next.
+    /// kernel. The time of the call itself is the destination's doing, and delays at most the next
+    /// bytes.
     errors: Histogram<u64>,
     bytes: u64,
     sends: u64,
-    /// The user was told that times are those of several clocks.
+    /// The warning that times are those of several clocks was printed.
     is_told: bool,
 }
 
 impl Replay<'_> {
     /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due. If
-    /// somebody asks for the end before that, they are not sent.
+    /// the user asks for the end before that, they are not sent.
     fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
         let is_apart = self.pace.follow(time) && self.args.speed.0.is_some();
         if is_apart && !std::mem::replace(&mut self.is_told, true) {
@@ -69,7 +69,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Waits until `due`. Returns the time then; `None` if somebody asks for the end.
+    /// Waits until `due`. Returns the time then; `None` if the user asks for the end.
     fn wait(&self, due: Instant) -> Option<Instant> {
         loop {
             if self.handle.is_stopped() {
@@ -96,7 +96,7 @@ impl Replay<'_> {
         if !is_datagrams {
             return self.send(chunk.entry.time, bytes);
         }
-        // The chunk tells when its first byte came, the next one when the last had come.
+        // The chunk has the time of its first byte, the next one the time when the last had come.
         let before = (chunk.place(part) - chunk.entry.offset) as u128;
         let span = until.saturating_sub(chunk.entry.time);
         let span = if span > CLOCKS_APART.get() { 0 } else { u128::from(span) };
@@ -146,7 +146,7 @@ fn settings(args: &ReplayArgs) -> Settings {
     }
 }
 
-/// What a replayer goes on using.
+/// The resources that a replayer goes on using.
 fn needs(args: &ReplayArgs) -> Needs {
     let mut needs = Needs::default();
     args.paths.iter().for_each(|path| need_medium(&mut needs, path));
@@ -189,7 +189,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     let mut before = None;
     while let Some(chunk) = next.filter(|_| !handle.is_stopped()) {
         next = ahead.next(first(&args.paths))?;
-        // What is read again from the start begins a pass of its own.
+        // Bytes that are read again from the start begin a pass of their own.
         if before.is_some_and(|before| before >= chunk.entry.offset) {
             pass_start = pass_end(&part, pass_start, args.speed.0);
             replay.pace = Pace::new(pass_start, first_time(&part), args.speed.0);

@@ -16,7 +16,7 @@ use crate::error::Error;
 /// So much is read at once, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// What was sent.
+/// The account of the sent bytes.
 struct Sent {
     bytes: u64,
     digest: Sha256,

@@ -16,9 +16,9 @@ const LEFT: f64 = 235.0;
 const RIGHT: f64 = 800.0;
 /// Height of a lane in pixels.
 const LANE: f64 = 22.0;
-/// Height in pixels of what is above the lanes: the title, and the packets' names on three lines.
+/// Height in pixels of the part above the lanes: the title, and the packets' names on three lines.
 const ABOVE: f64 = 86.0;
-/// Height in pixels of what is below the lanes: the time, and what the colours mean.
+/// Height in pixels of the part below the lanes: the time, and the legend of the colours.
 const BELOW: f64 = 44.0;
 const NAMES_LINES: usize = 3;
 /// Least width in pixels of a stretch, so that it can be seen.

@@ -21,11 +21,11 @@ const LEFT: f64 = 100.0;
 const GAP: f64 = 24.0;
 /// Height in pixels of the title above all panels.
 const TITLE: f64 = 44.0;
-/// Height in pixels of what is above a panel: its name.
+/// Height in pixels of the part above a panel: its name.
 const ABOVE: f64 = 26.0;
-/// Height in pixels of what is below a panel: the values of its axis.
+/// Height in pixels of the part below a panel: the values of its axis.
 const BELOW: f64 = 30.0;
-/// Height in pixels of what is below the last row: the name of the axis.
+/// Height in pixels of the part below the last row: the name of the axis.
 const NAME: f64 = 26.0;
 
 /// Draws the median and the 99th percentile of `task`, or of the first task.
@@ -93,7 +93,7 @@ pub(super) fn draw(
     Ok(drawing)
 }
 
-/// What each axis is drawn as. An axis with one value is not drawn.
+/// The role of each axis in the drawing. An axis with one value is not drawn.
 struct Roles {
     across: usize,
     colour: Option<usize>,

@@ -5,7 +5,7 @@ use indicatif::BinaryBytes;
 
 use super::space;
 
-/// A target: where it listens, what it holds for hosts, its subsystems and their hosts.
+/// A target: where it listens, its resources for hosts, its subsystems and their hosts.
 pub(super) fn text(target: &Target) -> String {
     let mut text = String::new();
     for (address, fabric) in target.listening.iter().zip(&target.fabrics) {
@@ -36,7 +36,7 @@ pub(super) fn text(target: &Target) -> String {
     text
 }
 
-/// Connections whose hosts have not proved who they are.
+/// Connections whose hosts have not authenticated.
 fn strangers(of: &Strangers) -> String {
     let (refused, dropped) = (of.refused.values().sum::<u64>(), of.dropped.values().sum::<u64>());
     let Strangers { connections, most, discovery, discovery_most, .. } = of;

@@ -80,7 +80,7 @@ impl Server {
         Ok(json!({ "nqn": name.as_str(), "group": group, "state": state, "port": port }))
     }
 
-    /// Tells the engines in which ANA state each port reaches each group, or group `only`.
+    /// Sets in the engines the ANA state in which each port reaches each group, or group `only`.
     pub(super) fn apply_access(&mut self, index: usize, only: Option<u32>) -> Result<(), Error> {
         let groups = (1..=self.subsystems[index].spec.ana_groups)
             .filter(|group| only.is_none_or(|only| only == *group));

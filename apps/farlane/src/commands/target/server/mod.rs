@@ -1,4 +1,4 @@
-//! The target, and what it does when asked while it runs.
+//! The target, and its answers to requests while it runs.
 
 mod access;
 mod offered;
@@ -53,20 +53,20 @@ fn url(fabric: Fabric, address: SocketAddr, name: &str) -> String {
     }
 }
 
-/// A target: its cores, what it offers, and where it takes requests.
+/// A target: its cores, its offer, and where it takes requests.
 pub(super) struct Server {
     cores: Cores,
     config: Option<PathBuf>,
     /// Whether the command line lets in hosts that prove nothing, off loopback.
     insecure: bool,
-    /// Who may use the discovery service, and whether the command line says so.
+    /// The hosts that may use the discovery service, and whether the command line names them.
     discovery: Option<Discovery>,
     is_discovery_given: bool,
-    /// What the configuration file has said of the time for a proof.
+    /// The configuration file's time for the authentication.
     prove_within: Option<Duration>,
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
-    /// What connections ask of the kernel.
+    /// The options of connections in the kernel.
     options: tcp::Options,
     /// Jobs for the first core.
     jobs: Option<Jobs<Core>>,
@@ -112,7 +112,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Keeps who may use the discovery service, whatever the configuration file says later.
+    /// Keeps the hosts that may use the discovery service, even if the configuration file changes
+    /// later.
     pub(super) const fn keep_discovery(&mut self) {
         self.is_discovery_given = true;
     }
@@ -127,14 +128,14 @@ impl Server {
         self.cores.join()
     }
 
-    /// Has the first core do what comes by `jobs`, to which `first` is the way. Returns the ways to
-    /// all cores.
+    /// Has the first core execute the jobs that come by `jobs`, to which `first` is the way.
+    /// Returns the ways to all cores.
     pub(super) fn hire(&mut self, first: Hirer<Core>, jobs: Jobs<Core>) -> Vec<Hirer<Core>> {
         self.jobs = Some(jobs);
         std::iter::once(first).chain(self.cores.hirers()).collect()
     }
 
-    /// Prints what is offered, and at which addresses.
+    /// Prints the offer and its addresses.
     pub(super) fn announce(&mut self, json: bool) -> Result<(), Error> {
         for (_, spec, address) in &self.ports {
             let names = self.subsystems.iter().map(|one| one.spec.nqn.to_string());
@@ -157,7 +158,7 @@ impl Server {
         Ok(())
     }
 
-    /// What is served, for the service manager.
+    /// The summary of the offer, for the service manager.
     pub(super) fn summary(&self) -> String {
         let (subsystems, ports) = (self.subsystems.len(), self.ports.len());
         let [subsystems, ports] = [(subsystems, "subsystem"), (ports, "port")].map(counted);
@@ -212,7 +213,7 @@ impl Server {
         Ok(())
     }
 
-    /// Tells the engines what is offered now. The engines tell the hosts.
+    /// Sends the current offer to the engines. The engines notify the hosts.
     fn publish(&mut self) -> Result<(), Error> {
         let port = |(id, spec, address): &(PortId, PortSpec, SocketAddr)| Port {
             id: *id,
@@ -264,7 +265,7 @@ impl Server {
         }
     }
 
-    /// What all cores report but for their hosts, joined in the order of the directory.
+    /// The report of all cores but for their hosts, joined in the order of the directory.
     pub(super) fn status(&mut self) -> Result<Target, String> {
         let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
         let mut told = told.into_iter();

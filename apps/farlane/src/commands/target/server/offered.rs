@@ -1,4 +1,4 @@
-//! What the configuration file would have to say for the next start to offer the same.
+//! The content of a configuration file by which the next start offers the same.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Reading the configuration file again: what is the same as before keeps its connections.
+//! Reading the configuration file again: unchanged parts keep their connections.
 
 use std::path::Path;
 
@@ -145,8 +145,8 @@ impl Server {
         self.subsystems[index].listed = listed;
     }
 
-    /// Makes a namespace what the file says now, if it can stay the same namespace. Returns whether
-    /// it can.
+    /// Changes a namespace to the file's present description, if it can stay the same namespace.
+    /// Returns whether it can.
     fn change_namespace(
         &mut self,
         index: usize,

@@ -39,7 +39,7 @@ fn wrong(path: &Path, error: std::io::Error) -> Error {
     Error::File { path: path.to_owned(), error }
 }
 
-/// What writes commands one after the other, so that a capture may be larger than memory.
+/// A writer of commands one after the other, so that a capture may be larger than memory.
 trait Writer {
     fn begin(&mut self, out: &mut dyn Write) -> std::io::Result<()>;
     fn command(&mut self, out: &mut dyn Write, number: u64, command: &Command) -> std::io::Result<()>;
@@ -70,10 +70,10 @@ fn each(
 }
 
 /// Writes the commands of the capture at `from` to a file. Returns how many there are. Of a broken
-/// capture, the file has what is before the fault.
+/// capture, the file has the part before the fault.
 fn to_file(from: Source<'_>, to: &Path, mut writer: impl Writer) -> Result<u64, Error> {
     let failed = |error| wrong(to, error);
-    // What can't be read replaces nothing.
+    // A capture that can't be read replaces nothing.
     let commands = Commands::open(from)?;
     let mut out = BufWriter::new(WholeFile::begin(to).map_err(failed)?);
     writer.begin(&mut out).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A row for each command: what it was, and how long each of its steps took.
+//! A row for each command: its fields, and how long each of its steps took.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::whole_file::WholeFile;
 /// Rows that are kept until they are written to a Parquet file together.
 const ROWS_TOGETHER: usize = 65_536;
 
-/// Comma-separated values. What a command lacks is empty.
+/// Comma-separated values. A missing value is empty.
 pub(super) struct Csv;
 
 impl Writer for Csv {
@@ -52,10 +52,10 @@ fn columns(rows: CommandRows) -> Vec<Column> {
 }
 
 /// Writes the commands of a capture to a Parquet file. Returns how many there are. Of a broken
-/// capture, the file has what is before the fault.
+/// capture, the file has the part before the fault.
 pub(super) fn parquet(from: Source<'_>, to: &Path) -> Result<u64, Error> {
     let failed = |why: String| wrong(to, io::Error::other(why));
-    // What can't be read replaces nothing.
+    // A capture that can't be read replaces nothing.
     let commands = Commands::open(from)?;
     let file = WholeFile::begin(to).map_err(|error| wrong(to, error))?;
     let names = CommandRows::names();

@@ -100,7 +100,7 @@ fn row(index: &Index, place: usize) -> Value {
     })
 }
 
-/// Answers a request for the command `number`: what it is, its steps, and its packets from the one
+/// Answers a request for the command `number`: its fields, its steps, and its packets from the one
 /// that `query` names.
 pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<Value, Refusal> {
     let count = index.commands.rows().len();

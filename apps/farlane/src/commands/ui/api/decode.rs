@@ -1,4 +1,4 @@
-//! One frame for a person: its fields, where in the packet each is, and what its payload means.
+//! One frame for a person: its fields, where in the packet each is, and the meaning of its payload.
 
 use captures::{Held, Packet};
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, DataTransfer, IoOpcode, SubmissionQueueEntry};
@@ -24,7 +24,7 @@ const FABRICS: u8 = 0x7f;
 #[derive(Debug, Default)]
 struct Fields {
     fields: Vec<Value>,
-    /// What is added to each place.
+    /// The offset that is added to each place.
     base: usize,
 }
 
@@ -41,7 +41,7 @@ impl Fields {
     }
 }
 
-/// One line that says what a frame holds, which is this part of a command.
+/// One line that describes the content of a frame, which is this part of a command.
 pub(super) fn line(held: &Held<'_>, part: Part) -> String {
     match held {
         Held::Packet(packet) => Tlp::<&[u8]>::new(packet.head.header, &[]).to_string(),
@@ -60,7 +60,7 @@ pub(super) fn line(held: &Held<'_>, part: Part) -> String {
     }
 }
 
-/// The names of what a frame of a network holds, before the frame itself.
+/// The names of the content of a frame of a network, before the frame itself.
 fn names(held: &fields::Held) -> String {
     match (held.names.as_slice(), held.untold) {
         ([], _) => String::new(),
@@ -100,7 +100,7 @@ pub(super) const fn payload_bytes(held: &Held<'_>) -> usize {
 pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
     let (fields, bytes, meaning) = match held {
         Held::Packet(packet) => {
-            // What precedes the packet in its frame belongs to the capture.
+            // The bytes before the packet in its frame belong to the capture.
             let length = packet.head.encoded_len() + packet.payload.len();
             let after = if packet.head.digest { 4 } else { 0 };
             let start = frame.len().saturating_sub(length + after);
@@ -129,7 +129,8 @@ pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
     json!({ "fields": fields, "hex": hex(shown), "hidden_bytes": bytes.len() - shown.len(), "meaning": meaning })
 }
 
-/// The fields of a network's frame: what tells it from others, and those of what it holds.
+/// The fields of a network's frame: those that distinguish it from others, and those of its
+/// content.
 fn network_fields(rows: &[(&str, String)], held: &fields::Held) -> Vec<Value> {
     let rows = rows.iter().map(|(name, value)| json!({ "name": name, "value": value, "bytes": null }));
     let within = held.fields.iter().map(|field| {
@@ -226,7 +227,7 @@ fn answer(fields: &mut Fields, completion: &Completion) {
     fields.add("lower address", format!("{:#04x}", completion.lower_address), (11, 12));
 }
 
-/// What the payload of a packet means, which is a part of `step`: a title, and rows of names
+/// The meaning of the payload of a packet, which is a part of `step`: a title, and rows of names
 /// and values.
 fn meaning(packet: &Packet<'_>, step: Step, is_admin: bool) -> Option<Value> {
     let payload = packet.payload;

@@ -33,7 +33,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What is looked for in a frame of a network.
+    /// The object of the search in a frame of a network.
     pub(super) fn wanted(self) -> Option<fields::Wanted> {
         Some(fields::Wanted { step: self.step?, id: self.id? })
     }
@@ -84,7 +84,7 @@ pub(super) fn list(index: &Index, query: &Query) -> Result<Value, Refusal> {
     }
     let mut lines = Vec::new();
     index.blocks.read_from(&index.path, from.unwrap_or(0), |frame| {
-        // Times may run back: what is sought is the first frame that is late enough.
+        // Times may run back: the search is for the first frame that is late enough.
         if frame.at >= not_before || !lines.is_empty() {
             lines.push(line(index, &frame, &held(&frame), Part::default()));
         }

@@ -8,7 +8,7 @@ use crate::commands::ui::index::Index;
 
 /// The most bins of a histogram.
 const BINS: u32 = 72;
-/// The least ratio of a bin's ends: distributions tell no smaller differences apart.
+/// The least ratio of a bin's ends: distributions distinguish no smaller differences.
 const RATIO_MIN: f64 = 1.002;
 
 /// The distribution of `what` of the kind with the name `kind`: `latency`, `whole`, or the name of

@@ -108,7 +108,7 @@ fn kinds(index: &Index, query: &Query) -> Value {
     let filter = query.flag("three_sigma");
     let one = |kind: &Kind| {
         let mut of = kind.population.clone();
-        // Shares are of all time, whatever is filtered.
+        // Shares are of all time, with or without a filter.
         let shares: Vec<f64> = of.steps.keys().map(|step| of.share(*step)).collect();
         let dominates = advice(&of);
         if filter {

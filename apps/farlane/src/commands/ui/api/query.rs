@@ -1,4 +1,4 @@
-//! What a request asks for, and why it is refused.
+//! The parameters of a request, and the reasons for its refusal.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -93,7 +93,7 @@ impl Query {
         number.map(Some).ok_or_else(|| Refusal::value(name, text, &expected()))
     }
 
-    /// What `name` says of `all`, by their names.
+    /// The value of `name` among `all`, by their names.
     ///
     /// # Errors
     /// When it is none of them.

@@ -1,5 +1,5 @@
-//! What happened over time: packets, bytes, commands and their depth, in as many bins as a chart
-//! has columns.
+//! Activity over time: packets, bytes, commands and their depth, in as many bins as a chart has
+//! columns.
 
 use captures::held;
 use engine::{Instant, Nanos};
@@ -68,7 +68,7 @@ struct Commands {
     latency_max: Vec<f64>,
     /// Commands under way, on average.
     depth: Vec<f64>,
-    /// What `depth` changes by from one bin to the next.
+    /// The change of `depth` from one bin to the next.
     steps: Vec<f64>,
 }
 
@@ -171,7 +171,7 @@ fn short(value: f64) -> Value {
     if rounded == 0.0 { json!(0) } else { json!(rounded) }
 }
 
-/// What passed in each bin, and whether that is exact. Where it is not, the frames of a block count
+/// The traffic in each bin, and whether that is exact. Where it is not, the frames of a block count
 /// as evenly spread over its time.
 fn frames(index: &Index, bins: &Bins) -> Result<(Vec<Counts>, bool), Refusal> {
     let mut counts = vec![Counts::default(); bins.count];

@@ -1,4 +1,4 @@
-//! The frames of a file, some of them together: where they are, when they passed, what they were.
+//! The frames of a file, some of them together: their places, their times, and their kinds.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const FRAMES_FIRST: u64 = 128;
 /// The most blocks of a file. Beyond it, two become one.
 const BLOCKS_MAX: usize = 1 << 19;
 
-/// What is counted of frames.
+/// The kinds of frames that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A memory read.
@@ -48,7 +48,7 @@ impl Class {
         }
     }
 
-    /// What a frame is, if it `is_ours`, by what it holds.
+    /// The kind of a frame by its content, if it `is_ours`.
     pub(crate) fn of(held: &Held<'_>, is_ours: bool) -> Self {
         match held {
             Held::Packet(packet) => match packet.head.header.kind {
@@ -160,7 +160,7 @@ impl Blocks {
         self.each *= 2;
     }
 
-    /// Keeps what it takes to read the file again.
+    /// Keeps the preambles, which a second reading of the file needs.
     pub(super) fn keep(&mut self, preambles: Vec<u8>) {
         self.preambles = preambles;
     }
@@ -194,7 +194,7 @@ impl Blocks {
     /// Reads the file at `path` again from the frame `number` on, as long as `show` returns true.
     ///
     /// # Errors
-    /// When the file is not what it was.
+    /// When the file has changed.
     pub(crate) fn read_from(
         &self,
         path: &Path,

@@ -30,11 +30,11 @@ pub(crate) struct Kind {
     pub(crate) population: Population,
 }
 
-/// What is known of a capture.
+/// The index of a capture.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) path: PathBuf,
-    /// What `trace stats --json` prints of it.
+    /// The statistics that `trace stats --json` prints of it.
     pub(crate) statistics: Value,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) commands: Table,
@@ -66,7 +66,7 @@ impl Index {
         let mut reader = match Reader::open(path) {
             Ok(reader) => reader,
             Err(captures::Error::Broken { .. }) => {
-                // What begins as no capture may be words.
+                // A file that does not begin as a capture may be words.
                 let words = Source { file: path, columns: None };
                 let mut queue = Queue::default();
                 let analysis = each_command(words, |command| making.add_oldest(queue.add(command)))?;
@@ -118,7 +118,7 @@ impl Index {
         self.kinds.iter().map(one).collect()
     }
 
-    /// What lists of captures show.
+    /// The entry in lists of captures.
     pub(crate) fn summary(&self) -> Value {
         let (unlisted, bare) = self.commands.left_out();
         json!({

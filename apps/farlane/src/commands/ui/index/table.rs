@@ -12,7 +12,7 @@ use super::pack::{put, take};
 const ROWS_MAX: usize = 1 << 24;
 /// The most bytes of all steps and packets. Beyond it, commands have rows without packets.
 const PACKED_MAX: usize = 1 << 30;
-/// What stands for a value that is not known.
+/// The value that stands for an unknown one.
 const UNKNOWN: u32 = u32::MAX;
 
 /// A command, as lists show it.
