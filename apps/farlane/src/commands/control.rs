@@ -212,8 +212,8 @@ pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBu
     }
 }
 
-/// The control socket to ask about `what`: the one given, or else that of the daemon of this kind
-/// whose status says that it `has` this, or that of the only daemon.
+/// The control socket for a question about `what`: the given one, or else that of the daemon of
+/// this kind whose status `has` this, or that of the only daemon.
 ///
 /// # Errors
 /// When no socket is given, and none of several daemons has it, or more than one.

@@ -68,8 +68,8 @@ impl Fields {
         }
     }
 
-    /// Says what bits `high..=low` of the field that was added last mean. The detailed table shows
-    /// it.
+    /// Gives the meaning of bits `high..=low` of the field that was added last. The detailed table
+    /// shows it.
     pub(crate) fn part(&mut self, high: u32, low: u32, meaning: impl Into<String>) {
         if let Some(field) = self.0.last_mut() {
             let bits = field.value.as_u64().unwrap_or_default() >> low & (u64::MAX >> (63 - (high - low)));

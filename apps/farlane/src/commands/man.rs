@@ -1,4 +1,4 @@
-//! `farlane setup man`: manual pages, made of what `--help` says.
+//! `farlane setup man`: manual pages, made of the texts of `--help`.
 
 use std::io;
 use std::path::Path;

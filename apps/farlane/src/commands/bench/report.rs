@@ -92,7 +92,7 @@ pub(super) fn without_effect(args: &BenchArgs) -> Vec<String> {
     words.iter().filter(|(_, is_given)| *is_given).map(|(word, _)| (*word).to_owned()).collect()
 }
 
-/// Prints what jobs have done, as the arguments ask, and whether they are of several.
+/// Prints the reports of jobs, as the arguments ask, and whether they are of several.
 pub(super) fn tell(
     (args, are_several): (&BenchArgs, bool),
     done: &[Done<'_>],

@@ -29,7 +29,8 @@ pub(super) fn suits(args: &CaptureDaemonArgs, is_fabric: bool) -> bool {
     !chooses && args.ring.is_none() && args.trigger.is_none() && args.count.is_none()
 }
 
-/// Has the daemon at `socket` write what `request` asks for to the file at `out`, until it ends.
+/// Has the daemon at `socket` write the capture that `request` asks for to the file at `out`, until
+/// it ends.
 pub(super) fn capture(
     args: &CaptureDaemonArgs,
     socket: &Path,

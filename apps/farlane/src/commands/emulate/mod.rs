@@ -65,7 +65,7 @@ trait Counted: Copy + PartialEq + Default + Send + 'static {
 trait Ends {
     type Network: Network + 'static;
 
-    /// Opens what takes rights that a confined process has no more.
+    /// Opens the sockets for which a confined process has no more rights.
     fn prepare(&mut self, args: &EmulateArgs, link: &Link) -> Result<(), Error>;
 
     fn needs(&self, needs: &mut Needs);

@@ -52,7 +52,7 @@ impl Told {
 }
 
 impl Told {
-    /// Adds what became of connections whose hosts had proved nothing.
+    /// Adds the outcome of connections whose hosts had not authenticated.
     fn add_callers(&self, page: &mut Page) {
         let Callers { waiting, accepted, admitted, refused, late, displaced } = self.callers;
         let help = "Connections whose hosts have not said Hello yet";

@@ -407,7 +407,7 @@ impl Places {
 fn report(event: Event) {
     let from = |peer: Option<SocketAddr>| peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
     match event {
-        // Port scanners and health checks connect and say nothing, so nothing is said of them.
+        // Port scanners and health checks connect and send nothing, so they are not logged.
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
         Event::Link(peer, event) => info!("{}{event}", from(peer)),
         Event::Admission(Ok(())) => info!("the list of admitted hosts was read again"),

@@ -53,8 +53,8 @@ impl daemon::Request for Request {
     }
 }
 
-/// Whether what listens on `own` is what `address` means: the same, or one of all addresses of this
-/// machine.
+/// Whether the listener on `own` has the address `address`: the same, or one of all addresses of
+/// this machine.
 pub(super) fn is_at(own: SocketAddr, address: SocketAddr) -> bool {
     own == address || (own.ip().is_unspecified() && own.port() == address.port())
 }

@@ -56,8 +56,8 @@ pub(crate) fn tell_commands(of: Statistics) {
     }
 }
 
-/// Reports what there was to do: to a person on standard error, and to a machine as JSON if asked.
-/// `controller` has the counts of one in this process.
+/// Reports the work that was done: to a person on standard error, and to a machine as JSON if
+/// asked. `controller` has the counts of one in this process.
 pub(crate) fn conclude<D: 'static>(
     json: bool,
     guest: &Guest<D>,

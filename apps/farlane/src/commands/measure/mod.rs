@@ -284,7 +284,7 @@ const fn millis(time: Nanos) -> u64 {
     time.get() / 1_000_000
 }
 
-/// The samples of a device without what lies beyond three standard deviations.
+/// The samples of a device without those beyond three standard deviations.
 fn filtered(samples: &Distribution) -> Distribution {
     samples.within_deviations(3.0)
 }

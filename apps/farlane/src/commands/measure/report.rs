@@ -100,7 +100,7 @@ pub(super) struct Device {
 /// A measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
-    /// When it ended, and on what machine.
+    /// The time when it ended, and its machine.
     pub(super) machine: Vec<(&'static str, String)>,
     /// The requested method, in words.
     pub(super) method: String,

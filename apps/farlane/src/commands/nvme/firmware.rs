@@ -97,7 +97,7 @@ pub(super) fn commit(args: &FwCommitArgs) -> Result<(), Error> {
     )
 }
 
-/// The reset that activates an image, if `status` says that the image was taken and needs one.
+/// The reset that activates an image, if `status` reports that the image was taken and needs one.
 fn reset(status: Status) -> Option<&'static str> {
     match status.code() {
         StatusCode::FirmwareActivationRequiresConventionalReset => Some("a conventional reset"),

@@ -102,7 +102,7 @@ pub(super) fn held_text(survey: &Survey) -> String {
     format!("  a ring: {} B are overwritten\n{ranges}", overwritten(survey))
 }
 
-/// Why nothing was pinned, and what to do.
+/// Why nothing was pinned, with the remedy.
 pub(super) fn refusal(why: PinRefusal) -> String {
     match why {
         PinRefusal::NoRing => "the recorder writes no ring, or is ending: start it with --ring".to_owned(),

@@ -42,7 +42,7 @@ pub(super) struct Sessions<'a, 'scope, 'env, S, const IS_REPLAY: bool> {
     pub(super) registers: Option<Beside>,
 }
 
-/// The handle of a recorder or replayer, and what ends its process.
+/// The handle of a recorder or replayer, and the flag that ends its process.
 pub(super) fn handle(direction: Direction) -> (Handle, Arc<AtomicBool>) {
     let end = Arc::new(AtomicBool::new(false));
     (Handle::new(direction, Arc::clone(&end)), end)

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// The shortest chunk in which the longest datagram has room.
 const CHUNK_OF_PACKETS_MIN: u32 = 72 << 10;
 
-/// Checks what concerns sources together.
+/// Checks the options that concern all sources together.
 pub(super) fn check(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     if args.from.iter().filter(|url| matches!(url, SourceUrl::StandardInput)).count() > 1 {
         return Err(Error::TwoInputs);

@@ -29,7 +29,7 @@ enum Shown {
 /// Shows how far a recording is.
 pub(super) struct View {
     shown: Shown,
-    /// When bytes were counted last, and what there was then.
+    /// The time when bytes were counted last, and the counts of then.
     last: (Instant, u64, Writes),
     is_triggered: bool,
 }

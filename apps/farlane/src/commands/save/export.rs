@@ -22,7 +22,7 @@ struct FarEnd {
     namespaces: Vec<Told>,
 }
 
-/// Writes what far ends offer into their file.
+/// Writes the offer of far ends into their file.
 ///
 /// # Errors
 /// When there is no file, it can't be written, or it can't describe the offer.
@@ -190,7 +190,7 @@ fn push(array: &mut Array, value: String) {
     array.push_formatted(Value::from(value).decorated(prefix, ""));
 }
 
-/// A namespace as an option names it, without what goes without saying.
+/// A namespace as an option names it, without default values.
 fn option(backing: &Backing) -> String {
     let text = match backing {
         Backing::Medium(MediumSpec::File(spec)) => spec.to_string(),

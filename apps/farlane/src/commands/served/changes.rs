@@ -27,7 +27,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens what holds a namespace's data. Another device has to appear within `patience`.
+    /// Opens the medium with a namespace's data. Another device has to appear within `patience`.
     pub(crate) fn open(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Self, Error> {
         match backing {
             Backing::Medium(MediumSpec::Far(spec)) => {
@@ -68,7 +68,7 @@ pub(crate) fn open_at_work(clock: Clock, backing: &Backing) -> Result<Opened, St
     opened.map_err(|error| beyond_reach(backing, error))
 }
 
-/// Adds to `error` what to do about a file that this process has put out of its own reach.
+/// Adds to `error` the remedy for a file that this process has put out of its own reach.
 fn beyond_reach(backing: &Backing, error: String) -> String {
     let Backing::Medium(MediumSpec::File(spec)) = backing else { return error };
     match std::fs::File::open(&spec.path) {

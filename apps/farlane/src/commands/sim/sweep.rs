@@ -77,7 +77,7 @@ fn check_task(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<()
     let Some(task) = &args.task else { return Ok(()) };
     let mut known: Vec<String> = Vec::new();
     for point in points {
-        // A point that can't be played says so when its turn comes.
+        // A point that can't be played returns its error when its turn comes.
         let Ok(scenario) = scenario(args, text, point) else { continue };
         for name in scenario.result_names() {
             if name == *task {
@@ -106,7 +106,7 @@ fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, 
 }
 
 /// Plays all points on as many threads as are wanted. The results are in the order of the points,
-/// however many threads there are. Beside them is why the first point failed that did.
+/// with any number of threads. The second result is why the first failing point failed.
 fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> (Vec<Line>, Option<String>) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(processors).clamp(1, points.len());

@@ -16,8 +16,8 @@ use tunnel::upstream::PortIndex;
 
 use crate::counters;
 
-/// The status of what serves a guest at the socket `place`. `url` is that of the far end, if there
-/// is a tunnel to one.
+/// The status of the driver that serves a guest at the socket `place`. `url` is that of the far
+/// end, if there is a tunnel to one.
 pub(crate) fn of_guest<F: FnMut(guest::Event)>(
     now: Instant,
     place: &FilePath,

@@ -68,7 +68,8 @@ impl Cores {
         u32::try_from(1 + self.others.len()).expect("cores are few")
     }
 
-    /// Runs `job` on the core of a subsystem, between two of its turns. Returns what `job` returns.
+    /// Runs `job` on the core of a subsystem, between two of its turns. Returns the result of
+    /// `job`.
     pub(super) fn on<T: Send + 'static>(
         &mut self,
         key: SubsystemKey,

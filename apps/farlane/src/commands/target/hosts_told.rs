@@ -10,7 +10,7 @@ use super::core::Core;
 /// its queues, and the kernel is asked for each of them.
 const PER_JOB: usize = 32;
 
-/// Calls `each` with every host of a core, and with what `also` finds out of the host on the core's
+/// Calls `each` with every host of a core, and with the result of `also`, which runs on the core's
 /// own thread. `None` when the core has ended.
 pub(super) fn each_host<T: Send + 'static>(
     core: &Hirer<Core>,

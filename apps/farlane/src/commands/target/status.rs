@@ -57,7 +57,7 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
     }
 }
 
-/// Adds to `all` what another core reports of its own subsystems.
+/// Adds to `all` another core's report of its own subsystems.
 pub(super) fn join(all: &mut Target, other: Target) {
     all.connections += other.connections;
     all.memory.budget_bytes += other.memory.budget_bytes;

@@ -1,4 +1,4 @@
-//! From two looks at the daemons to what happened in between.
+//! Computes the activity between two looks at the daemons.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use super::figures::{Look, View, rows};
 /// How long a key may wait.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 
-/// Shows what happens until a person ends it.
+/// Shows the activity until a person ends it.
 pub(super) fn show(every: Duration) -> io::Result<()> {
     let looks = watch(every);
     let mut terminal = ratatui::try_init()?;

@@ -113,7 +113,7 @@ fn has_places(args: &ApplyArgs, class: Class) -> Result<(), TsnError> {
 /// The longest frame of an interface with the usual MTU, in bytes.
 const FRAME_MAX: u32 = 1_522;
 
-/// Carries out the commands; if one fails, what those before it did is undone.
+/// Carries out the commands; if one fails, the commands before it are undone.
 fn carry_out(args: &ApplyArgs, commands: &[Vec<String>]) -> Result<(), Error> {
     for (index, command) in commands.iter().enumerate() {
         let failure = match tc(command) {

@@ -1,4 +1,5 @@
-//! `farlane model tsn audit`: whether what left an interface keeps to a plan, frame by frame.
+//! `farlane model tsn audit`: whether the frames that left an interface keep to a plan, frame by
+//! frame.
 
 use std::fmt::Write as _;
 use std::path::Path;

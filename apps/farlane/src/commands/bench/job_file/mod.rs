@@ -1,4 +1,5 @@
-//! fio's job files, as far as they say what `farlane bench` can do: `farlane bench --job FILE`.
+//! fio's job files, as far as `farlane bench` supports their parameters: `farlane bench --job
+//! FILE`.
 //!
 //! Each parameter becomes an option of the command line, where the same parser reads it. Options of
 //! the command line come first.
@@ -39,7 +40,8 @@ const SAME: [&[&str]; 10] = [
     &["--io_size", "--io-size"],
 ];
 
-/// The jobs of the file at `path`, in their order, and what of the file changes nothing.
+/// The jobs of the file at `path`, in their order, and the parameters of the file that change
+/// nothing.
 pub(super) fn plan(path: &Path) -> Result<(Vec<Planned>, Vec<String>), Error> {
     let text = whole_file::read(path, texts::FILE_MAX)?;
     let given = without_option(names::given().into_iter());
@@ -48,7 +50,7 @@ pub(super) fn plan(path: &Path) -> Result<(Vec<Planned>, Vec<String>), Error> {
     planned.map_err(|why| Error::JobFile { path: path.to_owned(), why })
 }
 
-/// The jobs of `sections`. A file whose last job is wrong runs none, and all that is wrong is said
+/// The jobs of `sections`. A file whose last job is wrong runs none, and the error lists all faults
 /// at once.
 fn jobs(given: &[OsString], sections: &[Section]) -> Result<(Vec<Planned>, Vec<String>), String> {
     let (mut jobs, mut faults, mut without) = (Vec::new(), Vec::new(), Vec::new());
@@ -64,7 +66,7 @@ fn jobs(given: &[OsString], sections: &[Section]) -> Result<(Vec<Planned>, Vec<S
             Err(why) => faults.extend(why),
         }
     }
-    // A parameter of [global] is wrong in each job, and said once.
+    // A wrong parameter of [global] is wrong in each job, and listed once.
     let mut once = Vec::new();
     for fault in faults {
         if !once.contains(&fault) {
@@ -173,7 +175,7 @@ fn arguments(
     args.load.time_based |= section.is_on("time_based");
     let has_runtime = section.runtime().is_some() || is_given(given, "--runtime");
     if args.load.time_based && !has_runtime {
-        // As in fio, which says so as well.
+        // As in fio, which logs it as well.
         args.load.time_based = false;
         note("time_based (there is no runtime)");
     }

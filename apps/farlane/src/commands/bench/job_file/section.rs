@@ -55,13 +55,13 @@ fn is_replaced(other: &str, key: &str) -> bool {
 }
 
 /// The jobs of a file. Parameters of `[global]` are those of every later job that has no own.
-/// `${NAME}` is what `variable` says.
+/// `variable` returns the value of `${NAME}`.
 pub(super) fn sections(text: &str, variable: impl Fn(&str) -> String) -> Result<Vec<Section>, String> {
     let mut global: Vec<(usize, String, String)> = Vec::new();
     let mut sections: Vec<Section> = Vec::new();
     let mut is_global = true;
     for (number, line) in (1..).zip(text.lines()) {
-        // fio takes what follows either sign for a comment, behind a value too.
+        // fio takes the text behind either sign for a comment, behind a value too.
         let line = line.split(['#', ';']).next().unwrap_or_default().trim();
         if line.is_empty() {
             continue;

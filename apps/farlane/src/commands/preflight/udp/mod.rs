@@ -1,4 +1,4 @@
-//! The highest rate at which datagrams are recorded without loss, and what limits it.
+//! The highest rate at which datagrams are recorded without loss, and the part that limits it.
 
 mod limit;
 mod report;

@@ -20,7 +20,8 @@ pub(super) enum Outlet {
 }
 
 impl Outlet {
-    /// Opens what `to` names; waits for a connection where it listens, until `handle` is stopped.
+    /// Opens the destination `to`; waits for a connection where it listens, until `handle` is
+    /// stopped.
     pub(super) fn open(to: &Destination, handle: &Handle) -> io::Result<Self> {
         Ok(Self::Bytes(match to {
             Destination::StandardOutput => Box::new(io::stdout()),

@@ -212,7 +212,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     report(&replay, chunks, left_out, took)
 }
 
-/// Lets others know which part of the medium is read.
+/// Publishes which part of the medium is read.
 fn begin(handle: &Handle, part: &Part, chunk: u32, room: usize) {
     let slots = || part.entries.iter().map(|entry| entry.slot);
     let address = |slot: u64| slot.saturating_mul(u64::from(chunk));
@@ -224,7 +224,7 @@ fn begin(handle: &Handle, part: &Part, chunk: u32, room: usize) {
     });
 }
 
-/// Lets others know that a chunk was sent.
+/// Publishes that a chunk was sent.
 fn advance(handle: &Handle, bytes: u64, entry: &Entry) {
     handle.update(|status| {
         status.progress.bytes_in = bytes;

@@ -77,7 +77,7 @@ fn link(name: &str, link: &Link) -> String {
     )
 }
 
-/// Whom a far end admits, and which host has its device.
+/// The hosts that a far end admits, and the host that has its device.
 fn admission(far: &FarEnd) -> String {
     let has = match &far.host {
         Some(host) => match &host.name {
