@@ -65,7 +65,7 @@ trait Counted: Copy + PartialEq + Default + Send + 'static {
 trait Ends {
     type Network: Network + 'static;
 
-    /// Opens the sockets for which a confined process has no more rights.
+    /// Opens the interfaces for which a confined process has no more rights.
     fn prepare(&mut self, args: &EmulateArgs, link: &Link) -> Result<(), Error>;
 
     fn needs(&self, needs: &mut Needs);
