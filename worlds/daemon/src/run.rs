@@ -54,10 +54,13 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     reactor.serve();
     reactor.run(&mut serving).map_err(failed::<D>)?;
 
-    let Serving { inner: Inner { daemon, driver, captures, .. }, control } = serving;
+    let Serving { inner: Inner { daemon, driver, captures, stop, .. }, control } = serving;
     drop((control, captures));
     daemon.end(driver)?;
-    info!("{} has shut down", D::ENDS);
+    // A daemon whose work was finite has reported its result.
+    if stop.is_asked_for() {
+        info!("{} has shut down", D::ENDS);
+    }
     Ok(())
 }
 

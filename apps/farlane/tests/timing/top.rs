@@ -114,7 +114,7 @@ fn in_a_terminal_each_key_shows_its_view() {
     }
     let stage = Stage::set();
     let mut command = Command::new("script");
-    let line = format!("stty rows 20 columns 160; exec {} top --every 200ms", *FARLANE);
+    let line = format!("stty rows 20 columns 160; exec {} observe top --every 200ms", *FARLANE);
     command.args(["-qefc", &line, "/dev/null"]).env("XDG_RUNTIME_DIR", stage.folder.path());
     command.env("TERM", "xterm-256color").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shown = Killed(command.spawn().unwrap());
