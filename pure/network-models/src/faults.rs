@@ -80,7 +80,7 @@ impl Flaps {
     }
 }
 
-/// After a pause of so many mean cycles of flaps, what was before has no influence any more.
+/// After a pause of this many mean cycles of flaps, the state before has no influence any more.
 const CYCLES_REMEMBERED: u64 = 1_024;
 
 /// A hop that takes no time of its own and applies a [`Behaviour`] to frames.

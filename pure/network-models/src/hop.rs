@@ -13,8 +13,8 @@ use crate::tsn::replication::Replicated;
 use crate::wifi::Station;
 use crate::{Faults, Frame, Lossless, Path, Wire};
 
-/// What happened to the frames of a hop. Copies count as frames: `entered + copied` equals `left +
-/// lost` plus the frames still inside.
+/// Counts of the frames of a hop. Copies count as frames: `entered + copied` equals `left + lost`
+/// plus the frames still inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of frames that entered.
@@ -117,8 +117,8 @@ impl AnyHop {
         }
     }
 
-    /// Moves what was recorded within this hop to `crossings`. The first place within is number
-    /// `first`.
+    /// Moves the crossings recorded within this hop to `crossings`. The first place within is
+    /// number `first`.
     pub(crate) fn take_crossings(&mut self, first: usize, crossings: &mut Vec<Crossing>) {
         let placed = |crossing: Crossing| Crossing { hop: first + crossing.hop, ..crossing };
         match self {

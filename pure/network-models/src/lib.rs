@@ -1,4 +1,4 @@
-//! Models of what a network does to bytes: links in integer time.
+//! Models of a network's effects on bytes: links in integer time.
 //!
 //! A [`Frame`] passes [`Hop`]s, each for one direction, and a [`Path`] is several hops in series.
 //! The same models run in virtual time and in real time, so they know no clock but the one passed

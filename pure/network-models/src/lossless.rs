@@ -2,8 +2,8 @@
 //!
 //! InfiniBand grants credits (InfiniBand Architecture Specification, volume 1, 7.9). Ethernet with
 //! Priority Flow Control (IEEE 802.1Q-2018, clause 36) stops the sender in time instead. Both end
-//! at the same byte where the buffer has room for what is on its way, so one model serves both: a
-//! frame leaves when the buffer behind the link has room for all of it.
+//! at the same byte where the buffer has room for the bytes on their way, so one model serves both:
+//! a frame leaves when the buffer behind the link has room for all of it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ impl Settings {
     }
 }
 
-/// Sending side of a link, and what it knows about the buffer at the other end.
+/// Sending side of a link, with its knowledge of the buffer at the other end.
 #[derive(Clone, Debug)]
 struct Link {
     settings: Settings,
@@ -79,7 +79,7 @@ struct Link {
 }
 
 impl Link {
-    /// When the buffer has room for `bytes`, in ps; takes what has become free by then.
+    /// When the buffer has room for `bytes`, in ps; takes the room that has become free by then.
     fn room(&mut self, bytes: u64) -> u64 {
         let mut at = 0;
         while self.used > 0 && self.used + bytes > self.settings.buffer {
@@ -102,7 +102,8 @@ pub struct Lossless {
 }
 
 impl Lossless {
-    /// Maximum number of frames inside; further frames are lost. Who uses such a link has a window.
+    /// Maximum number of frames inside; further frames are lost. The user of such a link has a
+    /// window.
     pub const INSIDE_MAX: usize = 1 << 18;
 
     /// The links that `settings` describe; the first is entered first.

@@ -112,7 +112,7 @@ impl Path {
         self.stages.iter_mut().for_each(|stage| stage.hop.watch(on));
     }
 
-    /// Takes what was recorded since the last call.
+    /// Takes the crossings recorded since the last call.
     pub fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
         let all = self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..));
         all.filter(|crossing| !Streams::owns(crossing.frame))

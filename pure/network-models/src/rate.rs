@@ -178,7 +178,7 @@ impl Transmitter {
         self.free()
     }
 
-    /// Frees the transmitter at `at`, whatever it was sending.
+    /// Frees the transmitter at `at`, also in the middle of a frame.
     pub const fn interrupt(&mut self, at: Instant) {
         (self.free, self.picoseconds) = (at, 0);
     }

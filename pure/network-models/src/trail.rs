@@ -1,4 +1,4 @@
-//! The time that frames take: when each step was done, and what the time in a hop consists of.
+//! The time that frames take: the time of each step, and the parts of the time in a hop.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -12,7 +12,7 @@ use engine::{Instant, Nanos};
 use crate::tsn::replication::REDUNDANCY_TAG;
 use crate::{AnyHop, Path, lossless};
 
-/// What a span of time is spent on.
+/// The use of a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Waiting for others: in queues, at gates, for grants and slots, and for lost data to be sent
@@ -75,7 +75,7 @@ pub struct Crossing {
     pub at: Instant,
 }
 
-/// What the network records while it is watched.
+/// The records of a network while it is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     under_way: BTreeMap<u64, Trail>,
@@ -149,9 +149,8 @@ impl AnyHop {
         }
     }
 
-    /// What the time `took` of a frame of `length` bytes consists of, in the order in which the
-    /// parts pass. Waiting is the time beyond what the frame would take on an idle hop. The parts
-    /// add up to `took`.
+    /// The parts of the time `took` of a frame of `length` bytes, in the order in which they pass.
+    /// Waiting is the time beyond that of the frame on an idle hop. The parts add up to `took`.
     pub fn parts(&self, length: u32, took: Nanos) -> [(Part, Nanos); 4] {
         let zero = Nanos::ZERO;
         let (processing, serialisation, propagation) = match self {

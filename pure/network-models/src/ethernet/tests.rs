@@ -251,7 +251,7 @@ fn port_counts(settings: PortSettings) -> Counts {
 
 #[test]
 fn a_shaped_class_gets_what_it_was_promised() {
-    // Class 6 has 20 of 100 Mbit/s, whatever it sends, and other traffic has the rest.
+    // Class 6 has 20 of 100 Mbit/s regardless of its load, and other traffic has the rest.
     let mut slopes = [None; 8];
     slopes[6] = Some(Rate::from_megabits(20));
     let settings = PortSettings { idle_slopes: slopes, ..PortSettings::new(Rate::from_megabits(100)) };

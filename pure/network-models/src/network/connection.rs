@@ -14,7 +14,8 @@ pub(super) struct End {
     stream: Stream,
     /// Number of bytes that were handed to this side's application.
     delivered: u64,
-    /// Whether the application found too little room, so that it must be told when there is more.
+    /// Whether the application found too little room, so that the connection must report when there
+    /// is more.
     blocked: bool,
     told_finished: bool,
     told_gone: bool,
@@ -88,7 +89,7 @@ impl Connection {
         self.ends[side.index()].endpoint.on_segment(now, segment);
     }
 
-    /// Tells the application at `side` about changes of its end.
+    /// Reports changes of its end to the application at `side`.
     pub(super) fn tell(&mut self, side: Side, mut output: impl FnMut(Output)) {
         let (connection, there) = (self.id, side.other().index());
         while let Some(event) = self.ends[side.index()].endpoint.poll_event() {
@@ -131,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// The application at `side` gives up the connection, and is told nothing more.
+    /// The application at `side` gives up the connection, and gets no further reports.
     pub(super) fn reset(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         end.endpoint.reset();

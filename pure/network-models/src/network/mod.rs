@@ -123,7 +123,7 @@ pub enum Input {
         /// The side that sends nothing more.
         side: Side,
     },
-    /// Ends or refuses the connection at once. `side` is told nothing more about the connection.
+    /// Ends or refuses the connection at once. `side` gets no further reports of the connection.
     Reset {
         /// The connection to end.
         connection: ConnectionId,
@@ -132,7 +132,7 @@ pub enum Input {
     },
 }
 
-/// What a network tells its application.
+/// A report of a network to its application.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// The other side dials; answer with [`Input::Accept`] or [`Input::Reset`].
@@ -176,7 +176,7 @@ pub enum Output {
     Closed {
         /// The connection that is gone.
         connection: ConnectionId,
-        /// The side that is told.
+        /// The side that gets the report.
         side: Side,
         /// Why the connection is gone.
         why: Gone,
@@ -349,7 +349,8 @@ impl Network {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|connection| connection.id == id)
     }
 
-    /// Handles a change of an end: it may have something to send or to tell, and another deadline.
+    /// Handles a change of an end: it may have something to send or to report, and another
+    /// deadline.
     fn touch(&mut self, id: ConnectionId, side: Side) {
         let Some(connection) = self.slots.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
         connection.tell(side, |output| {
@@ -404,7 +405,7 @@ impl Network {
         }
     }
 
-    /// Lets each side send what it may.
+    /// Lets each side send as much as it may.
     fn transmit(&mut self, now: Instant) {
         for side in Side::BOTH {
             while !self.lanes[side.index()].waiting.is_empty() && self.line_ready(side) <= now {
@@ -502,7 +503,7 @@ impl Network {
         }
     }
 
-    /// Handles what is due at `now`. Nothing may be due earlier.
+    /// Handles the events due at `now`. None may be due earlier.
     fn step(&mut self, now: Instant) {
         if self.wake.is_some_and(|at| at <= now) {
             self.expire(now);
@@ -534,7 +535,7 @@ impl Network {
         self.refresh();
     }
 
-    /// Lets every connection whose deadline has passed do what is due.
+    /// Handles the timeout of every connection whose deadline has passed.
     fn expire(&mut self, now: Instant) {
         for index in 0..self.slots.len() {
             let Some(connection) = &mut self.slots[index] else { continue };

@@ -232,8 +232,8 @@ fn a_lost_syn_comes_again_after_one_second_then_two() {
     let mut bench = Bench::new(Config::default(), faulty(latency, None, [gaps(&[(0, 2_000)]), none()]));
     bench.run(at(10_000));
     assert_eq!(bench.side(Side::Near).opened, Some(at(3_020)));
-    // Nobody answers: seven SYNs, where the wait after the last is as long as all waits before
-    // together.
+    // The server does not answer: seven SYNs, where the wait after the last is as long as all waits
+    // before together.
     let mut bench = Bench::new(Config::default(), faulty(latency, None, [gaps(&[(0, 1_000_000)]), none()]));
     bench.run_all();
     assert_eq!(bench.side(Side::Near).gone, Some((at(127_000), Gone::TimedOut)));

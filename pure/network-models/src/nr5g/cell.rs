@@ -130,8 +130,8 @@ pub enum Grants {
         request_period: u32,
         /// Slot of the first opportunity for a request.
         request_offset: u32,
-        /// Size in bytes of the grant that answers a request. At this point nobody knows how much
-        /// data waits.
+        /// Size in bytes of the grant that answers a request. At this point the cell does not know
+        /// how much data waits.
         first: u32,
         /// Grants without a request, if the cell gives any.
         proactive: Option<Proactive>,

@@ -1,4 +1,4 @@
-//! 5G New Radio: when a slot may be used, and what has to happen before.
+//! 5G New Radio: the times at which a slot may be used, and the steps before that.
 //!
 //! Time division duplex (TS 38.213): a pattern of downlink slots, one special slot and uplink slots
 //! repeats. A downlink frame waits for the next downlink slot. An uplink frame needs a grant, which

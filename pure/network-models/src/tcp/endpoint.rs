@@ -24,7 +24,7 @@ enum State {
     Gone,
 }
 
-/// What an end tells its application.
+/// A report of an end to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The other end dials; the application accepts or refuses.
@@ -151,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what is due at `now`.
+    /// Takes the steps due at `now`.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         match self.state {
             State::Gone => {}

@@ -1,4 +1,4 @@
-//! The receiving half of an end: what has arrived, and when to acknowledge it.
+//! The receiving half of an end: the bytes that have arrived, and the times of acknowledgements.
 
 use alloc::collections::VecDeque;
 
@@ -34,7 +34,7 @@ pub(super) struct Receiver {
     ranges: VecDeque<Range>,
     /// The number after the last byte that the application has used.
     consumed: Sequence,
-    /// The number after the last one that the peer was told there is room for.
+    /// The number after the last one in the window announced to the peer.
     edge: Sequence,
     /// The number of the FIN, once it was seen.
     fin: Option<Sequence>,

@@ -11,7 +11,7 @@ use super::segment::{Range, Sequence};
 /// (RFC 5681's three duplicates).
 pub(super) const DUPLICATES: u32 = 3;
 
-/// What is known of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The segment is under way.
@@ -33,7 +33,7 @@ pub(super) struct Sent {
     pub(super) again: bool,
 }
 
-/// What one acknowledgement has reported.
+/// The content of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     /// Number of segments that are now known to have arrived.

@@ -1,4 +1,4 @@
-//! The sending half of an end: what is sent, what is sent again, and when.
+//! The sending half of an end: the choice and the times of transmissions and retransmissions.
 
 use engine::{Instant, Nanos};
 
@@ -14,7 +14,7 @@ const REORDER_MULTIPLE_MAX: u64 = 64;
 /// Number of recoveries after which a larger multiple is forgotten (RFC 8985, section 6.2, step 4).
 const REORDER_RECOVERIES: u32 = 16;
 
-/// What to send: bytes from `start` on, and the FIN behind them if `fin` is set.
+/// A piece to send: bytes from `start` on, and the FIN behind them if `fin` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) start: Sequence,
@@ -22,7 +22,7 @@ pub(super) struct Piece {
     pub(super) fin: bool,
 }
 
-/// What an acknowledgement tells the sender.
+/// The effect of an acknowledgement on the sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged<'a> {
     pub(super) number: Sequence,
@@ -402,7 +402,7 @@ impl Sender {
         Some(trip * 2 + more)
     }
 
-    /// Does what is due at `now`.
+    /// Takes the steps due at `now`.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.reorder_at) {
@@ -440,7 +440,7 @@ impl Sender {
         self.timeout_at = Some(now + self.trip.timeout(self.backoff));
     }
 
-    /// What to send next; `None` if nothing may be sent.
+    /// The next piece to send; `None` if nothing may be sent.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Piece> {
         if core::mem::take(&mut self.probe_due)
             && let Some(piece) = self.probe(now)

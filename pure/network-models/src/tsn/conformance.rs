@@ -14,7 +14,7 @@ pub struct Departure {
     pub at: Nanos,
     /// Its class.
     pub class: Class,
-    /// What it took of the link in bytes, preamble and gap included.
+    /// Its bytes on the link, preamble and gap included.
     pub bytes: u64,
     /// How far off `at` may be, either way.
     pub error: Nanos,
@@ -29,7 +29,7 @@ pub struct Worst {
     pub frame: u64,
 }
 
-/// What a class has kept.
+/// The figures of a class: its frames, and those outside of their windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Frames of the class.
@@ -85,7 +85,7 @@ impl Conformance {
     }
 
     /// Expects `class` to send no more than `rate`, and `burst` bytes at once beyond it. A shaper
-    /// lets through a frame of its own and what others' frames have kept it from.
+    /// lets through a frame of its own and the frames that those of others have delayed.
     #[must_use]
     pub fn limited(mut self, class: Class, rate: Rate, burst: u64) -> Self {
         self.limits[class.index()] =
@@ -124,7 +124,7 @@ impl Conformance {
         off
     }
 
-    /// What each class has kept.
+    /// The figures of each class.
     pub fn kept(&self) -> impl Iterator<Item = (Class, Kept)> {
         Class::ALL.into_iter().zip(self.kept)
     }
@@ -162,7 +162,7 @@ mod tests {
 
     const CYCLE: u64 = 1_000_000;
 
-    /// Class 7 for 100 µs, then nobody for 20 µs, then the others.
+    /// Class 7 for 100 µs, then none for 20 µs, then the others.
     fn schedule(base: u64) -> GateSchedule {
         let entry = |states, micros| GateEntry { states, length: Nanos::from_micros(micros) };
         let mine = GateStates::of([7]);
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((kept(&check).too_many, kept(&check).burst), (1, 3_750));
     }
 
-    /// The models and this check agree about who keeps to a plan.
+    /// The models and this check agree about which classes keep to a plan.
     #[test]
     fn what_the_plan_lets_leave_keeps_to_the_plan() {
         let rate = Rate::from_gigabits(1);

@@ -34,7 +34,7 @@ impl Credit {
     }
 
     /// Advances the credit to `now`; `waiting` says whether frames have waited. The credit does not
-    /// change while the gate is closed, and a queue without frames loses what it has saved.
+    /// change while the gate is closed, and a queue without frames loses its saved credit.
     pub(crate) fn settle(&mut self, now: Instant, waiting: bool, gates: Option<&GateSchedule>, queue: usize) {
         if now > self.at {
             if waiting || self.value < 0 {

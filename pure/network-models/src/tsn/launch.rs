@@ -28,7 +28,7 @@ pub enum WindowsError {
     Empty,
     /// A frame of the most bytes, which takes this long, does not fit the window.
     Short {
-        /// What the longest frame takes.
+        /// The time of the longest frame.
         frame: Nanos,
         /// The length of the window.
         window: Nanos,
@@ -52,7 +52,7 @@ pub struct Launcher {
     windows: Windows,
     /// When the link is free again.
     free: Nanos,
-    /// The least time between asking and launch: what the system needs to hand a frame over.
+    /// The least time between asking and launch, in which the system hands a frame over.
     lead: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Time-Sensitive Networking: what IEEE 802.1 adds to Ethernet so that a delay has a bound.
+//! Time-Sensitive Networking: the additions of IEEE 802.1 to Ethernet that bound a delay.
 
 pub mod bound;
 pub mod clock;

@@ -224,8 +224,8 @@ mod tests {
         assert_eq!(text, "tc qdisc replace dev eth0 parent 100:2 etf clockid CLOCK_TAI delta 200000");
     }
 
-    /// 802.1Q-2018, L.3: hiCredit is what the longest frame of others lets grow, loCredit what the
-    /// longest own one takes. 100 Mbit/s of 1 Gbit/s, frames of 1,500 bytes: a tenth, nine tenths.
+    /// 802.1Q-2018, L.3: hiCredit grows during the longest frame of others, loCredit is spent by
+    /// the longest own one. 100 Mbit/s of 1 Gbit/s, frames of 1,500 bytes: a tenth, nine tenths.
     #[test]
     fn credits_are_shares_of_the_longest_frame() {
         let (link, rate) = (Rate::from_gigabits(1), Rate::from_megabits(100));

@@ -153,7 +153,7 @@ impl Running {
         self.plan(now);
     }
 
-    /// Continues shortly before `now`, after nobody has looked at the port for a long time.
+    /// Continues shortly before `now`, after the port was not used for a long time.
     pub(crate) fn skip_to(&mut self, now: Instant) {
         if self.next >= now || self.is_saturated() {
             return;

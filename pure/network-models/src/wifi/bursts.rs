@@ -4,7 +4,7 @@ use engine::{Instant, Nanos, Rng};
 
 use crate::sample::{self, Chance};
 
-/// After a pause of so many mean cycles, what was before has no influence any more.
+/// After a pause of this many mean cycles, the state before has no influence any more.
 const CYCLES_REMEMBERED: u64 = 1_024;
 
 /// A channel with two states that alternate after exponentially distributed times (Gilbert, Bell

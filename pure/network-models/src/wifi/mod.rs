@@ -100,7 +100,7 @@ impl Settings {
     }
 }
 
-/// What the stations of a channel hear. Clones are the same medium.
+/// The medium that the stations of a channel share. Clones are the same medium.
 #[derive(Clone, Debug)]
 pub struct Medium(Arc<Heard>);
 
@@ -162,7 +162,7 @@ impl Medium {
     }
 }
 
-/// What happened on the air to the frames of a [`Station`].
+/// Counts of the frames of a [`Station`] on the air.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnAir {
     /// Number of transmissions, repeated ones included.

@@ -119,7 +119,7 @@ impl<'a> Analysis<'a> {
         Some(sum)
     }
 
-    /// Length of the longest frame in `queue` in bytes; `None` if nobody uses the queue.
+    /// Length of the longest frame in `queue` in bytes; `None` if no flow uses the queue.
     fn own(&self, queue: usize) -> Option<u32> {
         let others = self.port.background.iter();
         let lengths = others

@@ -92,7 +92,7 @@ pub struct HopPlan {
     pub offset: i64,
     /// How long the window is open.
     pub window: Nanos,
-    /// Time before the window in which nobody may start to send.
+    /// Time before the window in which no frame may start.
     pub guard: Nanos,
     /// The gate schedule; its base is the offset.
     pub schedule: GateSchedule,
@@ -122,7 +122,7 @@ impl Plan {
     /// Plans for `request`.
     ///
     /// # Errors
-    /// [`PlanError`] says what does not fit.
+    /// [`PlanError`] names the part that does not fit.
     pub fn new(request: Request) -> Result<Self, PlanError> {
         if request.ports.is_empty() || request.ports.len() > Self::HOPS_MAX {
             return Err(PlanError::Hops(request.ports.len()));
@@ -269,8 +269,8 @@ impl Request {
         alloc::vec![Source { class, length: self.others_frame(), pattern: Pattern::Saturated }]
     }
 
-    /// Time before a window in which nobody may start: a frame of other traffic, or the part of it
-    /// that can't be cut.
+    /// Time before a window in which no frame may start: a frame of other traffic, or the part of
+    /// it that can't be cut.
     fn guard(&self, port: &PortSettings) -> Nanos {
         let whole = u64::from(self.others_frame() + PREAMBLE + INTER_FRAME_GAP);
         port.rate.time_of(self.preempting().map_or(whole, |preemption| preemption.blocking().min(whole)))

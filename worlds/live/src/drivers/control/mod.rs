@@ -47,7 +47,7 @@ const SENT_PER_TURN: usize = 64 << 10;
 /// The most descriptors that come with a request.
 const DESCRIPTORS_MAX: usize = 4;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The line, without its newline.
@@ -56,7 +56,7 @@ pub struct Request<'a> {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// What a client is answered.
+/// The answer to a client.
 #[derive(Debug)]
 pub enum Reply {
     /// This line.
@@ -78,7 +78,7 @@ enum Stage {
     Asking,
     /// It waits for the answer.
     Waiting(Receiver<String>),
-    /// So many bytes of its answer were passed on.
+    /// The number of bytes of its answer that were passed on.
     Answered(Vec<u8>, usize),
 }
 
@@ -167,7 +167,7 @@ impl Control {
             }
             if !lasts {
                 sources.remove(client.connection.as_raw_fd());
-                // Somebody may wait for the place, of whom the kernel tells only once.
+                // A client may wait for the place, which the kernel reports only once.
                 busy = true;
             }
             lasts
@@ -180,7 +180,7 @@ impl Control {
 fn set_off(timer: &OwnedFd) {
     let Ok(it_value) = Timespec::try_from(ASK_WITHIN.max(TAKE_WITHIN)) else { return };
     let once = Itimerspec { it_interval: Timespec::default(), it_value };
-    // Of a timer, the kernel refuses only what is no time.
+    // The kernel refuses a timer only for an invalid time.
     let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
 }
 
@@ -267,7 +267,7 @@ impl fmt::Debug for Control {
 /// The bytes that wait in a [`pipe`], where the system allows it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A pipe for what a program sends on after its answer.
+/// A pipe for the bytes that a program sends on after its answer.
 ///
 /// # Errors
 /// When no descriptor is left.
@@ -278,7 +278,7 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((reader, writer))
 }
 
-/// Whether somebody still has the reading end of a pipe, by its writing end.
+/// Whether a process still has the reading end of a pipe, by its writing end.
 pub fn is_read(writer: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(writer, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -289,7 +289,7 @@ pub fn is_read(writer: &impl AsFd) -> bool {
 /// Asks the program that listens at `path`; returns its answer without the newline.
 ///
 /// # Errors
-/// When nobody listens there, or there is no answer in time.
+/// When no process listens there, or there is no answer in time.
 pub fn ask(path: &Path, request: &str) -> io::Result<String> {
     ask_with(path, request, &[])
 }
@@ -297,7 +297,7 @@ pub fn ask(path: &Path, request: &str) -> io::Result<String> {
 /// Asks like [`ask`], and gives the program `descriptors`.
 ///
 /// # Errors
-/// When nobody listens there, or there is no answer in time.
+/// When no process listens there, or there is no answer in time.
 pub fn ask_with(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
     converse(path, request, descriptors).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {

@@ -57,7 +57,7 @@ impl Driver for Daemon {
     }
 }
 
-/// Asks a daemon, with `ask`; returns what that returns, and the daemon's busy turns.
+/// Asks a daemon, with `ask`; returns its result, and the daemon's busy turns.
 fn served<T: Send + 'static>(name: &str, ask: impl FnOnce(PathBuf) -> T + Send + 'static) -> (T, u32) {
     let path = std::env::temp_dir().join(format!("farlane-control-{name}-{}", std::process::id()));
     let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
@@ -194,7 +194,7 @@ fn a_program_that_takes_no_connections_is_not_waited_for_for_ever() {
 fn an_answer_that_never_ends_is_not_waited_for_for_ever() {
     let (socket, mut slow) = UnixStream::pair().unwrap();
     let sending = thread::spawn(move || {
-        // Until nobody reads any more.
+        // Until the reading end is closed.
         while slow.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(5));
         }

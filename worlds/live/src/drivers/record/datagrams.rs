@@ -14,18 +14,18 @@ const _: () = assert!(TOGETHER_MAX <= BATCH_MAX);
 
 /// How often a socket is emptied before others have their turn.
 const TURNS: usize = 4;
-/// How often what a socket still has is received at the end. A sender that sends without end does
-/// not keep a recording from ending.
+/// How many turns at the end receive the socket's remaining datagrams. A sender that sends without
+/// end does not keep a recording from ending.
 const TURNS_AT_END: usize = 256;
 /// The call that fails if a socket does, for the log.
 const RECEIVING: &str = "receiving datagrams";
 
-/// What a source of packets heard.
+/// The counts of a source of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
     /// Packets that came, those included that had no room.
     pub packets: u64,
-    /// What their numbers said; `None` if they have no numbers that are followed.
+    /// The counts from their numbers; `None` if the source follows no numbers.
     pub numbers: Option<Counts>,
 }
 
@@ -81,7 +81,8 @@ impl Datagrams {
         Heard::of(&self.packer)
     }
 
-    /// Takes what has come, at most about `left` bytes. Returns whether there was anything.
+    /// Takes the datagrams that have come, at most about `left` bytes. Returns whether there was
+    /// anything.
     pub(super) fn take(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
         let mut has_moved = false;
         let end = left.map(|left| lane.taker.progress().bytes_in.saturating_add(left));
@@ -96,7 +97,8 @@ impl Datagrams {
         has_moved
     }
 
-    /// The recording ends: with `drain`, what has come is taken, and what is missing is lost.
+    /// The recording ends: with `drain`, it takes the datagrams that have come, and declares the
+    /// missing ones lost.
     pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
         let turns = if drain { TURNS_AT_END } else { 0 };
         let _ = (0..turns).find(|_| self.receive(lane, None) == 0);
@@ -120,7 +122,7 @@ impl Datagrams {
         count
     }
 
-    /// Learns what was dropped behind the last datagram.
+    /// Learns how many datagrams were dropped behind the last one.
     fn ask_dropped(&mut self, lane: &mut Lane<'_>) {
         if let Ok(dropped) = dropped(&self.socket) {
             self.packer.on_dropped(lane, dropped, real_time().nanos);

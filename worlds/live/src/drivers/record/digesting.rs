@@ -12,9 +12,9 @@ use record::format::STREAMS_MAX;
 use record::{Algorithm, Hasher, Input};
 use rustix::event::EventfdFlags;
 
-/// So many answers, or all that there are, wake the thread that receives.
+/// This many answers, or all that there are, wake the thread that receives.
 const TOGETHER: usize = 8;
-/// So many buffers held are worth a wakeup. A recorder's buffer has at least twice as many.
+/// This many held buffers are worth a wakeup. A recorder's buffer has at least twice as many.
 const MANY: usize = 16;
 
 /// Bytes that a thread reads.
@@ -25,8 +25,8 @@ struct Lent {
 }
 
 // SAFETY: the bytes are those of a buffer that `Digester` holds until the thread has answered, or
-// is over. Nobody writes to them meanwhile, since nobody has a buffer alone of which there are
-// two holders.
+// is over. No thread writes to them meanwhile, since a buffer with two holders is exclusive to
+// neither.
 unsafe impl Send for Lent {}
 
 /// A thread that digests some of the streams.
@@ -79,18 +79,19 @@ fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, 
     }
 }
 
-/// Computes the digest of each stream, in the order of what it is given.
+/// Computes the digest of each stream, in the order of its input.
 #[derive(Debug)]
 pub(super) struct Digester {
     workers: Vec<Worker>,
-    /// What the threads read or will read, the oldest first, and the number of the thread.
+    /// The buffers that the threads read or will read, the oldest first, and the number of the
+    /// thread.
     held: VecDeque<(usize, Buffer)>,
     /// Is readable when there are answers.
     bell: Arc<OwnedFd>,
 }
 
 impl Digester {
-    /// Digests so many streams, on as many threads as there are processors for them.
+    /// Digests the given number of streams, on as many threads as there are processors for them.
     ///
     /// # Errors
     /// When the system refuses a thread or a descriptor.
@@ -102,7 +103,7 @@ impl Digester {
         Ok(Self { workers: workers.collect::<io::Result<_>>()?, held: VecDeque::new(), bell })
     }
 
-    /// Appends `data` to what is digested of a stream.
+    /// Appends `data` to the digested bytes of a stream.
     ///
     /// # Panics
     /// When there is no such stream.

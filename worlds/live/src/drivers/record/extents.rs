@@ -1,4 +1,4 @@
-//! Where a medium has data: a file may be much longer than what was ever written to it.
+//! Where a medium has data: a file may be much longer than the bytes ever written to it.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// The slots of a medium that may have something, in order. Slots that lie in a hole of a file are
 /// left out.
 pub(super) struct Slots<'a> {
-    /// A file; `None` for a medium that does not tell where it has data.
+    /// A file; `None` for a medium that does not report where it has data.
     file: Option<BorrowedFd<'a>>,
     /// The length of a slot in bytes.
     chunk: u64,

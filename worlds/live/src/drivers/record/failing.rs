@@ -13,7 +13,7 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    /// Takes in how a call ended. The first failure is told, with what the call does.
+    /// Takes in how a call ended. Logs the first failure, with the action of the call.
     pub(super) fn on_result<T>(&mut self, what: &str, result: &io::Result<T>) {
         let error = result.as_ref().err().filter(|error| !is_usual(error.kind()));
         self.fails = error.is_some();

@@ -31,7 +31,7 @@ pub struct Far {
     free: Vec<u32>,
     waiting: VecDeque<Waiting>,
     ended: VecDeque<Input>,
-    /// Where each read under way goes, by its request; nowhere if nobody wants it any more.
+    /// Where each read under way goes, by its request; nowhere if its result is no longer wanted.
     reads: Vec<Option<Wanted>>,
     read: VecDeque<(u64, Block, io::Result<usize>)>,
     alone: Option<Alone>,
@@ -46,7 +46,7 @@ enum Wanted {
 /// The operation that is waited for alone.
 #[derive(Debug)]
 struct Alone {
-    /// What a read has brought.
+    /// The bytes that a read returned.
     bytes: Vec<u8>,
     /// How it ended.
     result: Option<Result<(), MediaError>>,
@@ -101,7 +101,7 @@ impl Far {
         self.medium.size()
     }
 
-    /// The model of the device, as it tells itself.
+    /// The model of the device, as it names itself.
     pub(super) fn model(&self) -> &str {
         self.medium.model()
     }
@@ -121,7 +121,7 @@ impl Far {
     }
 
     /// Begins to read `length` bytes, whole blocks of the namespace, into `block`. Gives the block
-    /// back if the namespace has not so many bytes there.
+    /// back if the namespace ends before them.
     pub(super) fn read(&mut self, name: u64, offset: u64, block: Block, length: usize) -> Result<(), Block> {
         let unit = u64::from(self.medium.block());
         let is_whole = offset.is_multiple_of(unit) && (length as u64).is_multiple_of(unit);
@@ -144,7 +144,7 @@ impl Far {
         self.read.pop_front()
     }
 
-    /// Nobody wants what is being read.
+    /// Discards the results of the reads under way.
     pub(super) fn forget_reads(&mut self) {
         self.waiting.retain(|waiting| waiting.into.is_none());
         self.reads.iter_mut().flatten().for_each(|wanted| *wanted = Wanted::No);
@@ -158,7 +158,8 @@ impl Far {
         self.medium.poll_timeout().map_or(SLEEP_MAX, left).min(SLEEP_MAX)
     }
 
-    /// Starts what waits, as far as the device takes it, and takes what has ended.
+    /// Starts the waiting requests, as far as the device takes them, and takes those that have
+    /// ended.
     pub(super) fn submit(&mut self) {
         while let (Some(id), false) = (self.free.last().copied(), self.waiting.is_empty()) {
             let Some(Waiting { name, operation, into }) = self.waiting.pop_front() else { break };
@@ -248,7 +249,7 @@ impl Far {
         self.wait(Operation::Write { offset, data, durable: false }, 0).map(drop)
     }
 
-    /// Makes durable what was written.
+    /// Makes the written bytes durable.
     ///
     /// # Errors
     /// When the device fails, or stays away for too long.

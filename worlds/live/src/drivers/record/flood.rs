@@ -12,7 +12,7 @@ use crate::sys::option::set_option;
 
 /// The most bytes of datagrams that one call sends: as many as a packet of IPv4 holds.
 const CALL_MAX: usize = 65_507;
-/// The most datagrams that the kernel cuts from what one call sends (UDP GSO).
+/// The most datagrams into which the kernel cuts the bytes of one call (UDP GSO).
 const SEGMENTS_MAX: usize = 64;
 /// The number of different calls' bytes. A medium may not find that it has seen them before.
 const DIFFERENT: usize = 64;
@@ -32,7 +32,7 @@ pub struct Flood {
     pub length: usize,
 }
 
-/// What was sent.
+/// The datagrams that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Number of datagrams that the kernel has taken.

@@ -1,4 +1,4 @@
-//! What others may ask of a running recording or replay, from any thread.
+//! Requests to a running recording or replay, from any thread.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use signal_hook::consts::SIGUSR1;
 use super::pulse::Writes;
 use super::real_time;
 
-/// How long somebody waits for the recording to answer.
+/// How long a request waits for the recording to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often somebody who waits for a start looks whether the process is to end.
+/// How often a thread that waits for a start looks whether the process is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How far a recording or replay is.
@@ -26,11 +26,11 @@ pub enum State {
     /// It has not begun.
     #[default]
     Idle,
-    /// Bytes come and are kept in the buffer until somebody triggers.
+    /// Bytes come and are kept in the buffer until the trigger.
     Armed,
     /// Bytes come and are written, or are read and go.
     Running,
-    /// What came is written, and nothing more is taken.
+    /// The received bytes are being written, and no more are taken.
     Ending,
     /// It has ended.
     Ended,
@@ -62,7 +62,7 @@ impl State {
 pub struct Medium {
     /// Its size in bytes. A file's is the room that its file system had when the recording began.
     pub bytes: u64,
-    /// The model of the device, as the device tells it; empty if nobody knows.
+    /// The model of the device, as the device names it; empty if unknown.
     pub model: String,
 }
 
@@ -75,14 +75,14 @@ pub struct Triggered {
     pub bytes: u64,
 }
 
-/// What a recording or replay tells of itself.
+/// The status of a recording or replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Whether it is a recording or a replay.
     pub direction: Direction,
     /// How far it is.
     pub state: State,
-    /// What it writes or reads.
+    /// The medium that it writes or reads.
     pub medium: Medium,
     /// The first byte of the medium that is written or read.
     pub start_address: u64,
@@ -98,11 +98,11 @@ pub struct Status {
     pub chunk: u32,
     /// Whether the oldest is overwritten when the medium is full.
     pub is_ring: bool,
-    /// Whether whoever starts it may say from where to where.
+    /// Whether a start may give the first and the last address.
     pub can_address: bool,
     /// For how long a recording keeps bytes until it is triggered; `None` if it waits for nothing.
     pub pre_trigger: Option<Nanos>,
-    /// What it keeps, while it waits for that.
+    /// The bytes that it keeps, while it waits for that.
     pub kept: Option<Kept>,
     /// How it was triggered, once it was.
     pub triggered: Option<Triggered>,
@@ -116,7 +116,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// What is told before anything has begun.
+    /// The status before anything has begun.
     pub fn idle(direction: Direction) -> Self {
         Self {
             direction,
@@ -166,13 +166,13 @@ struct Told {
     stop: AtomicBool,
     /// A signal may set it, too.
     trigger: Arc<AtomicBool>,
-    /// When somebody asked for that, in nanoseconds since 1970; 0 if that is not known.
+    /// When the trigger was requested, in nanoseconds since 1970; 0 if that is not known.
     trigger_time: AtomicU64,
     status: Mutex<Status>,
     requests: Mutex<Vec<Request>>,
 }
 
-/// What the recording is to do, and who wants to know how it went.
+/// The requests to the recording, and where their results go.
 #[derive(Debug)]
 struct Request {
     range: Option<PinRange>,
@@ -194,12 +194,12 @@ impl Handle {
         self.lock().clone()
     }
 
-    /// Asks it to end: what a recording has taken is written, then the certificate.
+    /// Asks it to end: the bytes that a recording has taken are written, then the certificate.
     pub fn stop(&self) {
         self.told.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody has asked it to end.
+    /// Whether its end was requested.
     pub fn is_stopped(&self) -> bool {
         self.told.stop.load(Ordering::Relaxed) || self.is_over()
     }
@@ -209,8 +209,8 @@ impl Handle {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Asks whoever waits in [`Handle::wait_for_start`] to begin; what an earlier recording or
-    /// replay told is forgotten. Returns false if bytes move already.
+    /// Asks the thread in [`Handle::wait_for_start`] to begin; the status of an earlier recording
+    /// or replay is forgotten. Returns false if bytes move already.
     pub fn start(&self) -> bool {
         let mut status = self.lock();
         if status.state.is_under_way() {
@@ -222,7 +222,7 @@ impl Handle {
         let idle = Status::idle(status.direction);
         let bounds = Status { start_address, maximum_address, chunks_max: status.chunks_max, ..idle };
         *status = Status { state, pre_trigger, can_address, ..bounds };
-        // What was asked of the recording before does not concern this one.
+        // Requests to the recording before do not concern this one.
         self.requests().clear();
         self.told.stop.store(false, Ordering::Relaxed);
         self.take_trigger();
@@ -230,8 +230,8 @@ impl Handle {
         true
     }
 
-    /// The same, from and up to these addresses, and with so many chunks at most (0 is no limit),
-    /// where it is one that can be told.
+    /// The same, from and up to these addresses, and with at most `chunks` chunks (0 is no limit),
+    /// if it accepts addresses.
     pub fn start_between(&self, first: u64, maximum: u64, chunks: u64) -> bool {
         self.update(|status| {
             if status.can_address && !status.state.is_under_way() {
@@ -242,7 +242,7 @@ impl Handle {
         self.start()
     }
 
-    /// Has what is kept written, and all that comes from now on. Returns false if the recording
+    /// Has the kept bytes written, and all that come from now on. Returns false if the recording
     /// waits for no trigger.
     pub fn trigger(&self) -> bool {
         let is_armed = self.lock().state == State::Armed;
@@ -261,7 +261,7 @@ impl Handle {
         signal_hook::flag::register(SIGUSR1, Arc::clone(&self.told.trigger)).map(drop)
     }
 
-    /// When somebody triggered, if somebody did since the last call.
+    /// The time of a trigger since the last call, if there was one.
     pub fn take_trigger(&self) -> Option<Time> {
         let is_asked = self.told.trigger.swap(false, Ordering::Acquire);
         let nanos = self.told.trigger_time.swap(0, Ordering::Relaxed);
@@ -269,7 +269,7 @@ impl Handle {
         is_asked.then(|| if nanos > 0 { told } else { real_time() })
     }
 
-    /// Waits until somebody asks for a start. Returns false if the process is to end instead.
+    /// Waits until a start is requested. Returns false if the process is to end instead.
     pub fn wait_for_start(&self) -> bool {
         while !self.is_over() {
             if self.told.start.swap(false, Ordering::Relaxed) {
@@ -302,11 +302,11 @@ impl Handle {
         }
     }
 
-    /// Does what others have asked for.
+    /// Carries out the requests.
     pub(super) fn serve(&self, now: Instant, recorder: &mut Recorder) {
         let requests = std::mem::take(&mut *self.requests());
         for Request { range, answer } in requests {
-            // Whoever asked may have given up waiting.
+            // The thread that asked may have given up waiting.
             let _ = answer.send(match range {
                 Some(range) => recorder.pin(now, range),
                 None => recorder.unpin(now).map(|()| Vec::new()),
@@ -314,7 +314,7 @@ impl Handle {
         }
     }
 
-    /// Changes what is told.
+    /// Changes the status.
     pub fn update(&self, change: impl FnOnce(&mut Status)) {
         change(&mut self.lock());
     }
@@ -324,7 +324,7 @@ impl Handle {
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
-        // Whoever panicked has left a status that is whole: each field is set at once.
+        // A thread that panicked has left a status that is whole: each field is set at once.
         self.told.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,8 +10,8 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepid
 
 use crate::sys::option::set_option;
 
-/// What comes in this time is waited for before it is read, where the connection is fast enough.
-/// Bytes may be that much older than the time that their chunk has.
+/// Bytes that come within this time are awaited before they are read, where the connection is fast
+/// enough. Bytes may be that much older than the time that their chunk has.
 const WINDOW: Nanos = Nanos::from_millis(2);
 /// A connection that brings less than this in [`WINDOW`], in bytes, is read whenever something
 /// has come.
@@ -29,7 +29,7 @@ pub(super) struct Incoming {
     stream: TcpStream,
     /// Since when it is known to be empty. It is not read again until something has come.
     empty: Option<Instant>,
-    /// The system calls it readable from so many bytes on.
+    /// The system calls it readable from this many bytes on.
     least: u64,
     /// Since when bytes are counted, and how many there were.
     since: Option<Instant>,
@@ -74,7 +74,7 @@ impl Incoming {
 
     /// Counts bytes, and has the system wait for as many as [`WINDOW`] brings.
     fn count(&mut self, now: Instant, bytes: u64) {
-        // What came before the first moment took an unknown time.
+        // Bytes before the first moment took an unknown time.
         let Some(since) = self.since else {
             self.since = Some(now);
             return;
@@ -138,7 +138,7 @@ mod tests {
             }
         }
         assert_eq!((incoming.least, incoming.patience()), (128 << 10, Some(WINDOW)));
-        // What is less is read when it was waited for long enough.
+        // Fewer bytes are read when they were waited for long enough.
         producer.write_all(&[7; 100]).unwrap();
         let kind = |result: io::Result<usize>| result.map_err(|error| error.kind());
         let mut now = 20_000;

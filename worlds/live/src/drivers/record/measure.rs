@@ -24,7 +24,7 @@ const DIFFERENT: usize = 64;
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How long the last writes may take.
 const DRAIN: Nanos = Nanos::from_secs(30);
-/// How often somebody is told how far a measurement is.
+/// How often a measurement reports its progress.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
 /// How much is measured.
@@ -36,7 +36,7 @@ pub struct Extent {
     pub time: Duration,
     /// The most bytes.
     pub bytes: u64,
-    /// How often what was written is made durable, as a recorder does it.
+    /// How often written bytes are made durable, as a recorder does it.
     pub flush: Nanos,
 }
 
@@ -49,7 +49,7 @@ pub struct Ended {
     pub took: Nanos,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Each chunk that was written, in the order in which they ended.
@@ -70,10 +70,10 @@ impl fmt::Debug for Measurement {
 }
 
 impl Measurement {
-    /// Takes the medium. What is there is lost.
+    /// Takes the medium. Its former content is lost.
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if somebody else records there.
+    /// The system's; `WouldBlock` if another process records there.
     pub fn open(target: Target<'_>) -> io::Result<Self> {
         let mut sink = Sink::create(target, true, 0)?;
         sink.empty()?;
@@ -183,7 +183,7 @@ impl Run {
         }
     }
 
-    /// Notes what has ended. Returns whether anything has.
+    /// Notes the calls that have ended. Returns whether any has.
     fn hear(&mut self) -> io::Result<bool> {
         let mut has_ended = false;
         while let Some(input) = self.sink.next_ended() {

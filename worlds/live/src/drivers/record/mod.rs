@@ -1,4 +1,4 @@
-//! Recording streams to a file or a namespace, and reading what was recorded.
+//! Recording streams to a file or a namespace, and reading recordings.
 
 mod datagrams;
 mod digesting;
@@ -70,7 +70,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 const DROPPED_AT_ONCE: usize = 65_536;
 /// How often the handle of a recording learns how far it is.
 const UPDATED_EVERY: Nanos = Nanos::from_millis(1);
-/// How often somebody is told how far a recording is.
+/// How often a recording reports its progress.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
 /// Lets SIGINT and SIGTERM set the flag that is returned. So does SIGHUP (the terminal is gone)
@@ -89,7 +89,7 @@ pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
         }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    // Whoever takes nothing must not keep a process whose terminal is gone.
+    // A program that ignores further signals must not keep a process whose terminal is gone.
     if second == SecondSignal::Nothing && !is_ignored(SIGHUP)? {
         signal_hook::flag::register(SIGHUP, Arc::clone(&stop))?;
     }
@@ -121,7 +121,7 @@ pub struct Place<'a> {
     /// The medium, or several over which the recording is striped: at
     /// most [`MEMBERS_MAX`](record::format::MEMBERS_MAX).
     pub targets: Vec<Target<'a>>,
-    /// Whether what is there may be lost.
+    /// Whether the former content may be lost.
     pub overwrite: bool,
 }
 
@@ -136,17 +136,17 @@ pub struct Recorded {
     pub rules: Vec<SequenceRule>,
     /// Whether the certificate and every gap record are on the medium.
     pub is_certified: bool,
-    /// What each source heard, if it is one of packets.
+    /// The counts of each source, if it is one of packets.
     pub heard: Vec<Option<Heard>>,
     /// How it was triggered, if it waited for that.
     pub triggered: Option<Triggered>,
-    /// Why each source ended before its end, if it did: what came until then is recorded.
+    /// Why each source ended before its end, if it did: the bytes up to then are recorded.
     pub broken: Vec<Option<String>>,
 }
 
-/// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` a few times a
-/// second. Ends when every source has ended, at a limit, when `handle` is asked to stop, or with
-/// the medium.
+/// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` with its
+/// progress a few times a second. Ends when every source has ended, at a limit, when `handle` is
+/// asked to stop, or with the medium.
 ///
 /// # Errors
 /// When the file can't be opened or is in use, when it holds something that may not be lost
@@ -202,15 +202,15 @@ fn check_ring(config: &Config, slots: Option<u64>) -> Result<(), Refused> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     time: Option<Instant>,
-    /// So many bytes have come.
+    /// After this many bytes.
     bytes: Option<u64>,
     /// How many had been lost on the wire when bytes began to count.
     never_came: u64,
 }
 
 impl Ends {
-    /// How many bytes may still come, if there is a limit. Whoever sends may claim that any number
-    /// was lost on the wire, so these are not counted.
+    /// How many bytes may still come, if there is a limit. A sender may claim that any number was
+    /// lost on the wire, so these are not counted.
     fn left(&self, progress: &Progress) -> Option<u64> {
         let claimed = progress.never_came.saturating_sub(self.never_came);
         let most = self.bytes?.saturating_add(claimed);
@@ -293,7 +293,7 @@ impl Session {
         self.ends = Ends { time, bytes: limits.bytes.map(|most| came.saturating_add(most)), never_came };
     }
 
-    /// Somebody has triggered, at `time`.
+    /// The recording is triggered, at `time`.
     fn trigger(&mut self, now: Instant, time: Time, limits: Limits) {
         self.recorder.trigger(now, time);
         let bytes = self.recorder.progress().bytes_in;
@@ -320,8 +320,8 @@ impl Session {
         });
     }
 
-    /// Takes what the sources have, at most `left` bytes of each. Returns whether there
-    /// was anything.
+    /// Takes the bytes that the sources have, at most `left` of each. Returns whether there were
+    /// any.
     fn take(&mut self, now: Instant, left: Option<u64>) -> bool {
         let mut has_moved = false;
         let time = real_time();
@@ -354,7 +354,7 @@ impl Session {
                 Took::End => has_moved = true,
             }
         }
-        // Somebody may still want what the sources left.
+        // A trigger may still want the bytes of the sources.
         let may_be_wanted = self.recorder.is_armed() && self.recorder.progress().bytes_in > 0;
         if self.sources.iter().all(Source::is_over) && !may_be_wanted {
             self.recorder.finish(Reason::SourceEnded);
@@ -362,7 +362,8 @@ impl Session {
         has_moved
     }
 
-    /// Ends the recording. What sockets have is recorded first, unless a limit is reached.
+    /// Ends the recording. The bytes that sockets have are recorded first, unless a limit is
+    /// reached.
     fn end(&mut self, now: Instant, reason: Reason) {
         if !self.recorder.is_recording() {
             return;
@@ -374,9 +375,9 @@ impl Session {
         self.recorder.finish(reason);
     }
 
-    /// Does what the recorder asks, and tells it what has ended. With `more`, sources have more:
-    /// writes may wait for others, so that the system is called once for all. Returns whether
-    /// anything has ended.
+    /// Carries out the recorder's requests, and reports those that have ended. With `more`, sources
+    /// have more: writes may wait for others, so that the system is called once for all. Returns
+    /// whether anything has ended.
     fn serve(&mut self, now: Instant, more: bool) -> io::Result<bool> {
         let (sink, ended, digester) = (&mut self.sink, &mut self.ended, &mut self.digester);
         let pulse = &mut self.pulse;
@@ -410,7 +411,7 @@ impl Session {
     }
 }
 
-/// Takes what a source has, and declares it lost. Returns whether there was anything.
+/// Takes the bytes that a source has, and declares them lost. Returns whether there were any.
 fn drop_from(source: &mut Source, now: Instant, stream: usize, recorder: &mut Recorder, when: u64) -> bool {
     let mut bytes = [0; DROPPED_AT_ONCE];
     match source.take(now, &mut bytes) {

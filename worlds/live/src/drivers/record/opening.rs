@@ -18,9 +18,9 @@ use super::striped::Part;
 use crate::sys::digest::crc32c;
 
 impl Recording {
-    /// Reads what a recording says of its chunks, but no payload of a data chunk, so that a long
-    /// recording is there at once: what the index lists is believed until a chunk is used, and then
-    /// checked. Without an index, every header is read. There are no digests.
+    /// Reads a recording's descriptions of its chunks, but no payload of a data chunk, so that a
+    /// long recording is there at once: the entries of the index are believed until a chunk is
+    /// used, and then checked. Without an index, every header is read. There are no digests.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -109,7 +109,7 @@ fn read_heads(store: &Store, slots: impl Iterator<Item = u64>, scan: &mut Scan) 
             Ok(header) if header.kind == Kind::Data && header.chunk == chunk => {
                 scan.on_unchecked(slot, &header);
             }
-            // An empty slot has no payload that somebody could use.
+            // An empty slot has no payload to use.
             Err(ChunkError::Empty) => {}
             _ => others.push(slot),
         }
@@ -127,7 +127,7 @@ fn read_heads(store: &Store, slots: impl Iterator<Item = u64>, scan: &mut Scan) 
     Ok(())
 }
 
-/// What the index of an ended recording lists. Whoever uses an entry checks the chunk.
+/// The entries in the index of an ended recording. The user of an entry checks the chunk.
 struct Listed {
     entries: Vec<Entry>,
     /// The bits of 64 slots each, by the number of the first one divided by 64: which of them an

@@ -42,7 +42,7 @@ impl Source {
     /// (`Unsupported`), or `PermissionDenied` without the capability `CAP_NET_RAW`.
     pub fn packets(interface: &str) -> io::Result<Self> {
         let ring = PacketRing::open(interface)?;
-        // What the loopback interface sends comes back at once, and would be recorded twice.
+        // Packets that the loopback interface sends come back at once, and would be recorded twice.
         let is_loopback = ring.hardware == libc::ARPHRD_LOOPBACK;
         if is_loopback {
             ring.ignore_outgoing()?;
@@ -65,8 +65,8 @@ impl Packets {
         Heard::of(&self.packer)
     }
 
-    /// Takes what has come, until about `left` bytes are recorded. Returns whether there
-    /// was anything.
+    /// Takes the packets that have come, until about `left` bytes are recorded. Returns whether
+    /// there were any.
     pub(super) fn take(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
         self.take_frames(lane, FRAMES_AT_ONCE, left) > 0
     }
@@ -76,7 +76,7 @@ impl Packets {
         self.ring.is_gone()
     }
 
-    /// The recording ends: what has come is taken.
+    /// The recording ends: takes the packets that have come.
     pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
         if drain {
             // The kernel hands over the last block after this time.

@@ -7,7 +7,7 @@ use engine::{Instant, Nanos};
 /// A medium that ends no write for so long, although some are under way, pauses.
 pub const PAUSE_MIN: Nanos = Nanos::from_millis(20);
 
-/// What is known of the writes of a recording.
+/// The known facts about the writes of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     /// How many have ended.
@@ -74,7 +74,7 @@ mod tests {
             (pulse.writes.time, pulse.writes.slowest),
             (Nanos::from_millis(34), Nanos::from_millis(29))
         );
-        // Nobody writes for a second.
+        // No write begins for a second.
         pulse.begin(at(1_029), 3);
         pulse.begin(at(1_030), 4);
         pulse.end(at(1_070), 4);

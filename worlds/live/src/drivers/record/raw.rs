@@ -18,9 +18,9 @@ use super::{DROPPED_AT_ONCE, Ends, Limits, Recorded, SLEEP_MAX, TOLD_EVERY, UPDA
 use crate::sys::clock::Clock;
 
 /// Records the bytes of `source`, those of its datagrams one behind the other, to `target`, from
-/// the first address of `config` on. What lies outside of the addresses stays as it is. Otherwise
-/// as [`record`](super::record()); in the result, `is_certified` says whether everything that
-/// counts as stored is durable.
+/// the first address of `config` on. Bytes outside of the addresses stay as they are. Otherwise as
+/// [`record`](super::record()); in the result, `is_certified` says whether everything that counts
+/// as stored is durable.
 ///
 /// # Errors
 /// When the medium can't be opened, is in use or too small, when it holds something at the first
@@ -103,7 +103,8 @@ impl Session {
         Ok(Recorded { certificate, gaps, rules, is_certified, heard, triggered, broken })
     }
 
-    /// Ends the recording. What a socket has is recorded first, unless a limit is reached.
+    /// Ends the recording. The datagrams that a socket has are recorded first, unless a limit is
+    /// reached.
     fn end(&mut self, now: Instant, reason: Reason) {
         if self.recorder.is_recording() {
             let lane = &mut Lane { taker: &mut self.recorder, stream: 0, now };
@@ -126,7 +127,7 @@ impl Session {
         });
     }
 
-    /// Takes what the source has, at most `left` bytes. Returns whether there was anything.
+    /// Takes the bytes that the source has, at most `left`. Returns whether there were any.
     fn take(&mut self, now: Instant, left: Option<u64>) -> bool {
         if self.source.is_over() {
             self.recorder.finish(Reason::SourceEnded);
@@ -160,7 +161,8 @@ impl Session {
         !matches!(took, Took::Nothing)
     }
 
-    /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
+    /// Carries out the recorder's requests, and reports those that have ended. Returns whether any
+    /// has.
     fn serve(&mut self, now: Instant, more: bool) -> io::Result<bool> {
         let (sink, ended, pulse) = (&mut self.sink, &mut self.ended, &mut self.pulse);
         settle(&mut self.recorder, now, |output| match output {
@@ -186,7 +188,7 @@ impl Session {
     }
 }
 
-/// A medium that is read by addresses, whatever is there.
+/// A medium that is read by addresses, regardless of its content.
 #[derive(Debug)]
 pub struct RawMedium(Store);
 

@@ -1,4 +1,4 @@
-//! Reading, proving and mending what was recorded.
+//! Reading, proving and repairing recordings.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use crate::sys::lock::lock;
 
 /// How much of a medium is searched for a first chunk, in bytes.
 const SEARCHED_MAX: usize = 64 << 20;
-/// What stands for a byte that a disk can't read: a chunk that needs it is bad.
+/// The value in place of a byte that a disk can't read: a chunk that needs it is bad.
 pub(super) const UNREADABLE: u8 = 0xff;
 
 /// Why a recording can't be read.
@@ -38,7 +38,7 @@ pub enum ReadError {
     NoRecording,
     /// A recorder is writing it.
     InUse,
-    /// What recovery has written does not prove itself, for this reason.
+    /// The result of recovery does not prove itself, for this reason.
     Contradiction(Doubt),
     /// Members of a striped recording are missing or wrong: which, and what to do.
     Members(String),
@@ -64,7 +64,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// What a recording lies in.
+/// The medium of a recording.
 #[derive(Debug)]
 pub(super) enum Store {
     File(File),
@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// Reads as much as there is of a slot. Each byte of a page that a disk can't read is
-    /// [`UNREADABLE`], also when that are all pages: what is in the slot is bad then.
+    /// [`UNREADABLE`], also when that are all pages: the chunk in the slot is bad then.
     pub(super) fn read_slot(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self.read_around(bytes, offset) {
             Err(error) if is_unreadable(&error) => {
@@ -191,11 +191,11 @@ impl Store {
     }
 }
 
-/// A recording, and what is known of it.
+/// A recording, and its survey.
 #[derive(Debug)]
 pub struct Recording {
     pub(super) store: Store,
-    /// What it has.
+    /// Its contents.
     pub survey: Survey,
     /// The digest of the stored bytes of each stream ([`Survey::algorithm`]); nothing where the
     /// payloads were not read.
@@ -205,7 +205,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a whole recording, and checks every chunk. If `change`, it can be mended.
+    /// Reads a whole recording, and checks every chunk. If `change`, it can be repaired.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -235,7 +235,7 @@ impl Recording {
         payload(&self.store, self.survey.chunk, entry, bytes)
     }
 
-    /// The digest of what is stored of all streams ([`Survey::algorithm`]).
+    /// The digest of the stored bytes of all streams ([`Survey::algorithm`]).
     pub fn digest_of_all(&self) -> [u8; 32] {
         self.survey.algorithm().digest_of_all(&self.digests)
     }
@@ -250,12 +250,12 @@ impl Recording {
         self.survey.doubt(&self.digests)
     }
 
-    /// Declares what is missing as gaps, writes a certificate, and reads everything again. Returns
-    /// the new gaps.
+    /// Declares the missing bytes as gaps, writes a certificate, and reads everything again.
+    /// Returns the new gaps.
     ///
     /// # Errors
-    /// When the medium does not take it; and when what is there then does not prove itself. There
-    /// is no certificate any more then.
+    /// When the medium does not take it; and when the result does not prove itself. There is no
+    /// certificate any more then.
     pub fn mend(&mut self) -> Result<Vec<Gap>, ReadError> {
         let chunk = u64::from(self.survey.chunk);
         let slots = self.store.bytes()?.div_ceil(chunk);
@@ -289,7 +289,7 @@ impl Recording {
     }
 }
 
-/// Reads a whole recording, and checks every chunk. Returns what is there, and the digest of the
+/// Reads a whole recording, and checks every chunk. Returns the survey, and the digest of the
 /// stored bytes of each stream.
 fn survey(store: &Store) -> Result<(Survey, Vec<[u8; 32]>), ReadError> {
     let chunk = find(store)?.ok_or(ReadError::NoRecording)?;
@@ -424,7 +424,7 @@ pub(super) fn find(store: &Store) -> io::Result<Option<u32>> {
 }
 
 /// Whether a disk can't read some bytes, while it may read others: a sector is damaged, or a file
-/// system finds that what it reads was changed.
+/// system finds that the bytes it reads were changed.
 pub(super) fn is_unreadable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::ENODATA | libc::EILSEQ))
 }

@@ -19,7 +19,7 @@ use crate::media::file::kernel::{Call, Kernel};
 
 /// The most reads under way at once.
 const READS_MAX: usize = 64;
-/// After so many reads in a row of which nothing could be read, a medium counts as failed.
+/// After this many reads in a row that returned nothing, a medium counts as failed.
 const UNREAD_MAX: usize = 16;
 /// The longest sleep until a read ends.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -62,7 +62,7 @@ impl Deref for Block {
     }
 }
 
-/// What is to be read: a place in bytes and a length, multiples of [`ALIGNMENT`].
+/// The piece to read: a place in bytes and a length, multiples of [`ALIGNMENT`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) offset: u64,
@@ -73,8 +73,8 @@ pub(super) struct Piece {
 pub(super) struct Ends<'a> {
     /// Gives a block with enough room.
     pub(super) spare: &'a mut dyn FnMut() -> Block,
-    /// Takes what was read of the next piece, as much as there is. The end of the medium may
-    /// cut it.
+    /// Takes the bytes read of the next piece, as many as there are. The end of the medium may cut
+    /// it.
     pub(super) take: &'a mut dyn FnMut(io::Result<Block>) -> ControlFlow<()>,
 }
 
@@ -97,7 +97,7 @@ enum Lane<'a> {
 impl<'a> Lane<'a> {
     /// The lane of a medium that is not striped.
     ///
-    /// Files are read past the page cache where the file system can: who reads a recording reads it
+    /// Files are read past the page cache where the file system can: a recording is usually read
     /// once.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Tells the system or the device of what was begun.
+    /// Submits the reads that were begun to the system or the device.
     fn submit(&mut self) -> io::Result<()> {
         match self {
             Self::File(kernel) => kernel.submit(),
@@ -238,8 +238,8 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// Reads a piece and waits for it. What a disk can't read costs the chunks that need it, and no
-    /// others, unless it is so much that the disk has failed.
+    /// Reads a piece and waits for it. Bytes that a disk can't read cost the chunks that need them,
+    /// and no others, unless they are so many that the disk has failed.
     fn again(&mut self, piece: Piece, mut block: Block) -> io::Result<Block> {
         let place = block.start..block.start + piece.length;
         let bytes = &mut block.bytes[place];
@@ -351,8 +351,8 @@ mod tests {
         assert_eq!(known.bytes.len(), LENGTH + ALIGNMENT as usize, "it is there until here");
     }
 
-    /// Members that are not equally long, and pieces of any place and length: what comes is what
-    /// one read after the other brings, and the reads under way are many, and no more than allowed.
+    /// Members that are not equally long, and pieces of any place and length: the result is that of
+    /// one read after the other, and the reads under way are many, and no more than allowed.
     #[test]
     fn members_of_a_set_are_read_at_once_and_in_order() {
         const CHUNK: u32 = 16 << 10;

@@ -1,4 +1,4 @@
-//! Who answers for a certificate.
+//! The signer of a certificate.
 
 use std::io;
 
@@ -43,7 +43,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Who has signed the certificate.
+    /// The signer of the certificate.
     pub fn signer(&self) -> Signer {
         let name = self.survey.recording.unwrap_or_default();
         let certificate = self.survey.certificate.as_ref();

@@ -22,9 +22,9 @@ use super::packets::Packets;
 /// How long a producer may take until it is connected to. No signal is heard meanwhile.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// What a source gave.
+/// The result of taking bytes from a source.
 pub(super) enum Took {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// Nothing at the moment.
     Nothing,
@@ -41,13 +41,13 @@ enum Kind {
     Generator { rate: u64, start: Option<Instant>, made: u64 },
 }
 
-/// What a source does that has bytes when the recorder's buffer is full. Datagrams and packets
+/// The action of a source that has bytes when the recorder's buffer is full. Datagrams and packets
 /// cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
     /// It waits, and loses nothing.
     Wait,
-    /// It goes on. What it has is taken and declared lost.
+    /// It goes on. Its bytes are taken and declared lost.
     Drop,
 }
 
@@ -58,7 +58,7 @@ pub struct Source {
     /// Why it ended before its end, if it did.
     broken: Option<String>,
     on_full: OnFull,
-    /// It has to wait for room in the buffer, so that what it has is no reason to wake up.
+    /// It has to wait for room in the buffer, so that its bytes are no reason to wake up.
     is_held: bool,
 }
 
@@ -75,7 +75,7 @@ impl Source {
         Self::new(Kind::Packets(Box::new(packets)))
     }
 
-    /// The same, with what it does when the buffer is full.
+    /// The same, with this action when the buffer is full.
     #[must_use]
     pub fn on_full(self, on_full: OnFull) -> Self {
         Self { on_full, ..self }
@@ -134,7 +134,7 @@ impl Source {
         }
     }
 
-    /// What the recorded bytes are.
+    /// The content of the recorded bytes.
     pub fn content(&self) -> Content {
         match &self.kind {
             Kind::Datagrams(datagrams) => datagrams.content(),
@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Accepts one connection at `address` and records what comes. Returns the address, too.
+    /// Accepts one connection at `address` and records its bytes. Returns the address, too.
     ///
     /// # Errors
     /// When the system refuses the address.
@@ -154,17 +154,17 @@ impl Source {
         Ok((Self::new(Kind::Listener(listener, Failing::default())), bound))
     }
 
-    /// Connects to `address` and records what comes.
+    /// Connects to `address` and records the bytes of the connection.
     ///
     /// # Errors
-    /// When nobody answers within 15 s.
+    /// When there is no answer within 15 s.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECTED_WITHIN)?;
         Ok(Self::new(Kind::Stream(Incoming::new(stream)?)))
     }
 
-    /// Records a file or named pipe to its end; a pipe from the moment on when somebody has it open
-    /// for writing.
+    /// Records a file or named pipe to its end; a pipe from the moment on when a process has it
+    /// open for writing.
     ///
     /// # Errors
     /// When it can't be opened, or is a directory.
@@ -173,7 +173,7 @@ impl Source {
         if kind.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // Whoever waits for a writer in the call that opens a pipe hears no signal.
+        // A thread that waits for a writer in the call that opens a pipe notices no signal.
         let flags = if kind.is_fifo() { libc::O_NONBLOCK } else { 0 };
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         Ok(Self::new(Kind::File(file)))
@@ -207,7 +207,7 @@ impl Source {
         self.broken.as_deref()
     }
 
-    /// Puts what has come into `room`, which is not empty.
+    /// Puts the bytes that have come into `room`, which is not empty.
     pub(super) fn take(&mut self, now: Instant, room: &mut [u8]) -> Took {
         let result = match &mut self.kind {
             Kind::Listener(listener, failing) => {
@@ -257,7 +257,7 @@ impl Source {
         }
     }
 
-    /// The longest sleep before it has to be looked at, although its descriptor tells nothing.
+    /// The longest sleep before it has to be looked at, although its descriptor reports nothing.
     fn patience(&self) -> Option<Duration> {
         match &self.kind {
             _ if self.is_over || self.is_held => None,
@@ -282,7 +282,7 @@ impl Source {
     }
 }
 
-/// Fills `room` with what a generator makes at `place`.
+/// Fills `room` with the bytes of a generator at `place`.
 fn generate(place: u64, room: &mut [u8]) {
     let byte = |place: u64| (place / 8).to_le_bytes()[usize::try_from(place % 8).unwrap_or(0)];
     let start = usize::try_from(place.next_multiple_of(8) - place).unwrap_or(0).min(room.len());

@@ -1,4 +1,4 @@
-//! What is known of the medium of a recording before anything is written to it.
+//! Properties of the medium of a recording before anything is written to it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -10,7 +10,7 @@ use rustix::fs::statvfs;
 /// A file system or a block device that takes a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// What tells it from others, also after a restart of the machine.
+    /// Its name, which stays the same after a restart of the machine.
     pub id: String,
     /// The directory in which the recording's file is to be; `None` for a block device.
     pub directory: Option<PathBuf>,
@@ -51,7 +51,8 @@ impl Storage {
     }
 }
 
-/// Refuses what can't hold a recording, before it is opened: a named pipe would wait without end.
+/// Refuses a place that can't hold a recording, before it is opened: a named pipe would wait
+/// without end.
 pub(super) fn media(path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let kind = metadata.file_type();

@@ -39,7 +39,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Opens a file or block device. If `change`, what is there can be mended.
+    /// Opens a file or block device. If `change`, its recording can be repaired.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -188,7 +188,7 @@ impl Stripes {
         pieces
     }
 
-    /// Reads as much as there is. What one member lacks before the end of all is zero.
+    /// Reads as much as there is. Bytes that one member lacks before the end of all are zero.
     pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let there = self.bytes()?.saturating_sub(offset).min(bytes.len() as u64);
         let length = usize::try_from(there).unwrap_or(usize::MAX);
@@ -201,7 +201,7 @@ impl Stripes {
         Ok(length)
     }
 
-    /// The length in bytes of what is striped.
+    /// The length in bytes of the striped medium.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         let chunk = u64::from(self.chunk);
         let mut slots = 0;

@@ -45,7 +45,7 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
     }
 }
 
-/// What an index lists is what the chunks say, and without an index their headers are read.
+/// The entries of an index match the chunks, and without an index their headers are read.
 #[test]
 fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! The times that recordings have: the real time at which the program asked first, and what has
-//! passed since. Whoever sets the clock meanwhile changes none of them, so that a replay keeps its
-//! pace and times keep their order.
+//! The times that recordings have: the real time at which the program asked first, and the time
+//! passed since. Setting the clock meanwhile changes none of them, so that a replay keeps its pace
+//! and times keep their order.
 
 use std::sync::OnceLock;
 
 use record::format::{Time, TimeSource};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A kernel's stamp that seems older than this was made before somebody set the clock.
+/// A kernel's stamp that seems older than this was made before the clock was set.
 const STAMP_AGE_MAX: u64 = 10_000_000_000;
 
 /// Two clocks that were read at once, in nanoseconds.
@@ -15,7 +15,7 @@ const STAMP_AGE_MAX: u64 = 10_000_000_000;
 struct Reading {
     /// Since 1970; people and programs set it.
     real: u64,
-    /// Since the machine was started, sleep included; nobody sets it.
+    /// Since the machine was started, sleep included; it can't be set.
     steady: u64,
 }
 
@@ -70,7 +70,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const START: Reading = Reading { real: 1_700_000_000 * SECOND, steady: 500 * SECOND };
 
-    /// Milliseconds after the start, with a real-time clock that is wrong by so many seconds.
+    /// Milliseconds after the start, with a real-time clock that is wrong by `step` seconds.
     fn at(milliseconds: u64, step: i64) -> Reading {
         let passed = milliseconds * 1_000_000;
         let real = (START.real + passed).saturating_add_signed(step * 1_000_000_000);

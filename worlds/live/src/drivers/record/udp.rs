@@ -81,7 +81,7 @@ impl Source {
         let socket = Socket::new(Domain::for_address(udp.address), Type::DGRAM, Some(Protocol::UDP))?;
         let is_group = udp.address.ip().is_multicast();
         if is_group {
-            // Several programs of this host may receive what is sent to a group.
+            // Several programs of this host may receive the datagrams of a group.
             socket.set_reuse_address(true)?;
         }
         enable(&socket)?;
@@ -89,7 +89,7 @@ impl Source {
         // The first needs a privilege, and knows no limit.
         set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted)
             .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, wanted))?;
-        // The system doubles what is asked, for its own accounts.
+        // The system doubles the requested size, for its own accounts.
         let buffer = socket.recv_buffer_size()? / 2;
         let index = udp.index(&socket)?;
         let mut address = udp.address;

@@ -27,7 +27,7 @@ const AHEAD_MAX: u64 = 1 << 30;
 
 /// More space is asked for when a file has no more than this left, in bytes.
 const LEAD: u64 = 128 << 20;
-/// The kernel is told of so many calls at once, while there are more to come: a virtual disk is
+/// The kernel takes this many calls at once, while there are more to come: a virtual disk is
 /// notified once for all of them.
 const TOGETHER: usize = 8;
 /// The most space that a recording of known size is given at its start, in bytes.
@@ -71,17 +71,18 @@ pub(in crate::drivers::record) struct FileSink {
 
 impl FileSink {
     /// Opens a file of its own for a recording. Transfers bypass the page cache where the file
-    /// system allows it. What is there stays until [`FileSink::empty`].
+    /// system allows it. The former content stays until [`FileSink::empty`].
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
-    /// something that was not to be overwritten.
+    /// The system's; `WouldBlock` if another process records there; `AlreadyExists` if the former
+    /// content was not to be overwritten.
     pub(super) fn create(path: &Path, overwrite: bool, first: u64) -> io::Result<Self> {
         media(path)?;
         let (made, file) = loop {
             let (file, made) = open_or_make(path, Kind::Private)?;
             lock(&file, false).map_err(io::Error::from)?;
-            // Who had locked it may have removed it since, because nothing was done with it.
+            // The process that had locked it may have removed it since, because it did nothing with
+            // it.
             if !is_removed(&file, path)? {
                 // Or recorded to it.
                 let made = made.filter(|_| file.metadata().is_ok_and(|found| found.len() == 0));
@@ -101,7 +102,7 @@ impl FileSink {
         Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead, is_file, made })
     }
 
-    /// The file stays, whatever happens to it.
+    /// The file stays after this, even on a failure.
     ///
     /// # Errors
     /// When the name of a new file can't be made durable.
@@ -113,7 +114,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// Lets go of what was in the file.
+    /// Drops the former content of the file.
     ///
     /// # Errors
     /// The system's.
@@ -167,8 +168,8 @@ impl FileSink {
         self.waiting.push_front((None, Call::Sync));
     }
 
-    /// Starts what waits, as far as the kernel takes it. With `more`, there is more to come, and
-    /// the kernel is told of several calls at once.
+    /// Starts the waiting calls, as far as the kernel takes them. With `more`, there are more to
+    /// come, and the kernel takes several calls at once.
     pub(super) fn submit(&mut self, more: bool) -> io::Result<()> {
         while let (Some(name), false) = (self.free.last().copied(), self.waiting.is_empty()) {
             let Some((own, call)) = self.waiting.pop_front() else { break };
@@ -193,7 +194,7 @@ impl FileSink {
             (Call::Write { data, .. }, Some(name)) => {
                 let result = match result {
                     Ok(bytes) if bytes == data.len() => Ok(()),
-                    // The rest did not fit: the next attempt tells why.
+                    // The rest did not fit: the next attempt returns the reason.
                     Ok(_) => Err(Fault::Full),
                     Err(error) => Err(fault(&error)),
                 };
@@ -205,12 +206,12 @@ impl FileSink {
 }
 
 impl Drop for FileSink {
-    /// Gives back the space behind the last write, once nobody writes any more; or the file, if
+    /// Gives back the space behind the last write, after all writes have ended; or the file, if
     /// nothing was done with it.
     fn drop(&mut self) {
         self.kernel.finish();
         if let Some(place) = &self.made {
-            // Who is refused finds everything as it was.
+            // A recording that is refused leaves everything as it was.
             let _ = place.remove();
             return;
         }
@@ -231,7 +232,7 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
-/// Whether nobody finds `file` at `path` any more, or anywhere else.
+/// Whether `file` is no longer at `path`, or anywhere else.
 fn is_removed(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     let named = std::fs::metadata(path);

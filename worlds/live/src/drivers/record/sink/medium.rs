@@ -1,4 +1,4 @@
-//! What the system knows of the medium under a file.
+//! Properties of the medium under a file, from the system.
 
 use std::fs;
 use std::io;

@@ -17,8 +17,8 @@ use file::FileSink;
 pub use stripes::Refused;
 pub(super) use stripes::Stripes;
 
-/// Bytes at the start of a medium that tell whether there is something in it: a recording, a
-/// partition table and most file systems begin there.
+/// Bytes at the start of a medium that show whether it is in use: a recording, a partition table
+/// and most file systems begin there.
 const LOOKED_AT: usize = 128 << 10;
 
 /// A medium that takes a recording.
@@ -42,12 +42,12 @@ pub enum Target<'a> {
 }
 
 impl Sink {
-    /// Takes the medium for a recording from the address `first` on. What is there stays until
+    /// Takes the medium for a recording from the address `first` on. The former content stays until
     /// [`Sink::empty`].
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
-    /// something that was not to be overwritten.
+    /// The system's; `WouldBlock` if another process records there; `AlreadyExists` if the former
+    /// content was not to be overwritten.
     pub(super) fn create(target: Target<'_>, overwrite: bool, first: u64) -> io::Result<Self> {
         match target {
             Target::Path(path) => {
@@ -68,7 +68,7 @@ impl Sink {
         }
     }
 
-    /// Lets go of what was there, as far as the medium is not written over anyway.
+    /// Drops the former content, as far as the medium is not written over anyway.
     ///
     /// # Errors
     /// The system's.
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// Only what is written changes, and a file that was made stays.
+    /// Only written places change, and a file that was made stays.
     ///
     /// # Errors
     /// The system's.
@@ -90,7 +90,7 @@ impl Sink {
         }
     }
 
-    /// What is known of the medium.
+    /// The properties of the medium.
     pub(super) const fn medium(&self) -> &Medium {
         &self.medium
     }
@@ -111,7 +111,7 @@ impl Sink {
         }
     }
 
-    /// Prepares for so many bytes.
+    /// Prepares for `bytes` bytes.
     pub(super) fn expect(&mut self, bytes: u64) {
         if let Kind::File(file) = &mut self.kind {
             file.expect(bytes);

@@ -19,14 +19,14 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// Why a recording can't begin.
 #[derive(Debug)]
 pub enum Refused {
-    /// The media can't hold what is asked for: why.
+    /// The media can't hold the requested recording: the reason.
     Unfit(String),
     /// One of the media refuses it.
     Medium {
         /// Which, counted from 0.
         member: usize,
-        /// Why. `WouldBlock` if somebody else records there; `AlreadyExists` if there is something
-        /// that was not to be overwritten.
+        /// The reason. `WouldBlock` if another process records there; `AlreadyExists` if the former
+        /// content was not to be overwritten.
         error: io::Error,
     },
 }
@@ -43,7 +43,7 @@ pub(in crate::drivers::record) struct Stripes {
     members: Vec<Sink>,
     chunk: u64,
     medium: Medium,
-    /// Members that have not made durable yet what the recorder asked for.
+    /// Members that have not made durable yet the bytes that the recorder named.
     syncing: usize,
     synced: Result<(), Fault>,
     ended: VecDeque<Input>,
@@ -51,7 +51,7 @@ pub(in crate::drivers::record) struct Stripes {
 
 impl Stripes {
     /// Takes the media for the recording `name`, with chunks of `chunk` bytes. With `overwrite`,
-    /// whatever was there is gone.
+    /// the former content is gone.
     pub(in crate::drivers::record) fn create(
         targets: Vec<Target<'_>>,
         overwrite: bool,
@@ -92,7 +92,7 @@ impl Stripes {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
-    /// What is known of the media together.
+    /// The common properties of the media.
     pub(in crate::drivers::record) const fn medium(&self) -> &Medium {
         &self.medium
     }
@@ -120,7 +120,7 @@ impl Stripes {
         self.members[member as usize].write(name, slot * self.chunk + offset % self.chunk, data);
     }
 
-    /// Makes durable on every medium what was written.
+    /// Makes the written bytes durable on every medium.
     pub(in crate::drivers::record) fn sync(&mut self) {
         (self.syncing, self.synced) = (self.members.len(), Ok(()));
         self.members.iter_mut().for_each(Sink::sync);
