@@ -2,7 +2,7 @@
 //!
 //! The file is TOML. The table `export` has options of `farlane export` by their long names, in the
 //! order in which a command line would have them. The options become words of the command line, so
-//! one parser reads both and says what is wrong with either.
+//! one parser reads both and reports the errors of either.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl Line {
 /// Puts the options of a file into the command line `given`, if it names a file.
 ///
 /// # Errors
-/// When the file can't be read, or has what is no option.
+/// When the file can't be read, or has a key that is no option.
 pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error> {
     let Some((at, path)) = named(&given) else { return Ok(Line { words: given, options: None }) };
     let name = given[at].to_string_lossy().into_owned();
@@ -107,7 +107,7 @@ pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error
     let mut options = Options::read(&path)?;
     options.take(command, &name)?;
     let (before, after) = given.split_at(at + 1);
-    // What may be given once is left to the command line, if it is there too.
+    // An option that may be given once is left to the command line, if it is there too.
     options.words.retain(|word| {
         let option = format!("--{}", word.key);
         let is_given = after
@@ -127,7 +127,7 @@ pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error
 /// The command line of this process, with the options of its file as they are by now.
 ///
 /// # Errors
-/// When the file can't be read, or has what is wrong.
+/// When the file can't be read, or has an error.
 pub(crate) fn read_again() -> Result<ArgMatches, Error> {
     let root = crate::command_line();
     let line = expand(&root, names::given())?;
@@ -291,7 +291,8 @@ impl Options {
     }
 }
 
-/// The option with this long name, or what has no name on the command line and is called so.
+/// The option with this long name, or the argument of this name that has no option on the command
+/// line.
 fn argument<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().filter(|arg| arg.get_id() != "config").find(|arg| match arg.get_long() {
         Some(long) => long == name,

@@ -13,7 +13,7 @@ use tunnel::upstream::PortIndex;
 /// The most namespaces that a status reports: the loop that moves data builds it.
 const NAMESPACES_MAX: usize = 256;
 
-/// What a near end has sent ahead; none if it does not look ahead.
+/// The counts of a near end's lookahead; none if it does not look ahead.
 pub(crate) fn lookahead(upstream: &assemblies::Upstream) -> Option<Lookahead> {
     let session = upstream.session(PortIndex(0))?;
     let lookahead = upstream.interposer().filter(|_| session.config().lookahead)?;
@@ -22,7 +22,7 @@ pub(crate) fn lookahead(upstream: &assemblies::Upstream) -> Option<Lookahead> {
     Some(Lookahead { entries, pieces, bytes, over_budget, given_up, reads })
 }
 
-/// What the first port of a near end lets the far device reach.
+/// The memory that the first port of a near end lets the far device reach.
 pub(crate) fn dma(upstream: &assemblies::Upstream) -> Dma {
     let refusals = upstream.interposer().and_then(|interposer| interposer.refusals(PortIndex(0).0.into()));
     let mode = if refusals.is_some() { DmaMode::Strict } else { DmaMode::Mapped };
@@ -60,7 +60,7 @@ pub(crate) fn connections<'a>(sessions: impl Iterator<Item = &'a Session>) -> Ve
     if each.len() > 1 { each } else { Vec::new() }
 }
 
-/// What an SSD or a subsystem reports about itself.
+/// The report of an SSD or a subsystem about itself.
 pub(crate) fn ssd(config: &nvme::subsystem::Config) -> Ssd {
     Ssd {
         serial: config.serial_number.clone(),
@@ -99,8 +99,8 @@ pub(crate) fn without_space(tally: &NamespaceTally) -> u64 {
     full.map_or(0, |(_, count)| *count)
 }
 
-/// What the commands of each namespace did. `took` counts them by their time, in the classes of
-/// [`nvme::subsystem::LATENCY_BOUNDS`].
+/// The counts of the commands of each namespace. `took` counts them by their time, in the classes
+/// of [`nvme::subsystem::LATENCY_BOUNDS`].
 pub(crate) fn activity<'a>(
     tallies: impl Iterator<Item = (NamespaceId, &'a NamespaceTally)>,
 ) -> Vec<Activity> {
@@ -126,7 +126,7 @@ pub(crate) fn activity<'a>(
     tallies.take(NAMESPACES_MAX).map(one).collect()
 }
 
-/// What the commands of a host did.
+/// The counts of a host's commands.
 pub(crate) fn host_activity(tally: &HostTally) -> HostActivity {
     let [reads, writes, others] = Kind::ALL.map(|kind| tally.of(kind));
     HostActivity {

@@ -9,7 +9,7 @@ use live::client::Url;
 use crate::args::NvmeCommand;
 use crate::args::names::places;
 
-/// What stands between the URL of a controller and the identifier of a namespace.
+/// The mark between the URL of a controller and the identifier of a namespace.
 const MARK: &str = ",nsid=";
 /// Commands that take such a path besides those of nvme-cli.
 const OWN: [&str; 4] = ["identify", "ping", "read", "write"];
@@ -99,7 +99,7 @@ mod tests {
                 "farlane nvme admin-passthru tcp://a:1,nsid=2 -O 6",
                 "farlane nvme admin-passthru tcp://a:1 -O 6",
             ),
-            // What was given counts.
+            // The given option counts.
             ("farlane nvme id-ns tcp://a:1,nsid=2 -n 3", "farlane nvme id-ns tcp://a:1 -n 3"),
             (
                 "farlane nvme id-ns --namespace-id=3 tcp://a:1,nsid=2",

@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What a process tells whoever started it. The manual pages and docs/operate.md have
-/// this table.
+/// The exit status of a process. The manual pages and docs/operate.md have this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The command succeeded.
@@ -37,7 +36,7 @@ impl Exit {
         }
     }
 
-    /// What the number means, for people.
+    /// The meaning of the number, in words.
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "The command succeeded, or a service ended in good order after SIGTERM or SIGINT.",

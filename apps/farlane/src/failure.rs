@@ -1,4 +1,4 @@
-//! How an error is told to whoever has started the command: as text, as JSON, or as an event.
+//! Reports of a command's error to its user: as text, as JSON, or as an event.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -15,7 +15,7 @@ use crate::error::code::USAGE;
 
 /// Ends the program with what went wrong.
 pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
-    // Whatever an error quotes, from a file, an option or a peer, ends here.
+    // Text that an error quotes, from a file, an option or a peer, is cleaned here.
     let help = miette::Diagnostic::help(error).map(|help| texts::clean(&help.to_string()));
     let (exit, message) = (error.exit(), texts::clean(&error.to_string()));
     if wants_json() {
@@ -29,7 +29,7 @@ pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
     exit.into()
 }
 
-/// An error for people, in the form of errors about arguments: what is wrong, then what to do.
+/// An error for people, in the form of errors about arguments: the fault, then the remedy.
 fn text(message: &str, help: Option<&str>) -> String {
     match help {
         Some(help) => format!("error: {message}\n\n  help: {help}"),
@@ -98,7 +98,7 @@ pub(crate) fn note_before_refusal(note: Option<&str>) {
     }
 }
 
-/// Ends the program with what is wrong with its arguments, or with the help that was asked for.
+/// Ends the program with the error in its arguments, or with the requested help.
 pub(crate) fn refuse(error: &clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit();
@@ -118,13 +118,13 @@ pub(crate) fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code());
 }
 
-/// Whether none of these words does anything to a terminal: colours would be told from its
-/// sequences no more.
+/// Whether none of these words has a sequence for terminals: colours could not be distinguished
+/// from it.
 fn is_plain(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     words.into_iter().all(|word| word.to_str().is_some_and(|word| texts::clean_words(word) == word))
 }
 
-/// The parsers of numbers don't say what they expect, so their messages are replaced.
+/// The parsers of numbers don't name the expected form, so their messages are replaced.
 fn reworded(error: &clap::Error, text: String) -> String {
     if error.kind() != clap::error::ErrorKind::ValueValidation {
         return text;

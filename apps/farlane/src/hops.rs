@@ -50,7 +50,7 @@ impl Hops {
     }
 }
 
-/// What a session knows of the far end's clock; none without a tunnel.
+/// The session's knowledge of the far end's clock; none without a tunnel.
 pub(crate) fn clock(session: &Session) -> Option<ClockAlignment> {
     session.near().and_then(Near::upstream).and_then(|upstream| upstream.session(PortIndex(0))?.clock())
 }

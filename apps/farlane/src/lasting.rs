@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// A file, or a pipe or device, that is written straight. Its flush makes durable what was written:
-/// some disks and servers tell only then that they did not take it.
+/// A file, or a pipe or device, that is written straight. Its flush makes the written bytes
+/// durable: some disks and servers report only then that they did not take them.
 #[derive(Debug)]
 pub(crate) struct Lasting(pub(crate) File);
 
@@ -24,7 +24,7 @@ impl Seek for Lasting {
     }
 }
 
-/// Makes durable what was written to `file`.
+/// Makes the bytes written to `file` durable.
 ///
 /// # Errors
 /// Those of the system.

@@ -4,8 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-/// Tells an event like `info!`, for what is told once of each thing that is given at the start.
-/// Lines that resemble each other are not taken for repetitions.
+/// Logs an event like `info!`, for events that are logged once for each thing given at the start.
+/// The log does not take lines that resemble each other for repetitions.
 macro_rules! note {
     ($($told:tt)*) => { info!(each = true, $($told)*) };
 }
@@ -65,8 +65,8 @@ fn command_line() -> clap::Command {
 /// Runs the program with `words`, the first of which is the program's own name. Returns the exit
 /// status. A usage error, and a page that `--help` prints, end the process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
-    // an offset is.
+    // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of explaining
+    // an offset.
     let root = command_line();
     let Modern { words, note } = args::names::modern(&root, words.into_iter().collect());
     let words = device_path::expand(&root, words);

@@ -17,7 +17,7 @@ const NAME_MIN: usize = 34;
 pub(crate) struct Hop {
     /// Where the time was spent: the near end, the tunnel or the far end.
     pub(crate) place: Cow<'static, str>,
-    /// What happened in that time.
+    /// The event or step of that time.
     pub(crate) name: Cow<'static, str>,
     /// Length of the stretch, in nanoseconds.
     #[serde(serialize_with = "nanoseconds")]
@@ -40,8 +40,7 @@ pub(crate) fn draw(hops: &[Hop]) -> String {
     lines(&[(String::new(), hops)], (place, name))
 }
 
-/// Draws the hops of several legs on one scale, below each other. A line above each leg says what
-/// the leg is.
+/// Draws the hops of several legs on one scale, below each other. A line above each leg names it.
 pub(crate) fn draw_legs(legs: &[(String, Vec<Hop>)]) -> String {
     let hops = || legs.iter().flat_map(|(_, hops)| hops);
     let width = |of: fn(&Hop) -> &str| hops().map(|hop| of(hop).chars().count()).max().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Who makes and checks the protection information of a namespace that a subcommand uses.
+//! The component that makes and checks the protection information of a namespace that a subcommand
+//! uses.
 
 use live::client::Identity;
 use nvme::host::{Mismatch, Namespace, Protection, command};
@@ -12,10 +13,10 @@ use crate::session::Session;
 /// Controller Attributes (CTRATT): Extended LBA Formats (ELBAS).
 const EXTENDED_FORMATS: u32 = 1 << 15;
 
-/// Who makes and checks the protection information of a namespace.
+/// The component that makes and checks the protection information of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Protected {
-    /// Nobody: the namespace has none.
+    /// None: the namespace has no protection information.
     No,
     /// The controller, at its medium: information is never transferred.
     ByController(Protection),

@@ -30,7 +30,7 @@ pub(crate) const PATIENCE: Nanos = Nanos::from_secs(60);
 /// How long the far end may take to report its counts.
 const TALLY_PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// What a subcommand needs of its host.
+/// The needs of a subcommand on its host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Most bytes of data under way at once.
@@ -56,7 +56,7 @@ pub(crate) enum Payload<'a> {
     None,
     /// These bytes go to the controller.
     Sent(&'a [u8]),
-    /// So many bytes come from the controller.
+    /// This many bytes come from the controller.
     Wanted(u32),
 }
 
@@ -113,8 +113,8 @@ impl Session {
         Self::attach_to(&target.url, target, target.capture.as_deref(), needs)
     }
 
-    /// Attaches to the controller at `url`, with the options of `target`. What passes is written to
-    /// the file at `capture`, if there is one: each session needs a file of its own.
+    /// Attaches to the controller at `url`, with the options of `target`. The packets are written
+    /// to the file at `capture`, if there is one: each session needs a file of its own.
     pub(crate) fn attach_to(
         url: &Url,
         target: &Target,
@@ -161,7 +161,7 @@ impl Session {
 
     fn of(controller: Controller, tracing: Option<Tracing>) -> Result<Self, Error> {
         let mut session = Self { controller, ended: VecDeque::new(), tracing };
-        // What a person should know before anything else is done.
+        // Events that a user should know before anything else is done.
         while let Some(event) = session.controller.poll_event() {
             act_on(event)?;
         }
@@ -172,18 +172,18 @@ impl Session {
     pub(crate) fn near(&self) -> Option<&Near> {
         self.controller.near()
     }
-    /// What each connection of the tunnel has carried, the main one first; empty unless the tunnel
-    /// has several.
+    /// The bytes that each connection of the tunnel has carried, the main one first; empty unless
+    /// the tunnel has several.
     pub(crate) fn connections(&self) -> Vec<Connection> {
         let upstream = self.near().and_then(Near::upstream);
         counters::connections(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0))))
     }
-    /// What the tunnel has sent ahead; none without a tunnel or without lookahead.
+    /// The counts of the tunnel's lookahead; none without a tunnel or without lookahead.
     pub(crate) fn lookahead(&self) -> Option<Lookahead> {
         counters::lookahead(self.near()?.upstream()?)
     }
-    /// Asks the far end what has become of its device's reads of memory until now, and waits for
-    /// the answer. None without a tunnel, or when the far end does not answer.
+    /// Asks the far end for the counts of its device's reads of memory until now, and waits for the
+    /// answer. None without a tunnel, or when the far end does not answer.
     pub(crate) fn far_reads(&mut self) -> Result<Option<Tally>, Error> {
         let asked = self.now();
         let Some(near) = self.controller.near_mut().filter(|near| near.upstream().is_some()) else {
@@ -201,7 +201,7 @@ impl Session {
             }
         }
     }
-    /// What the tunnel has answered at the near end; none without a tunnel or without a
+    /// The counts of the tunnel's answers at the near end; none without a tunnel or without a
     /// config cache.
     pub(crate) fn config_cache(&self) -> Option<ConfigCache> {
         counters::config_cache(self.near()?.upstream()?)
@@ -335,7 +335,7 @@ impl Session {
         if let Some(data) = data {
             self.put(data, |room| match payload {
                 Payload::Sent(bytes) => room.copy_from_slice(bytes),
-                // What the controller leaves out is zero, and not what was there before.
+                // Bytes that the controller leaves out are zero, and not the former ones.
                 Payload::Wanted(_) | Payload::None => room.fill(0),
             });
         }
@@ -438,8 +438,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the engines for a moment, so that they answer what has arrived: a host that says
-    /// nothing for seconds is taken for lost.
+    /// Runs the engines for a moment, so that they answer the packets that have arrived: a host
+    /// that is silent for seconds is taken for lost.
     pub(crate) fn keep_alive(&mut self) -> Result<(), Error> {
         self.idle_until(self.now() + Nanos::from_millis(1))
     }
@@ -451,7 +451,7 @@ impl Session {
     }
 }
 
-/// Writes what passes between host and controller to a file from now on.
+/// Writes the packets between host and controller to a file from now on.
 fn trace(controller: &mut Controller, path: &Path, url: &Url) -> Result<Tracing, Error> {
     let now = controller.now();
     let what = if controller.is_fabric() { What::Streams } else { What::Packets };
@@ -459,7 +459,7 @@ fn trace(controller: &mut Controller, path: &Path, url: &Url) -> Result<Tracing,
     Tracing::begin(path, what, now, watch)
 }
 
-/// The command that has ended, if that is what happened. What concerns only a person goes to
+/// The command that has ended, if the event is an end. Events that concern only a user go to
 /// standard error.
 fn act_on(event: Event) -> Result<Option<Completed>, Error> {
     match event {

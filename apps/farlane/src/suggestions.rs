@@ -1,4 +1,4 @@
-//! What a mistyped command may have meant.
+//! Suggestions for a mistyped command.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -50,7 +50,7 @@ pub(crate) fn with_suggestions(
     error
 }
 
-/// What a word at this place of a command line may have meant, and how each command is spelled: a
+/// The commands that a word at this place of a command line may have meant, and their spellings: a
 /// command of this place by its name, any other in full.
 fn spellings(root: &clap::Command, words: &[OsString]) -> BTreeMap<String, String> {
     let mut spellings = BTreeMap::new();
@@ -60,7 +60,7 @@ fn spellings(root: &clap::Command, words: &[OsString]) -> BTreeMap<String, Strin
     for one in here.get_subcommands().filter(shown) {
         spellings.insert(one.get_name().to_owned(), one.get_name().to_owned());
     }
-    // What is nearer to the top comes first, and stays.
+    // The command nearer to the top comes first, and stays.
     let mut next: VecDeque<_> =
         root.get_subcommands().filter(shown).map(|one| (String::new(), one)).collect();
     while let Some((place, one)) = next.pop_front() {
@@ -122,7 +122,7 @@ fn destroys(spelling: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is said to a wrong command.
+    /// The answer to a wrong command.
     fn said(words: &str) -> String {
         let words: Vec<_> = format!("farlane {words}").split(' ').map(OsString::from).collect();
         let root = crate::command_line();

@@ -1,5 +1,5 @@
-//! Files that are replaced as a whole: until the new one is written to its end, the place has what
-//! it had before.
+//! Files that are replaced as a whole: until the new one is written to its end, the place has its
+//! former content.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use live::sys::files::{self, Kind, Place, Replacement};
 use crate::error::Error;
 use crate::lasting::sync;
 
-/// What is written to a place.
+/// A file under way to its place.
 pub(crate) enum WholeFile {
     /// A file beside the place.
     Beside(Replacement),
@@ -19,8 +19,8 @@ pub(crate) enum WholeFile {
 }
 
 impl WholeFile {
-    /// Begins what is to be at `path`. A symbolic link there stays, and the file that it
-    /// leads to is replaced.
+    /// Begins the new file for `path`. A symbolic link there stays, and the file that it leads to
+    /// is replaced.
     ///
     /// # Errors
     /// When no file can be written there.
@@ -28,7 +28,7 @@ impl WholeFile {
         Self::open(path, files::write)
     }
 
-    /// Begins what is to be at `path`. A place that is written straight is opened by `straight`.
+    /// Begins the new file for `path`. A place that is written straight is opened by `straight`.
     fn open(path: &Path, straight: fn(&Path, Kind) -> io::Result<File>) -> io::Result<Self> {
         let straight = || straight(path, Kind::Report).map(Self::Straight);
         let known = fs::metadata(path).ok();
@@ -40,7 +40,7 @@ impl WholeFile {
             return straight();
         }
         if known.is_some() {
-            // What may not be written is not replaced either.
+            // A file that may not be written is not replaced either.
             files::write_on(path, Kind::Report)?;
         }
         match Replacement::begin(place, Kind::Report) {
@@ -51,7 +51,7 @@ impl WholeFile {
         }
     }
 
-    /// Puts what was written in its place, and makes it durable.
+    /// Puts the written file in its place, and makes it durable.
     ///
     /// # Errors
     /// Those of the system.
@@ -111,7 +111,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// When no file can be written there.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let checked = match fs::metadata(path) {
-        // Whoever reads from a pipe would take this for its end.
+        // The reader of a pipe would take this for its end.
         Ok(known) if !known.is_file() && !known.is_dir() => Ok(()),
         _ => WholeFile::open(path, files::write_on).map(drop),
     };

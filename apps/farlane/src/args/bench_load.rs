@@ -1,4 +1,4 @@
-//! The options of `farlane bench` that say what a load does, in fio's words.
+//! The options of `farlane bench` for the operations of a load, in fio's words.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Commands that change what a running daemon offers.
+//! Commands that change the offers of a running daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

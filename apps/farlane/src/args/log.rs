@@ -1,4 +1,4 @@
-//! The options of every command that say which events are told, and how.
+//! The options of every command for the choice and the form of logged events.
 
 use std::os::linux::fs::MetadataExt;
 

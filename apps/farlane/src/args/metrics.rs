@@ -1,4 +1,4 @@
-//! The option by which programs watch what a process does.
+//! The option by which programs watch a process.
 
 use std::net::SocketAddr;
 

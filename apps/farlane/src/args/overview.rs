@@ -1,4 +1,4 @@
-//! What `farlane --help` and the help of a group show: the commands, under headings.
+//! The text of `farlane --help` and of a group's help: the commands, under headings.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The options for how soon networks carry what an end sends, and when it leaves.
+//! The options for the priority of an end's packets in networks, and for the times at which they
+//! leave.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The options of commands that record, prove, mend and replay.
+//! The options of commands that record, prove, repair and replay.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

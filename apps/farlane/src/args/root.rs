@@ -1,4 +1,4 @@
-//! How the host's root port behaves: what shapes the packets of a command.
+//! The behaviour of the host's root port, which shapes the packets of a command.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! The options for what a serving process gives up.
+//! The options for the rights that a serving process gives up.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The options for keys: who this end is, and whom it admits.
+//! The options for keys: the identity of this end, and the peers that it admits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -235,7 +235,7 @@ impl Trust {
     /// Adds the files of the key and the list to what is needed.
     pub(crate) fn need(&self, needs: &mut Needs) {
         needs.change_beside(&self.key.clone().unwrap_or_else(Identity::default_path));
-        // Whoever changes a file often puts another one in its place.
+        // Editors often replace a file when they change it.
         self.allow_file.iter().for_each(|path| needs.read_beside(path));
     }
 

@@ -1,4 +1,4 @@
-//! What a capture has come to, for whoever has lent its file.
+//! The outcome of a capture, for the program that has lent its file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,24 +22,24 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What `result` and `tally` come to; `result` has the bytes of all frames.
+    /// The outcome of `result` and `tally`; `result` has the bytes of all frames.
     pub(super) fn of(result: &io::Result<u64>, tally: Tally) -> Self {
         let bytes = result.as_ref().copied().unwrap_or(0);
         let error = result.as_ref().err().map(|error| error.raw_os_error().unwrap_or(EIO));
         Self { passed: tally.seen, lost: tally.lost, bytes, error }
     }
 
-    /// What was written.
+    /// The counts of written frames.
     pub(crate) const fn tally(&self) -> Tally {
         Tally { seen: self.passed, lost: self.lost }
     }
 }
 
-/// Input/output error, for what has no number.
+/// Input/output error, for errors without a number.
 const EIO: i32 = 5;
 
-/// A file that somebody has lent, who listens at a pipe for the outcome. Nothing is written once
-/// nobody listens.
+/// A file that another program has lent, which listens at a pipe for the outcome. Nothing is
+/// written after it has closed the pipe.
 #[derive(Debug)]
 pub(crate) struct Lent {
     file: File,

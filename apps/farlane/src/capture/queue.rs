@@ -1,4 +1,4 @@
-//! What passes a port, on its way from the loop that moves data to the thread that writes it.
+//! Packets of a port, on their way from the loop that moves data to the thread that writes them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use captures::Tally;
 use engine::Instant;
 use trace::Direction;
 
-/// The most bytes that wait to be written, of packets and of their descriptions. What passes
-/// meanwhile is counted and not written.
+/// The most bytes that wait to be written, of packets and of their descriptions. Packets that pass
+/// meanwhile are counted and not written.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
-/// So many waiting bytes are written at once; fewer wait for a moment.
+/// This many waiting bytes are written at once; fewer wait for a moment.
 const BATCH: usize = 256 << 10;
 /// How long less than a batch waits, so that a busy port does not wake the writer for each packet.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// What is known of a packet, or of a piece of a connection's bytes.
+/// The known facts about a packet, or about a piece of a connection's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     /// When it passed.
@@ -76,7 +76,7 @@ impl Batch {
 struct State {
     waiting: Batch,
     tally: Tally,
-    /// Who still puts packets here.
+    /// How many taps still put packets here.
     taps: usize,
 }
 
@@ -92,7 +92,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whatever panicked has left counts and bytes that fit each other: nothing is half done.
+        // A thread that panicked has left counts and bytes that fit each other: nothing is half
+        // done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +102,7 @@ impl Queue {
         self.state().taps += 1;
     }
 
-    /// One puts no further packets here. When nobody does, the writer ends.
+    /// A tap puts no further packets here. When none is left, the writer ends.
     pub(super) fn leave(&self) {
         let mut state = self.state();
         state.taps -= 1;
@@ -111,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Ends the capture: what waits is still written.
+    /// Ends the capture: waiting packets are still written.
     pub(crate) fn stop(&self) {
         let state = self.state();
         self.is_over.store(true, Ordering::Release);
@@ -124,7 +125,7 @@ impl Queue {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// What has passed so far.
+    /// The counts of the packets that have passed so far.
     pub(crate) fn tally(&self) -> Tally {
         self.state().tally
     }

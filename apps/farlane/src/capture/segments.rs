@@ -55,7 +55,7 @@ pub(super) fn frames<E>(
 /// Appends the headers of a segment with `length` bytes.
 fn put_headers(frame: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, length: usize, numbers: [u32; 2]) {
     let total = |header: usize| u16::try_from(header + TCP + length).unwrap_or(u16::MAX);
-    // Addresses of Ethernet that nobody else has: locally administered, by the end's port.
+    // Addresses of Ethernet that no other device has: locally administered, by the end's port.
     let mac = |of: SocketAddr| [&[0x02, 0, 0, 0][..], &of.port().to_be_bytes()].concat();
     frame.extend([mac(to), mac(from)].concat());
     match (from.ip().to_canonical(), to.ip().to_canonical()) {

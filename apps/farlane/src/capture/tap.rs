@@ -1,4 +1,4 @@
-//! A watcher that copies what passes a port into a queue.
+//! A watcher that copies the packets of a port into a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trace::Direction;
 
 use super::queue::{Head, Queue, Streamed};
 
-/// What a capture has: the packets of PCIe, or the bytes of a fabric's connections.
+/// The content of a capture: the packets of PCIe, or the bytes of a fabric's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Each TLP that passes the port.
@@ -42,7 +42,7 @@ impl Taps {
     }
 }
 
-/// Copies what passes a port into the queue of a capture.
+/// Copies the packets of a port into the queue of a capture.
 pub(crate) struct Tap {
     of: Taps,
     port: u8,
@@ -74,7 +74,7 @@ impl Tap {
         self.of.queue.put(head, None, &pieces);
     }
 
-    /// Whether a connection is wanted. What it will be is not known before its Connect.
+    /// Whether a connection is wanted. Its queue is not known before its Connect.
     fn wants(&self, ends: &Ends) -> bool {
         let wanted = &self.of.queues;
         wanted.is_empty() || ends.queue.is_none_or(|queue| wanted.contains(&queue.0))

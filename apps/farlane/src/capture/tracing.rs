@@ -18,8 +18,8 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Writes what passes a port to a new file at `path`, from now on. `now` is the time of the
-    /// clock of what is watched.
+    /// Writes the packets of a port to a new file at `path`, from now on. `now` is the time of the
+    /// port's clock.
     ///
     /// # Errors
     /// When the file can't be made.
@@ -36,7 +36,7 @@ impl Tracing {
         Ok(Self { path: path.to_owned(), captured })
     }
 
-    /// Waits until all is written. What was watched is gone by then.
+    /// Waits until all is written. The watched port is gone by then.
     ///
     /// # Errors
     /// When the file can't be written.

@@ -1,4 +1,4 @@
-//! The thread that writes what passes a port of ours to a pcapng file or pipe, while commands run.
+//! The thread that writes the packets of an own port to a pcapng file or pipe, while commands run.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::queue::{Batch, Head, Queue, Streamed};
 use super::segments::frames;
 use super::tap::{Taps, What};
 
-/// What a capture is to have.
+/// The wanted content of a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) what: What,
@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) snap: usize,
     /// Of streams: the queues whose connections are wanted; all, if there are none.
     pub(crate) queues: Vec<u16>,
-    /// What a reader is told that the frames do not tell.
+    /// Notes for a reader of the file that the frames do not contain.
     pub(crate) notes: Vec<String>,
 }
 
@@ -47,23 +47,23 @@ impl Captured {
         &self.taps
     }
 
-    /// What has passed so far.
+    /// The counts of the packets that have passed so far.
     pub(crate) fn tally(&self) -> Tally {
         self.taps.queue.tally()
     }
 
-    /// Whether the capture has ended, by [`Captured::stop`] or since nobody reads it.
+    /// Whether the capture has ended, by [`Captured::stop`] or because its reader has gone.
     pub(crate) fn is_over(&self) -> bool {
         self.taps.queue.is_over()
     }
 
-    /// Ends the capture: what waits is still written.
+    /// Ends the capture: waiting packets are still written.
     pub(crate) fn stop(&self) {
         self.taps.queue.stop();
     }
 
     /// Waits until all is written, for `patience` at most where one is given: a reader may have
-    /// gone to sleep. Whatever was watched is gone by then, or [`Captured::stop`] was called.
+    /// gone to sleep. The watched port is gone by then, or [`Captured::stop`] was called.
     ///
     /// # Errors
     /// When it can't be written.
@@ -106,7 +106,7 @@ pub(crate) fn capture(
     capture_telling(out, times, wanted, |_| {})
 }
 
-/// The same; `tell` is called with what it has come to, by the thread that writes.
+/// The same; the thread that writes calls `tell` with the outcome.
 ///
 /// # Errors
 /// When the system has no thread left.
@@ -128,16 +128,16 @@ pub(crate) fn capture_telling(
     let (own, Wanted { what, snap, queues, notes }) = (Arc::clone(&queue), wanted);
     std::thread::Builder::new().name("capture".into()).spawn(move || {
         let result = write(&own, out, what, &notes, start);
-        // Nobody reads any more, or the medium is full: the watchers go.
+        // The reader has gone, or the medium is full: the watchers go.
         own.stop();
         tell(Outcome::of(&result, own.tally()));
-        // Whoever began the capture may not wait for its end.
+        // The thread that began the capture may not wait for its end.
         let _ = end.send(result);
     })?;
     Ok(Captured { taps: Taps { queue, what, snap, queues: queues.into(), clock }, ended })
 }
 
-/// Writes what comes by `queue` to its end. Returns the bytes of all frames.
+/// Writes the packets from `queue` to its end. Returns the bytes of all frames.
 fn write(queue: &Queue, out: impl Write, what: What, notes: &[String], start: Duration) -> io::Result<u64> {
     let link = if what == What::Packets { LINK } else { ETHERNET };
     let mut sink = Sink::begin(out, link, notes)?;
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Takes so many bytes and no more.
+    /// Takes the given number of bytes and no more.
     struct Full(usize);
 
     impl Write for Full {

@@ -15,7 +15,7 @@ pub(crate) type Colour = [u8; 3];
 pub(crate) const BLACK: Colour = [0x22, 0x22, 0x22];
 pub(crate) const GREY: Colour = [0x66, 0x66, 0x66];
 pub(crate) const PALE: Colour = [0xdd, 0xdd, 0xdd];
-/// Colours that people with colour vision deficiency can tell apart (Okabe and Ito).
+/// Colours that are distinct also with colour vision deficiency (Okabe and Ito).
 pub(crate) const COLOURS: [Colour; 8] = [
     [0x00, 0x72, 0xb2],
     [0xd5, 0x5e, 0x00],

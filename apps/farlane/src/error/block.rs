@@ -1,4 +1,4 @@
-//! What keeps a block device of this machine from being made or removed.
+//! Errors in making or removing a block device of this machine.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What keeps a running daemon from being captured.
+//! Errors in capturing a running daemon.
 
 use std::path::PathBuf;
 

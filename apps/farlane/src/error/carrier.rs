@@ -1,4 +1,4 @@
-//! What keeps a far end from being reached otherwise than over TCP.
+//! Errors in reaching a far end otherwise than over TCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use thiserror::Error as ThisError;
 
 use crate::exit::Exit;
 
-/// A far end can't listen as it was told to.
+/// A far end can't listen as its options require.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum CarrierError {
     #[error("can't listen on UDP {address}: {error}")]

@@ -1,4 +1,4 @@
-//! What errors of the world become for the person who reads them.
+//! Conversions of the world's errors into those that a user reads.
 
 use live::client::blocking::WaitError;
 use live::client::{AttachError, Failure};

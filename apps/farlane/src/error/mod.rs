@@ -32,7 +32,7 @@ pub(crate) use carrier::CarrierError;
 pub(crate) use nvme_cli::NvmeError;
 pub(crate) use tsn::TsnError;
 
-/// An error for a person: what failed, why, and what to do.
+/// An error for a user: what failed, why, and the remedy.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum Error {
     #[error("{0}")]

@@ -1,11 +1,11 @@
-//! What keeps a command that nvme-cli has, too, from doing what was asked for.
+//! Errors of commands that nvme-cli has, too.
 
 use miette::Diagnostic;
 use thiserror::Error as ThisError;
 
 use crate::exit::Exit;
 
-/// A command that nvme-cli has, too, can't do what was asked for.
+/// A command that nvme-cli has, too, can't fulfil its request.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum NvmeError {
     #[error("there are no bytes to print: {why}")]

@@ -1,4 +1,4 @@
-//! What to say of errors that have several causes, and what to do about them.
+//! Messages and remedies for errors that have several causes.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use live::client::AttachError;
 use live::sys::unix::BindError;
 use nvme_fabrics::host::Failure;
 
-/// What to do about a file that can't be read or written.
+/// The remedy for a file that can't be read or written.
 pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
     use io::ErrorKind as Kind;
     match kind {
@@ -20,7 +20,7 @@ pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// What to do about a subsystem that is not reached, or does not let this host in.
+/// The remedy for a subsystem that is not reached, or does not let this host in.
 pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
     match error {
         // The subsystem lets this name in, and asks for proof.
@@ -40,7 +40,7 @@ pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
     }
 }
 
-/// What to do about a card at `place` that does not do what was asked for.
+/// The remedy for a card at `place` that does not fulfil a request.
 pub(super) fn of_card(place: &str) -> &'static str {
     match place.starts_with("vfio-user:") {
         true => {
@@ -52,7 +52,7 @@ pub(super) fn of_card(place: &str) -> &'static str {
     }
 }
 
-/// What to do about a wire at `place` that can't be used.
+/// The remedy for a wire at `place` that can't be used.
 pub(super) fn of_wire(place: &str) -> &'static str {
     match place.split_once(':').map(|(kind, _)| kind) {
         Some("eth") => {
@@ -63,7 +63,7 @@ pub(super) fn of_wire(place: &str) -> &'static str {
     }
 }
 
-/// What to do about a socket that can't be made.
+/// The remedy for a socket that can't be made.
 pub(super) const fn of_socket(error: &BindError) -> &'static str {
     match error {
         BindError::TooLong(_) => "choose a shorter path: $XDG_RUNTIME_DIR/ssd.sock is one as a rule",

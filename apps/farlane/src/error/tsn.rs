@@ -1,4 +1,4 @@
-//! What keeps a plan of Time-Sensitive Networking from being used.
+//! Errors in using a plan of Time-Sensitive Networking.
 
 use std::io;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ const fn name_of(link: &u32) -> &'static str {
     }
 }
 
-/// What is told of packets that were no help.
+/// The part of the message about packets that were no help.
 fn beside(without_stamp: &u64) -> String {
     match without_stamp {
         0 => String::new(),

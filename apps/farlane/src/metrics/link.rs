@@ -64,7 +64,7 @@ impl Link {
     }
 }
 
-/// Adds what the kernel knows of the TCP connections of a tunnel, which `labels` name.
+/// Adds the kernel's figures of the TCP connections of a tunnel, which `labels` name.
 pub(crate) fn add_connections(page: &mut Page, labels: &Labels, connections: &[TcpInfo]) {
     for (index, info) in connections.iter().enumerate() {
         let mut labels = labels.clone();

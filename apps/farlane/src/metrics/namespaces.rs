@@ -1,4 +1,4 @@
-//! The figures of namespaces and of hosts: what commands did, and how long they took.
+//! The figures of namespaces and of hosts: the counts of commands, and their times.
 
 use nvme::subsystem::{Counters, HostTally, Kind as Command, NamespaceTally, Phase};
 use nvme::wire::NamespaceId;
@@ -22,7 +22,7 @@ pub(crate) fn next_namespaces<'a>(
     next.map(|(id, tally)| (id, tally.clone())).collect()
 }
 
-/// Adds what commands did with all namespaces of a subsystem. `next` has the loop tell the next
+/// Adds the counts of commands for all namespaces of a subsystem. `next` asks the loop for the next
 /// ones after an identifier; it returns `None` when the loop has ended, and so does this function.
 pub(crate) fn add_all_namespaces(
     page: &mut Page,
@@ -92,7 +92,7 @@ fn add_namespaces(page: &mut Page, labels: &Labels, namespaces: &Namespaces) {
     }
 }
 
-/// Adds what the commands of a host did; `labels` say whose they are.
+/// Adds the counts of a host's commands; `labels` name the host.
 pub(crate) fn add_host(page: &mut Page, labels: &Labels, host: &HostTally) {
     for command in Command::ALL {
         let tally = host.of(command);

@@ -1,4 +1,4 @@
-//! The command line and what is written about it agree.
+//! The command line and its documentation agree.
 
 mod headings;
 mod named_options;

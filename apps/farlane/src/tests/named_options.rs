@@ -67,8 +67,8 @@ const OTHERS: [&str; 23] = [
 /// Options of others that stand alone in a list of words.
 const FOREIGN: [&str; 2] = ["map-root-user", "net"];
 
-/// What is wrong with the options that `text` names. An option belongs to the last command that is
-/// named before it in the same part of a sentence; where none is, any command may have it.
+/// The faults in the options that `text` names. An option belongs to the last command that is named
+/// before it in the same part of a sentence; where none is, any command may have it.
 fn faults(known: &Known, text: &str) -> Vec<String> {
     let separators = [". ", ": ", ", ", " | ", "; ", "`", "\n"];
     let mut parts = vec![text];
@@ -143,7 +143,7 @@ pub(super) fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// The sources of the program and of what it reports errors of.
+/// The sources of the program and of the parts whose errors it reports.
 pub(super) fn sources() -> Vec<(PathBuf, String)> {
     let mut folders = vec![root("apps/farlane/src"), root("worlds/live/src")];
     let mut found = Vec::new();
@@ -219,7 +219,7 @@ fn options_in_the_documentation_are_there() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What the program has said to wrong command lines, which its tests keep.
+/// The program's answers to wrong command lines, which its tests keep.
 #[test]
 fn a_remedy_names_no_option_that_the_refused_command_lacks() {
     let known = Known::new();

@@ -1,4 +1,4 @@
-//! Every spelling of release 0.1 does what it did, and logs which spelling it has now.
+//! Every spelling of release 0.1 does the same as then, and logs which spelling it has now.
 
 use std::ffi::OsString;
 
@@ -147,7 +147,7 @@ fn messages_help_and_pages_have_the_spellings_of_today() {
         if path.ends_with("args/names.rs") {
             continue;
         }
-        // What nvme-cli prints is no command.
+        // A line that nvme-cli prints is no command.
         let literals = super::named_options::literals(&source).into_iter();
         for literal in literals.filter(|literal| !literal.starts_with("farlane version {")) {
             wrong.extend(old_in(&literal).into_iter().map(|old| format!("{}: {old}", path.display())));

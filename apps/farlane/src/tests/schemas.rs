@@ -15,7 +15,7 @@ use crate::failure;
 /// Writes docs/schemas anew instead of comparing it.
 const UPDATE: &str = "FARLANE_UPDATE_SCHEMAS";
 
-/// The schema of what is printed as a `T`. The type's document comment describes it.
+/// The schema of a printed `T`. The type's document comment describes it.
 fn of<T: JsonSchema>(title: &str) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();

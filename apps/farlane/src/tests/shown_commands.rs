@@ -12,7 +12,7 @@ use super::{commands, pages, shell};
 use crate::args::{Cli, Command, names};
 use crate::{commands as run, config_file};
 
-/// What stands for a value in an example, and such a value.
+/// A placeholder in an example, and a value for it.
 const PLACEHOLDERS: [(&str, &str); 13] = [
     ("SHA256:NEAR", FINGERPRINT),
     ("SHA256:FAR", FINGERPRINT),
@@ -62,7 +62,7 @@ impl Files {
     }
 }
 
-/// The example with values in place of what stands for some.
+/// The example with values in place of placeholders.
 fn filled(words: &[String], files: &Files) -> Vec<String> {
     let mut filled: Vec<String> = Vec::new();
     for word in words {

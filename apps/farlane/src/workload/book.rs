@@ -1,10 +1,10 @@
-//! What verified loads know of what they have written.
+//! The knowledge of verified loads about their writes.
 
 /// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
 pub(super) const CHUNKS_MAX: u64 = 1 << 28;
 
-/// What is known of a part of a namespace. Jobs that cover the same part with chunks of the same
-/// length share a book.
+/// The known content of a part of a namespace. Jobs that cover the same part with chunks of the
+/// same length share a book.
 #[derive(Debug)]
 pub(crate) struct Book {
     /// Where the part begins, and the length of a chunk, in bytes.
@@ -76,7 +76,7 @@ impl Book {
         }
     }
 
-    /// Forgets what is in `length` bytes from `offset` on.
+    /// Forgets the content of `length` bytes from `offset` on.
     pub(super) fn forget(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).saturating_sub(self.base).div_ceil(self.chunk);
         let start = offset.saturating_sub(self.base) / self.chunk;

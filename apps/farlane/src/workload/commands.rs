@@ -1,4 +1,4 @@
-//! The commands of operations: what is submitted, and what becomes of it.
+//! The commands of operations: their submission, and their ends.
 
 use engine::Instant;
 use live::client::Completed;
@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Waits for a command to end, until `deadline`, then takes every other command that has ended.
-    /// Returns the time at which that was: reading the clock again would delay what is next.
+    /// Returns the time at which that was: reading the clock again would delay the next operation.
     pub(super) fn reap(&mut self, deadline: Option<Instant>) -> Result<Instant, Error> {
         let mut completed = self.session.next_completed(deadline)?;
         let now = self.session.now();
@@ -225,7 +225,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Compares what was read with what was written there.
+    /// Compares the bytes read with those written there.
     fn compare(&mut self, slot: usize, offset: u64) {
         let Some(book) = self.book_of(slot) else { return };
         let (chunk, seed) = (book.chunk_at(offset), book.seed);

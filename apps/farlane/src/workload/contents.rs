@@ -1,18 +1,18 @@
-//! What a load writes.
+//! The data that a load writes.
 
 use engine::Rng;
 
 /// Bytes of which a part is zeros, where contents can be compressed.
 const MIXED: usize = 512;
 
-/// What a load writes, unless it is verified.
+/// The data that a load writes, unless it is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     /// Noise, the same in each write of a place in memory.
     Noise,
     /// Noise, made anew for each write.
     FreshNoise,
-    /// Noise, made anew for each write, of which so many percent are zeros.
+    /// Noise, made anew for each write, with this percentage of zeros.
     Mixed(u8),
     /// These bytes again and again: at least one.
     Pattern(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What a load does, and for how long.
+//! The operations of a load, and its duration.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub(crate) struct Pace {
     pub(crate) operations: [Option<u64>; 3],
     /// Whether the times between operations are drawn, as in a Poisson process.
     pub(crate) is_poisson: bool,
-    /// For how long the job pauses after so many operations.
+    /// For how long the job pauses, and after how many operations.
     pub(crate) pause: Option<(Nanos, u32)>,
     /// The group of jobs whose operations are as many as their weights say, and the weight.
     pub(crate) flow: Option<(u32, u32)>,
@@ -117,7 +117,7 @@ pub(crate) enum Scope {
 /// When writes become durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Durable {
-    /// A Flush follows so many writes; 0 for none.
+    /// A Flush follows this many writes; 0 for none.
     pub(crate) every: u32,
     /// A Flush follows the last write.
     pub(crate) at_end: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Durable {
     pub(crate) forced: [bool; 2],
 }
 
-/// How a load checks what it has written.
+/// How a load checks its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Whether everything is read back when the job has ended.
@@ -136,17 +136,17 @@ pub(crate) struct Check {
     pub(crate) is_fatal: bool,
 }
 
-/// What a load does, and for how long.
+/// The operations of a load, and its duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) namespace: Namespace,
-    /// Who protects the namespace's blocks.
+    /// The component that protects the namespace's blocks.
     pub(crate) protected: Protected,
     pub(crate) workload: Workload,
     /// Percent of reads in a load that reads and writes.
     pub(crate) reads: u8,
-    /// Lengths of the data of reads, writes and trims. What is longer than the controller's largest
-    /// transfer takes several commands.
+    /// Lengths of the data of reads, writes and trims. Data that is longer than the controller's
+    /// largest transfer takes several commands.
     pub(crate) sizes: [Sizes; 3],
     /// Operations of each job under way at once.
     pub(crate) depth: u32,
@@ -242,7 +242,7 @@ impl Job {
         }
     }
 
-    /// Whether the load changes what is in the namespace.
+    /// Whether the load changes the content of the namespace.
     pub(crate) fn has_writes(&self) -> bool {
         self.kinds().iter().any(|kind| *kind != Kind::Read)
     }

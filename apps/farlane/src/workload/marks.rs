@@ -1,4 +1,4 @@
-//! The patterns by which a verified load knows what it has written.
+//! The patterns by which a verified load recognises its writes.
 
 use engine::Rng;
 

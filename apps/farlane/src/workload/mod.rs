@@ -87,7 +87,7 @@ struct Runner<'a> {
     ends_all: bool,
 }
 
-/// What was measured until now.
+/// The measurements until now.
 pub(crate) struct Progress<'a> {
     /// The time since the phase began.
     pub(crate) elapsed: Nanos,
@@ -96,7 +96,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// What the job with this number has done, and in what time.
+    /// The counts of the job with this number, and their time.
     pub(crate) fn of(&self, job: usize) -> (Nanos, Kinds) {
         let mut sum = Report::default();
         for stream in self.streams.iter().filter(|stream| stream.job == job) {
@@ -128,8 +128,8 @@ pub(crate) fn run(session: &mut Session, job: Job) -> Result<Report, Error> {
     Ok(ended.reports.into_iter().next().unwrap_or_default())
 }
 
-/// Runs `jobs` at the same time, and gives `progress` now and then what was measured. `books` are
-/// those of jobs before. When the user interrupts, the reports say what was measured until then.
+/// Runs `jobs` at the same time, and gives `progress` the measurements now and then. `books` are
+/// those of jobs before. When the user interrupts, the reports have the measurements until then.
 pub(crate) fn run_together(
     session: &mut Session,
     jobs: &[Job],
@@ -142,7 +142,7 @@ pub(crate) fn run_together(
     match runner.carry_out(&mut progress) {
         Ok(()) => {}
         Err(Error::Interrupted) => interrupted = true,
-        // The load's figures are worth telling even if the device has gone since.
+        // The load's figures are worth reporting even if the device has gone since.
         Err(error) if runner.is_load_over() => unverified = Some(error),
         Err(error) => return Err(error),
     }
@@ -197,7 +197,7 @@ impl<'a> Runner<'a> {
         Ok(runner)
     }
 
-    /// Gives each job its slots, with what it writes unless it is verified, and its book.
+    /// Gives each job its slots, the data that it writes unless it is verified, and its book.
     fn lay_out(&mut self) {
         let mut data = self.session.data_region().base;
         for (index, job) in self.jobs.iter().enumerate() {
@@ -246,7 +246,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Whether nothing is left but to read back what was written.
+    /// Whether nothing is left but to read back the writes.
     fn is_load_over(&self) -> bool {
         self.streams.iter().all(|stream| matches!(stream.state, State::Done | State::Checking(_)))
     }
@@ -314,7 +314,7 @@ impl<'a> Runner<'a> {
         self.streams.iter().all(|stream| !job.limits.after.contains(&stream.job) || has_ended(stream))
     }
 
-    /// Ends the load of a job: what it has written is read back, or it begins again.
+    /// Ends the load of a job: its writes are read back, or it begins again.
     fn finish(&mut self, now: Instant, at: usize) {
         let repeats = self.streams[at].finish(now);
         let (index, book) = (self.streams[at].job, self.streams[at].book);
@@ -349,7 +349,7 @@ impl<'a> Runner<'a> {
             for at in 0..self.streams.len() {
                 wanted = Instant::earlier(wanted, self.fill_one(now, at)?);
             }
-            // With weights, what one job begins lets another one begin.
+            // With weights, a begun operation of one job lets another job begin one.
             if !self.has_flow || self.commands == before {
                 return Ok(wanted);
             }

@@ -14,7 +14,7 @@ pub(super) struct Places {
     /// Length of the job's part of the namespace.
     range: u64,
     draw: Draw,
-    /// Where the last operation of each kind ended, and what it began with; none before the first.
+    /// Where the last operation of each kind ended, and where it began; none before the first.
     last: [Option<(u64, u64)>; 3],
     /// Operations that still come with the last random place.
     repeats: u32,

@@ -5,7 +5,7 @@ use engine::{Instant, Nanos};
 
 use crate::error::Error;
 
-/// What operations of one kind did.
+/// The figures of operations of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) latency: Distribution,
@@ -21,7 +21,7 @@ impl Sums {
     }
 }
 
-/// What operations did: reads, writes, trims and Flushes.
+/// The figures of operations: reads, writes, trims and Flushes.
 pub(crate) type Kinds = [Sums; 4];
 
 /// The result of a load.
@@ -42,9 +42,9 @@ pub(crate) struct Report {
     pub(crate) first_error: Option<String>,
     /// Commands that were due and had not begun for lack of room when the load ended.
     pub(crate) late: u64,
-    /// Reads whose data was compared with what had been written.
+    /// Reads whose data was compared with the written data.
     pub(crate) compared: u64,
-    /// Compared reads whose data was not what had been written, each named by byte and namespace.
+    /// Compared reads whose data differed from the written data, each named by byte and namespace.
     pub(crate) corrupt: Vec<String>,
     /// Why not everything that was written could be read back; none when it could.
     pub(crate) unverified: Option<Error>,
@@ -82,7 +82,7 @@ impl Report {
         self.interrupted |= other.interrupted;
     }
 
-    /// Sums up what the kinds of operation did.
+    /// Sums up the figures of all kinds of operation.
     pub(super) fn sum_up(&mut self) {
         (self.latency, self.commands, self.bytes) = total(&self.kinds);
     }

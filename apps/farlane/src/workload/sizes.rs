@@ -91,7 +91,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// fio's `bssplit`: `4k/60:64k/30:1m/10`. Lengths without a share divide evenly what is left.
+/// fio's `bssplit`: `4k/60:64k/30:1m/10`. Lengths without a share divide the rest evenly.
 impl FromStr for Sizes {
     type Err = String;
 
@@ -118,7 +118,7 @@ impl FromStr for Sizes {
         let left = left.ok_or_else(|| format!("the shares are {given} together; expected 100"))?;
         for (turn, index) in (0_u32..).zip(&open) {
             let count = u32::try_from(open.len()).unwrap_or(1);
-            // What does not divide goes to the first ones.
+            // The remainder of the division goes to the first ones.
             entries[*index].1 = left / count + u32::from(turn < left % count);
         }
         Ok(Self { entries, count: parts.len(), is_range: false })

@@ -63,7 +63,8 @@ impl FromStr for Spread {
     }
 }
 
-/// fio's `zoned:50/5:30/15:20/`: the rest of accesses and places is divided among what is left out.
+/// fio's `zoned:50/5:30/15:20/`: the rest of accesses and places is divided among the numbers left
+/// out.
 fn zoned(text: &str) -> Result<Spread, String> {
     let wrong = || format!("'{text}': expected ACCESS/SPAN[:ACCESS/SPAN]... in percent, 100 together");
     let mut zones = Vec::new();

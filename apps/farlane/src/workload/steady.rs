@@ -19,7 +19,7 @@ enum Figure {
     Latency,
 }
 
-/// What is steady: fio's `iops:10%`, `bw_slope:1%`.
+/// The figure that is steady: fio's `iops:10%`, `bw_slope:1%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Criterion {
     figure: Figure,
@@ -116,7 +116,7 @@ impl Watch {
         self.next.get_or_insert(now + self.steady.ramp);
     }
 
-    /// Takes what a job has done until `now`. Returns whether it is steady.
+    /// Takes the figures of a job until `now`. Returns whether it is steady.
     pub(super) fn take<'a>(&mut self, now: Instant, sums: impl Iterator<Item = &'a Sums>) -> bool {
         self.next = Some(now + self.steady.interval);
         let mut until = [0.0; 3];

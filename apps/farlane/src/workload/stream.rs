@@ -1,4 +1,4 @@
-//! One of the jobs that run at the same time: what it does next, and what it has done.
+//! One of the jobs that run at the same time: its next step, and its figures.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) enum State {
     /// It has not begun.
     Waiting,
     Running,
-    /// It reads back what was written, from this chunk on; none when the last read has begun.
+    /// It reads back its writes, from this chunk on; none when the last read has begun.
     Checking(Option<u64>),
     Done,
 }
@@ -32,13 +32,13 @@ pub(super) struct Operation {
     /// Where it begins in the namespace, in bytes, and how long it is.
     pub(super) offset: u64,
     pub(super) length: u32,
-    /// Whether it reads back what was written, which no figure includes.
+    /// Whether it reads back its writes, which no figure includes.
     pub(super) is_check: bool,
     /// When it was due; none to count its latency from when it did begin.
     pub(super) due: Option<Instant>,
 }
 
-/// What a job does next.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Begin(Operation),
@@ -73,7 +73,7 @@ pub(super) struct Stream {
     loops_left: u32,
     has_loop: bool,
     is_stopped: bool,
-    /// What its pace allows, by kind: in bytes, and in operations.
+    /// The allowance of its pace, by kind: in bytes, and in operations.
     arrivals: [[Option<Arrivals>; 2]; 3],
     drawn: Option<Kind>,
     /// An operation whose place was busy.
@@ -186,12 +186,12 @@ impl Stream {
         self.is_stopped || now >= self.end || is_through
     }
 
-    /// Whether so many writes have begun since the last Flush that one is due.
+    /// Whether enough writes have begun since the last Flush that one is due.
     const fn is_flush_due(&self) -> bool {
         self.flush_every > 0 && self.unflushed >= self.flush_every
     }
 
-    /// What the job does next.
+    /// The next step of the job.
     pub(super) fn next(&mut self, job: &Job, now: Instant, book: Option<&Book>) -> Next {
         match self.state {
             State::Waiting | State::Done => Next::Wait,
@@ -205,7 +205,7 @@ impl Stream {
         let Some((from, book)) = from.zip(book) else { return Next::Wait };
         let known = |chunk: &u64| book.note(*chunk).is_some();
         let chunk = match self.backlog.iter().position(known) {
-            // What was checked before is not read again.
+            // Chunks that were checked before are not read again.
             Some(at) => self.backlog.drain(..=at).next_back(),
             None if from == u64::MAX => None,
             None => book.next_known(from),
@@ -214,7 +214,7 @@ impl Stream {
         chunk.map_or(Next::Wait, |chunk| Next::Begin(check_of(book, chunk)))
     }
 
-    /// Begins to read back: only what the backlog has left, where there is one.
+    /// Begins to read back: only the rest of the backlog, where there is one.
     pub(super) fn start_check(&mut self, has_backlog: bool) {
         self.state = State::Checking(Some(if has_backlog { u64::MAX } else { 0 }));
     }
@@ -250,7 +250,7 @@ impl Stream {
         self.next_of_pattern(job, now, is_busy)
     }
 
-    /// What a pause between operations says; none for none.
+    /// The step during a pause between operations; none if there is no pause.
     fn rest(&mut self, job: &Job, now: Instant) -> Option<Next> {
         let (length, operations) = job.pace.pause?;
         if let Some(until) = self.resting {
@@ -425,7 +425,7 @@ impl Stream {
         self.has_loop
     }
 
-    /// Whether the job begins again when it has read back what it has written.
+    /// Whether the job begins again when it has read back its writes.
     pub(super) const fn repeats(&self) -> bool {
         self.has_loop
     }

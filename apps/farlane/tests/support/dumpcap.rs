@@ -1,4 +1,4 @@
-//! What passes a network interface, captured by dumpcap for Wireshark's dissectors.
+//! Packets of a network interface, captured by dumpcap for Wireshark's dissectors.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Capture {
         Self::of("lo", &format!("tcp port {port}"), file)
     }
 
-    /// Begins a capture of what passes `interface` and `filter`, or says why it can't.
+    /// Begins a capture of the packets that pass `interface` and `filter`, or returns why it can't.
     pub(crate) fn of(interface: &str, filter: &str, file: &Path) -> Result<Self, String> {
         let mut command = Command::new("dumpcap");
         // A buffer of 64 MiB, so that nothing is lost on a busy machine.

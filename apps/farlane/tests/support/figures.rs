@@ -15,14 +15,14 @@ pub(crate) fn asked(address: &str, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Where a process that was started with `--metrics` tells its figures.
+/// Where a process that was started with `--metrics` serves its figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub(crate) address: String,
 }
 
 impl Figures {
-    /// Waits until the process, whose standard error `said` returns, has told where they are.
+    /// Waits until the process, whose standard error `said` returns, has logged where they are.
     pub(crate) fn of(said: impl Fn() -> String) -> Self {
         let mut address = String::new();
         wait_until("the figures are served", || {

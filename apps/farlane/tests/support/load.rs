@@ -1,4 +1,4 @@
-//! Loads that verify their data, and whoever else uses a far end.
+//! Loads that verify their data, and other users of a far end.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub(crate) fn verified(url: &str, runtime: &str, further: &[&str]) -> Running {
     Running::start(&arguments)
 }
 
-/// Checks that the load ended without errors and verified its data. Returns what the load wrote on
-/// standard error.
+/// Checks that the load ended without errors and verified its data. Returns the load's standard
+/// error.
 pub(crate) fn assert_verified(load: Running) -> String {
     let (report, said) = load.json();
     assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");

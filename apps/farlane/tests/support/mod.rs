@@ -109,8 +109,7 @@ impl Export {
         self.child.id()
     }
 
-    /// Kills the program (SIGKILL) and waits until it is gone. Returns what it wrote on
-    /// standard error.
+    /// Kills the program (SIGKILL) and waits until it is gone. Returns its standard error.
     pub(crate) fn kill(&mut self) -> String {
         // The program may have ended already.
         let _ = self.child.kill();
@@ -119,7 +118,7 @@ impl Export {
     }
 
     /// Sends the program the signal called `name`, and waits until the program has ended. Returns
-    /// its exit status and what it wrote on standard error.
+    /// its exit status and its standard error.
     pub(crate) fn end_by(&mut self, name: &str) -> (Option<i32>, String) {
         signal(self.id(), name);
         let mut status = None;
@@ -142,7 +141,7 @@ impl Export {
         wait_until(words, || self.errors.so_far().contains(words));
     }
 
-    /// What the program has written on standard error so far.
+    /// The program's standard error so far.
     pub(crate) fn said(&self) -> String {
         self.errors.so_far()
     }
@@ -192,7 +191,7 @@ pub(crate) fn fail(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The URL of a port on which nobody listens.
+/// The URL of a port on which no process listens.
 pub(crate) fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tcp://{}", listener.local_addr().unwrap())

@@ -141,7 +141,7 @@ impl State {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Nobody listens at the far end now.
+                // No process listens at the far end now.
                 Err(_) => std::thread::sleep(LOOK),
             }
         }

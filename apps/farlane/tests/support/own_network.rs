@@ -17,7 +17,8 @@ pub(crate) const GUEST_WITH_PREFIX: &str = "10.9.0.2/24";
 const INSIDE: &str = "FARLANE_TEST_NETWORK";
 /// How a namespace is made: with the rights of this process, or with rights in the namespace only.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
-/// Makes the interface, which carries packets of RoCE of every length. What follows is run.
+/// Makes the interface, which carries packets of RoCE of every length. The command that follows is
+/// run.
 const SET_UP: &str = "ip link set lo up && ip tuntap add dev tap0 mode tap && \
     ip addr add 10.9.0.1/24 dev tap0 && ip link set tap0 mtu 4200 up && exec \"$@\"";
 

@@ -1,4 +1,4 @@
-//! A stretch of network that breaks connections, or changes what passes.
+//! A stretch of network that breaks connections, or changes their bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -60,7 +60,7 @@ impl Proxy {
             for (number, near) in (0..).zip(listener.incoming()) {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(&far)) else { return };
                 for stream in [&near, &far] {
-                    // Whatever arrives is passed on at once.
+                    // Bytes are passed on as soon as they arrive.
                     let _ = stream.set_nodelay(true);
                 }
                 let mischief = mischief(number, count.load(Ordering::SeqCst));

@@ -47,7 +47,7 @@ impl Relay {
             let mut listener = listener;
             loop {
                 serve(&listener, &far, &relayed);
-                // Nobody listens now, so the system answers new connections with a reset.
+                // No process listens now, so the system answers new connections with a reset.
                 drop(listener);
                 relayed.listens.store(false, Ordering::SeqCst);
                 while relayed.cut.load(Ordering::SeqCst) {
@@ -109,7 +109,7 @@ fn connect(near: TcpStream, far: &str, state: &Arc<State>) {
     let Ok(far) = TcpStream::connect(far) else { return };
     near.set_nonblocking(false).unwrap();
     for stream in [&near, &far] {
-        // Whatever arrives is passed on at once.
+        // Bytes are passed on as soon as they arrive.
         stream.set_nodelay(true).unwrap();
         state.streams.lock().unwrap().push(stream.try_clone().unwrap());
     }

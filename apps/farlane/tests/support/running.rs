@@ -54,7 +54,7 @@ pub(crate) fn times(said: &str, what: &str) -> usize {
     said.lines().filter(|line| line.contains(what)).map(more).sum()
 }
 
-/// What a program writes, read to its end so that the program never blocks on it.
+/// The output of a program, read to its end so that the program never blocks on it.
 #[derive(Debug)]
 pub(crate) struct Said {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -135,12 +135,12 @@ impl Running {
         signal(self.child.id(), name);
     }
 
-    /// What the program has written on standard error so far.
+    /// The program's standard error so far.
     pub(crate) fn said(&self) -> String {
         self.said.as_ref().map(|(_, errors)| errors.so_far()).unwrap_or_default()
     }
 
-    /// What the program has written on standard output so far.
+    /// The program's standard output so far.
     pub(crate) fn printed(&self) -> String {
         self.said.as_ref().map(|(out, _)| out.so_far()).unwrap_or_default()
     }
@@ -173,8 +173,7 @@ impl Running {
         }
     }
 
-    /// Waits until the program succeeds. Returns its one line of JSON, and what it wrote on
-    /// standard error.
+    /// Waits until the program succeeds. Returns its one line of JSON, and its standard error.
     pub(crate) fn json(self) -> (Value, String) {
         let arguments = self.arguments.clone();
         let output = self.output(2 * PATIENCE);
@@ -183,8 +182,8 @@ impl Running {
         (serde_json::from_slice(&output.stdout).expect("JSON"), errors)
     }
 
-    /// Waits until the program fails, and not by a signal. Returns what it wrote on standard error,
-    /// with single spaces for white space.
+    /// Waits until the program fails, and not by a signal. Returns its standard error, with single
+    /// spaces for white space.
     pub(crate) fn fail(self) -> String {
         let arguments = self.arguments.clone();
         let output = self.output(2 * PATIENCE);

@@ -1,4 +1,4 @@
-//! What programs print, held against docs/schemas.
+//! The output of programs, checked against docs/schemas.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,8 +90,8 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// The schema of this name that users of version 0.1 have, if it is written otherwise by now. What is
-/// printed has to fit it, too.
+/// The schema of this name that users of version 0.1 have, if it is written otherwise by now. The
+/// output has to fit it, too.
 fn former(name: &str) -> Option<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/schemas-0.1");
     let text = fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
@@ -105,8 +105,8 @@ pub(crate) fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
     found
 }
 
-/// Holds what was printed against the schema called `name`, and a broken copy of it, too, which has
-/// to fail.
+/// Checks the output against the schema called `name`, and a broken copy of it, too, which has to
+/// fail.
 #[track_caller]
 pub(crate) fn holds(name: &str, value: &Value) {
     let schema = schema(name);

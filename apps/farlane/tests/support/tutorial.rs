@@ -39,7 +39,7 @@ pub(crate) fn made(command: &str) -> String {
 }
 
 /// The tutorial's commands in order, as one script. A reader types more slowly than a script runs:
-/// what was started in the background is there when the next command is typed.
+/// a program started in the background is there when the next command is typed.
 pub(crate) fn script() -> String {
     let text = std::fs::read_to_string(root().join("docs/start.md")).unwrap();
     let mut script = String::from("set -ex\n");

@@ -102,7 +102,7 @@ impl FileSink {
         Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead, is_file, made })
     }
 
-    /// The file stays after this, even on a failure.
+    /// The file stays after this call, even if the recording fails.
     ///
     /// # Errors
     /// When the name of a new file can't be made durable.
@@ -232,7 +232,7 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
-/// Whether `file` is no longer at `path`, or anywhere else.
+/// Whether `file` was removed: no directory has it, and it is not at `path`.
 fn is_removed(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     let named = std::fs::metadata(path);
