@@ -49,7 +49,7 @@ pub(crate) struct Object<'a> {
 struct Described<'a> {
     /// What failed and why, for people.
     message: &'a str,
-    /// What to do, for people.
+    /// The remedy, for people.
     help: Option<&'a str>,
     /// The kind of the error: docs/operate.md lists the codes.
     code: &'a str,

@@ -1,4 +1,4 @@
-//! Captures: what they hold, where the time of their commands went, and their rows as streams.
+//! Captures: their contents, the parts of their commands' times, and their rows as streams.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const FRAMES_TOGETHER: usize = 1 << 16;
 /// The most rows of a batch: a batch is held whole.
 const BATCH_MAX: usize = 1 << 20;
 
-/// What Python is told of a file that can't be read.
+/// The Python error for a file that can't be read.
 pub(crate) fn failed(error: Error) -> PyErr {
     match error {
         Error::File { .. } => PyOSError::new_err(error.to_string()),
@@ -33,7 +33,7 @@ pub(crate) fn failed(error: Error) -> PyErr {
 pub(crate) struct Capture {
     #[pyo3(get)]
     path: PathBuf,
-    /// What the columns of a hardware analyser's table are, in the words of `--columns`.
+    /// The meaning of the columns of a hardware analyser's table, in the words of `--columns`.
     #[pyo3(get)]
     columns: Option<String>,
     map: Option<Columns>,
@@ -44,8 +44,8 @@ impl Capture {
         Source { file: &self.path, columns: self.map.as_ref() }
     }
 
-    /// Shows each command to `show`, and returns what has been read of the capture. `show` returns
-    /// whether it wants more. Other threads of Python run meanwhile, and Ctrl-C is heard.
+    /// Shows each command to `show`, and returns the capture as far as it was read. `show` returns
+    /// whether it wants more. Other threads of Python run meanwhile, and Ctrl-C interrupts it.
     fn each(&self, py: Python<'_>, mut show: impl FnMut(Command) -> bool + Send) -> PyResult<Commands> {
         let mut commands = py.detach(|| Commands::open(self.source())).map_err(failed)?;
         loop {
@@ -87,7 +87,8 @@ impl Capture {
         let map = columns.as_deref().map(str::parse).transpose();
         let map = map.map_err(|why: String| PyValueError::new_err(format!("columns: {why}")))?;
         let capture = Self { path, columns, map };
-        // What is no file is told at once. What is no capture may be words, which takes reading.
+        // A path that is no file is an error at once. A file that is no capture may be words, which
+        // takes reading.
         Commands::open(capture.source()).map_err(failed)?;
         Ok(capture)
     }
@@ -104,7 +105,7 @@ impl Capture {
         self.rows(Level::Packets, batch_rows)
     }
 
-    /// What `farlane observe trace stats --json` prints, as a dictionary.
+    /// The output of `farlane observe trace stats --json`, as a dictionary.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut groups = Groups::new();
         let commands = self.each(py, |command| {
@@ -128,7 +129,7 @@ impl Capture {
             found.is_none()
         };
         let commands = self.each(py, |command| queue.add(command).is_none_or(&mut look))?;
-        // What waits is younger.
+        // The waiting commands are younger.
         while queue.next().is_some_and(&mut look) {}
         let command = found.ok_or_else(|| {
             if let Err(error) = commands.analysis().check(&self.path, count > 0) {

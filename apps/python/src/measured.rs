@@ -1,4 +1,4 @@
-//! What `farlane measure report` wrote, as a table.
+//! The output of `farlane measure report`, as a table.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// Takes the file's text apart. What is wrong is told with the number of the line.
+    /// Takes the file's text apart. An error has the number of its line.
     fn parse(text: &'a str) -> Result<Self, (usize, String)> {
         let mut lines = (1..).zip(text.lines());
         let names: Vec<_> = lines.next().map(|(_, head)| head.split(',').collect()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Scenarios that are played, and what came of them.
+//! Scenarios that are played, and their results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ fn play_to(scenario: &scenario::Scenario, seed: u64, path: &Path) -> PyResult<Pl
     Ok(played)
 }
 
-/// What came of a scenario that was played.
+/// The result of a scenario that was played.
 #[pyclass(frozen, module = "farlane")]
 pub(crate) struct Run {
     #[pyo3(get)]

@@ -16,7 +16,7 @@ use pyo3::types::PyCapsule;
 use crate::capture::failed;
 use crate::table::Table;
 
-/// What rows are of.
+/// The level of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Level {
     Commands,
@@ -54,7 +54,7 @@ fn batch(schema: &SchemaRef, rows: impl Gathered) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new(schema.clone(), rows.into_columns().into_iter().map(array).collect())
 }
 
-/// What batches come from.
+/// The source of batches.
 enum From {
     Commands(Box<Commands>),
     Packets(Packets),
@@ -105,7 +105,7 @@ impl Batches {
                     self.failure = read.err();
                 }
                 if self.is_over && self.failure.is_none() && self.count == 0 && rows.is_empty() {
-                    // What has no packet may have commands of another kind.
+                    // A capture without packets may have commands of another kind.
                     let source = Source { file: &self.path, columns: self.map.as_ref() };
                     self.failure = refuse_empty(source).err();
                 }
@@ -115,8 +115,8 @@ impl Batches {
         }
     }
 
-    /// The next rows; none at the end. What is wrong with the capture comes behind the rows that
-    /// are before it.
+    /// The next rows; none at the end. An error in the capture comes behind the rows that are
+    /// before it.
     fn next_batch(&mut self) -> Option<Result<RecordBatch, Failure>> {
         match self.gather() {
             Some(rows) => Some(rows.map_err(Failure::Arrow)),
@@ -149,8 +149,8 @@ impl RecordBatchReader for Batches {
     }
 }
 
-/// Rows of a capture, which are read from its beginning each time that somebody takes them:
-/// pyarrow, pandas and polars by the Arrow PyCapsule interface, Python by iteration over tables.
+/// Rows of a capture, which are read from its beginning each time that they are taken: pyarrow,
+/// pandas and polars by the Arrow PyCapsule interface, Python by iteration over tables.
 #[pyclass(frozen, module = "farlane")]
 pub(crate) struct Rows {
     path: PathBuf,

@@ -36,7 +36,8 @@ impl Table {
     }
 }
 
-/// A column of whole numbers; what is larger than a column can hold is the largest that it can.
+/// A column of whole numbers; a number that is larger than a column can hold becomes the largest
+/// that it can.
 pub(crate) fn numbers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(values.into_iter().map(number)))
 }
@@ -51,7 +52,7 @@ pub(crate) fn fractions(values: impl IntoIterator<Item = Option<f64>>) -> ArrayR
     Arc::new(Float64Array::from_iter(values))
 }
 
-/// What a column has in row `at`; `None` if it has nothing there.
+/// The value of a column in row `at`; `None` if it has none there.
 fn value<'py>(py: Python<'py>, column: &ArrayRef, at: usize) -> PyResult<Bound<'py, PyAny>> {
     if column.is_null(at) {
         return Ok(py.None().into_bound(py));

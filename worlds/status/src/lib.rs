@@ -1,4 +1,4 @@
-//! What a daemon reports about itself.
+//! Reports of daemons about themselves.
 //!
 //! A daemon builds a [`Report`] and sends it as JSON. Each reader (`farlane observe status`,
 //! `list`, `top`, the page of `farlane observe ui`) parses the JSON into the same type with
@@ -60,7 +60,7 @@ pub use unreadable::Unreadable;
 /// meaning; new names come without a change.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What a daemon reports about itself, by its kind.
+/// A daemon's report about itself, by its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Version of this schema.
@@ -131,7 +131,7 @@ impl Report {
         Self { schema_version: SchemaVersion, farlane, pid: std::process::id(), status }
     }
 
-    /// Parses what a daemon has answered.
+    /// Parses the answer of a daemon.
     ///
     /// # Errors
     /// When the answer has another schema version or an unknown kind, or lacks a field.
@@ -154,7 +154,8 @@ impl Report {
     }
 }
 
-/// Stands for [`SCHEMA_VERSION`] in what is printed, so that no other value can be printed or read.
+/// Stands for [`SCHEMA_VERSION`] in a printed report, so that no other value can be printed or
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemaVersion;
 

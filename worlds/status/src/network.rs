@@ -44,16 +44,16 @@ pub struct Emulate {
     pub network: String,
     /// Seed of its random numbers.
     pub seed: u64,
-    /// What went there.
+    /// Traffic in the direction there.
     pub there: Passed,
-    /// What came back.
+    /// Traffic in the direction back.
     pub back: Passed,
     /// Its two ends.
     #[serde(flatten)]
     pub ends: Ends,
 }
 
-/// What passed through a network in one direction.
+/// Traffic through a network in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Passed {
     /// Bytes that arrived.

@@ -20,7 +20,7 @@ pub struct Target {
     pub connections: u64,
     /// Memory held for hosts.
     pub memory: Memory,
-    /// Connections whose hosts have not proved who they are, and the fate of others.
+    /// Connections of unauthenticated hosts, and the fate of others.
     pub strangers: Strangers,
     /// Hosts that may ask for the discovery log page.
     pub discovery_access: DiscoveryAccess,
@@ -35,13 +35,13 @@ pub struct Target {
 pub struct Memory {
     /// The most that it may hold.
     pub budget_bytes: u64,
-    /// What it holds.
+    /// The memory that it holds.
     pub used_bytes: u64,
     /// Connections that wait for more.
     pub waiting: u64,
 }
 
-/// Connections whose hosts have not proved who they are, and the fate of others.
+/// Connections of unauthenticated hosts, and the fate of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Strangers {
     /// Such connections.
@@ -92,7 +92,7 @@ pub struct Subsystem {
     pub nqn: String,
     /// NQNs of the hosts that may use it; null if all may.
     pub hosts: Option<Vec<String>>,
-    /// What it reports about itself; null if another process does.
+    /// Its report about itself; null if another process reports it.
     pub ssd: Option<Ssd>,
     /// Namespaces.
     pub namespaces: Vec<Namespace>,

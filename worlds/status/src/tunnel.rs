@@ -36,7 +36,7 @@ pub struct FarEnd {
     pub commands: Option<u64>,
     /// Writes that found no space on the medium of an SSD.
     pub space_errors: Option<u64>,
-    /// What the SSD reports about itself; null if another process has the device.
+    /// The SSD's report about itself; null if another process has the device.
     pub ssd: Option<Ssd>,
     /// Namespaces of the SSD; null if another process has the device.
     pub namespaces: Option<Vec<Namespace>>,
@@ -241,7 +241,7 @@ impl fmt::Display for FarReads {
     }
 }
 
-/// What the near end has sent ahead of the device's reads.
+/// Data that the near end has sent ahead of the device's reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lookahead {
     /// Commands that went ahead.
@@ -300,10 +300,10 @@ impl fmt::Display for ConfigCache {
     }
 }
 
-/// What a far device may reach, and what it was refused.
+/// Accesses that a far device may make, and those that it was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dma {
-    /// What the device may reach.
+    /// The memory that the device may reach.
     pub mode: DmaMode,
     /// Reads that were refused.
     pub refused_reads: u64,
@@ -311,7 +311,7 @@ pub struct Dma {
     pub refused_writes: u64,
 }
 
-/// What a far device may reach of the host's memory.
+/// The part of the host's memory that a far device may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DmaMode {
@@ -330,7 +330,7 @@ impl fmt::Display for DmaMode {
     }
 }
 
-/// A device that a virtual machine finds at a socket of vfio-user. What belongs to a tunnel is null
+/// A device that a virtual machine finds at a socket of vfio-user. The fields of a tunnel are null
 /// or empty if the device is in this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
@@ -350,16 +350,16 @@ pub struct Slot {
     pub commands: Option<u64>,
     /// Mean round trips of a command through the tunnel.
     pub round_trips: Option<f64>,
-    /// What was sent ahead of the device's reads.
+    /// Data sent ahead of the device's reads.
     pub lookahead: Option<Lookahead>,
-    /// What the far device may reach.
+    /// The memory that the far device may reach, and the refused accesses.
     pub dma: Option<Dma>,
     /// The device's reads of the host's memory.
     pub far_reads: Option<FarReads>,
     /// The config cache.
     #[serde(rename = "shadow")]
     pub config_cache: Option<ConfigCache>,
-    /// What the guest did.
+    /// The counts of the guest's actions.
     pub guest: Guest,
 }
 

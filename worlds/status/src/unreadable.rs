@@ -11,25 +11,25 @@ pub enum Unreadable {
     NoStatus,
     /// The answer has another schema version.
     Version {
-        /// Who answered.
+        /// The daemon that answered.
         daemon: Daemon,
         /// The version, as it was found.
         version: String,
     },
     /// The kind is unknown.
     Kind {
-        /// Who answered.
+        /// The daemon that answered.
         daemon: Daemon,
         /// The kind.
         kind: String,
     },
     /// A field is missing, or has another type.
     Field {
-        /// Who answered.
+        /// The daemon that answered.
         daemon: Daemon,
         /// The kind of the daemon.
         kind: String,
-        /// What is wrong with the field.
+        /// The error in the field.
         error: String,
     },
 }

@@ -23,7 +23,7 @@ class Tables:
 
 @final
 class Rows:
-    """Rows of a capture, read from its beginning each time that somebody takes them."""
+    """Rows of a capture, read from its beginning each time that they are taken."""
 
     @property
     def column_names(self) -> list[str]: ...
@@ -47,7 +47,7 @@ class Capture:
 
 @final
 class Run:
-    """What came of a scenario that was played."""
+    """The result of a scenario that was played."""
 
     @property
     def seed(self) -> int: ...
