@@ -47,7 +47,7 @@ pub(crate) struct Object<'a> {
 /// An error.
 #[derive(Serialize, JsonSchema)]
 struct Described<'a> {
-    /// What failed and why, for people.
+    /// The failure and its reason, for people.
     message: &'a str,
     /// The remedy, for people.
     help: Option<&'a str>,

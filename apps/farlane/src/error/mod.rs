@@ -32,7 +32,7 @@ pub(crate) use carrier::CarrierError;
 pub(crate) use nvme_cli::NvmeError;
 pub(crate) use tsn::TsnError;
 
-/// An error for a user: what failed, why, and the remedy.
+/// An error for a user: the failed action, the reason, and the remedy.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum Error {
     #[error("{0}")]

@@ -239,7 +239,7 @@ impl<'a> Reads<'a> {
     }
 
     /// Reads a piece and waits for it. Bytes that a disk can't read cost the chunks that need them,
-    /// and no others, unless they are so many that the disk has failed.
+    /// and no others, unless their number shows that the disk has failed.
     fn again(&mut self, piece: Piece, mut block: Block) -> io::Result<Block> {
         let place = block.start..block.start + piece.length;
         let bytes = &mut block.bytes[place];
