@@ -229,7 +229,7 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     let first = verified(&far.url(), "2s", &[]);
     far.wait_for("link up");
     let said = fail(&["measure", "ping", &far.url()]);
-    assert!(said.contains("in use; the far end's status names the host"), "{said}");
+    assert!(said.contains("in use; the far end's status names the user"), "{said}");
     assert!(said.contains("one host at a time"), "{said}");
     assert_verified(first);
     assert_serves(&far.url());

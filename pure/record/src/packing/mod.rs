@@ -31,7 +31,7 @@ pub struct Places<'a> {
     pub room: &'a mut [u8],
     /// The length of a place in bytes.
     pub slot: usize,
-    /// The length of the head in bytes: a packet's bytes begin so far behind the start of its place.
+    /// The length of the head in bytes: a packet's bytes begin this far behind its place's start.
     pub head: usize,
 }
 

@@ -327,7 +327,7 @@ impl Downstream {
             // Soon the host is back, or the device is free.
             (RefuseCode::Busy, "held for a host whose connection was lost".to_owned())
         } else {
-            (RefuseCode::InUse, "in use; the far end's status names the host".to_owned())
+            (RefuseCode::InUse, "in use; the far end's status names the user".to_owned())
         })
     }
 

@@ -168,7 +168,7 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     accept(&mut downstream, at(4_001), 2);
     let outputs = receive(&mut downstream, at(4_001), 2, &bytes);
     let (code, text) = refusal_to(&outputs, 2);
-    assert_eq!((code, text.as_str()), (RefuseCode::InUse, "in use; the far end's status names the host"));
+    assert_eq!((code, text.as_str()), (RefuseCode::InUse, "in use; the far end's status names the user"));
     let Output::Transmit { bytes, .. } = &outputs[0] else { panic!() };
     second.handle_input(at(4_001), session::Input::Received(bytes.clone()));
     assert_eq!(second.poll_output(), Some(session::Output::CloseConnection));
