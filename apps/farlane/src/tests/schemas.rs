@@ -1,4 +1,4 @@
-//! docs/schemas has the schemas of the types that are printed, and docs/operate.md the codes of errors.
+//! docs/schemas has the schemas of the printed types, and docs/operate.md the codes of errors.
 
 use std::fs;
 

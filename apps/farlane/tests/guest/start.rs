@@ -1,4 +1,5 @@
-//! The tutorial, `docs/start.md`, from its first command to its last, as root in a stock Linux guest.
+//! The tutorial, `docs/start.md`, from its first command to its last, as root in a stock Linux
+//! guest.
 
 use std::time::Duration;
 

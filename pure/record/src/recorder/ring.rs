@@ -282,8 +282,7 @@ impl Ring {
         None
     }
 
-    /// Gives up the oldest bytes of the stream that has most. Pinned bytes stay, so they do not
-    /// count.
+    /// Gives up the oldest bytes of the stream that has most unpinned ones.
     fn release(&mut self) {
         let held = self.slots.iter().filter_map(|slot| match slot {
             Slot::Data(held) if self.holding.may_go(held.stream, held.offset, held.end()) => Some(held),
@@ -414,8 +413,7 @@ impl Recorder {
     }
 
     /// Writes the account of the held bytes to the medium, if the medium's one is out of date and
-    /// its last one is durable. Returns whether the account there is not durable yet, or does not
-    /// match the held bytes.
+    /// durable. Returns whether the account there is not durable yet, or is out of date.
     pub(super) fn write_holding(&mut self) -> bool {
         let time = self.time();
         let Some(ring) = self.ring.as_mut() else { return false };

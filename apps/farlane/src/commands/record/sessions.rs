@@ -1,5 +1,5 @@
-//! A recorder or replayer as a daemon: a thread makes a recording or replay, at once or whenever one
-//! is asked for, and the loop answers meanwhile.
+//! A recorder or replayer as a daemon: a thread makes a recording or replay, at once or on request,
+//! and the loop answers meanwhile.
 
 use std::io;
 use std::sync::Arc;
