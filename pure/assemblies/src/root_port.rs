@@ -83,7 +83,7 @@ impl RootPort {
             upstream.set_segment_max(connection, bytes);
         }
     }
-    /// Leaves the bytes of a connection unread for now; see [`tunnel::Upstream::hold_back`].
+    /// Defers the bytes of a connection; see [`tunnel::Upstream::hold_back`].
     pub(crate) fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         self.below.upstream.as_mut().is_some_and(|upstream| upstream.hold_back(now, connection))
     }

@@ -211,7 +211,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
 
-    /// What sources do whose bytes find the buffer full: wait, or drop them, declared as lost.
+    /// What a source does when the buffer is full: wait, or drop bytes, declared as lost.
     ///
     /// Datagrams never wait. generate: drops if --rate is given, because it stands for a source
     /// that cannot wait; others wait unless something else is said
@@ -220,8 +220,8 @@ pub(crate) struct RecordArgs {
 
     /// The sources' rate together in bytes a second.
     ///
-    /// With --pause, the buffer's size follows. A recording that will not fit is told, by what
-    /// farlane recording preflight has measured last or by what is free
+    /// With --pause, the buffer's size follows. Warns if the recording will not fit, by the
+    /// last result of farlane recording preflight or by the free space
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     /// The longest pause of the medium that the buffer is to bridge

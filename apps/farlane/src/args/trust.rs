@@ -202,7 +202,7 @@ pub(crate) struct Trust {
     /// A file that does not exist is made
     #[arg(long, value_name = "FILE", help_heading = TRUST)]
     key: Option<PathBuf>,
-    /// Offer the device off loopback to whoever connects, without asking who they are
+    /// Offer the device off loopback to every host, without authentication
     #[arg(long, conflicts_with_all = ["allow", "allow_file"], help_heading = TRUST)]
     insecure: bool,
 }

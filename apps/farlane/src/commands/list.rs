@@ -166,7 +166,7 @@ fn of_ssd(path: &str, (ssd, namespaces): (Option<&Ssd>, &[Namespace])) -> Vec<De
 
 fn link(link: &Link) -> String {
     match (&link.peer, link.connected) {
-        (None, _) => "nobody is there".to_owned(),
+        (None, _) => "no host is connected".to_owned(),
         (Some(peer), true) => format!("connected to {peer}"),
         (Some(peer), false) => format!("{peer} is lost and held"),
     }

@@ -24,9 +24,7 @@ pub(crate) enum CarrierError {
     #[diagnostic(help("ip link shows the interfaces of this machine"))]
     Frames(io::Error),
 
-    #[error(
-        "{option} {place}: whoever is in its network reaches the device, and nobody is asked who they are"
-    )]
+    #[error("{option} {place} is reachable from other machines, and this export has no authentication")]
     #[diagnostic(help(
         "--allow FINGERPRINT admits hosts by their keys, and encrypts; --insecure says that this network is trusted"
     ))]

@@ -141,8 +141,8 @@ pub(crate) enum Error {
     #[diagnostic(help("{}", .0.remedy()))]
     State(#[from] StateError),
 
-    #[error("nothing would remember which namespaces are where in --pool {}", path.display())]
-    #[diagnostic(help("give --state FILE too, a file that farlane makes and keeps"))]
+    #[error("--pool {} requires --state", path.display())]
+    #[diagnostic(help("--state FILE names the file that keeps the places of namespaces; farlane makes it"))]
     PoolWithoutState { path: PathBuf },
 
     #[error("--state {} and --state {} for one SSD", first.display(), second.display())]
@@ -248,9 +248,9 @@ pub(crate) enum Error {
     ))]
     Admission(#[from] live::carrier::identity::AdmissionError),
 
-    #[error("whoever reaches {address} would own what is offered there: nobody is asked who they are")]
+    #[error("{address} is reachable from other machines, and this export has no authentication")]
     #[diagnostic(help(
-        "--allow FINGERPRINT admits the host whose farlane setup key show prints it, and encrypts; --insecure offers it to whoever connects"
+        "--allow FINGERPRINT admits the host whose farlane setup key show prints it, and encrypts; --insecure offers it to every host"
     ))]
     Exposed { address: std::net::SocketAddr },
 
@@ -270,8 +270,8 @@ pub(crate) enum Error {
 
     #[error("not everything is saved: {0}")]
     #[diagnostic(help(
-        "what has changed since it was saved last is forgotten, and the next start counts an unsafe shutdown; give it room, or a \
-         directory that may be written, before that"
+        "unsaved changes will be lost, and the next start will report an unsafe shutdown; free space, or make the directory \
+         writable, before that"
     ))]
     NotSaved(StateError),
 
@@ -338,7 +338,7 @@ pub(crate) enum Error {
     #[diagnostic(help("a longer --runtime lets writes end; the errors above say what became of them"))]
     NothingVerified,
 
-    #[error("the bytes of a namespace are nothing for a terminal, which standard output is")]
+    #[error("refusing to write binary data to a terminal, which standard output is")]
     #[diagnostic(help("--output FILE writes them to a file; | hexdump -C shows them"))]
     Terminal,
 

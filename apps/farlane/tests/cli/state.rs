@@ -239,7 +239,7 @@ fn state_that_does_not_fit_is_refused_with_the_remedy() {
     drop(far);
 
     let said = export(&["--pool", &pool]);
-    assert!(said.contains("nothing would remember") && said.contains("--state FILE"), "{said}");
+    assert!(said.contains("requires --state") && said.contains("--state FILE"), "{said}");
     let other = place.at("other.img,size=4MiB");
     let said = export(&["--pool", &other, "--state", &state]);
     assert!(said.contains("another pool") && said.contains("pool.img"), "{said}");

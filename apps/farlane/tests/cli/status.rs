@@ -23,7 +23,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     let export = Export::start(&["--ram", "16MiB", "--control", far.to_str().unwrap()]);
     let nobody = status(&far);
     assert_eq!((&nobody["kind"], &nobody["far_ends"][0]["link"]["peer"]), (&"export".into(), &Value::Null));
-    assert!(succeed(&["observe", "status", far.to_str().unwrap()]).contains("nobody is there"));
+    assert!(succeed(&["observe", "status", far.to_str().unwrap()]).contains("no host is connected"));
 
     let mut attach = Command::new(&*FARLANE);
     attach.args(["attach", &export.url(), "--json", "--vfio-user"]).arg(&socket);

@@ -207,7 +207,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
     reads(other, "1");
     for (words, why) in [
         (&["ana", "--group", "3", "--state", "change"][..], "3 is not one of its 2 ANA groups"),
-        (&["ana", "--port", "127.0.0.1:1", "--state", "change"], "nobody listens on 127.0.0.1:1"),
+        (&["ana", "--port", "127.0.0.1:1", "--state", "change"], "no process listens on 127.0.0.1:1"),
         (&["ana", "--controller", "7", "--state", "change"], "has no controller 7"),
         (&["add", "--ram", "4MiB", "--ana-group", "3"], "3 is not one of its 2 ANA groups"),
     ] {

@@ -146,7 +146,7 @@ impl<F: Device> Far<F> {
     pub fn set_waiting_max(&mut self, places: usize) {
         self.downstream.set_waiting_max(places);
     }
-    /// Leaves the bytes of a connection unread for now, if they are for the device; see
+    /// Defers the bytes of a connection, if they are for the device; see
     /// [`Downstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
         self.tell(now);

@@ -345,7 +345,7 @@ impl<D: 'static> Guest<D> {
     pub fn takes_packets(&self) -> bool {
         self.by_message.has_room()
     }
-    /// Leaves the bytes of a connection to the far end unread for now; see
+    /// Defers the bytes of a connection to the far end; see
     /// [`tunnel::Upstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         self.port.hold_back(now.max(self.now), connection)

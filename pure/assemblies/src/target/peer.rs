@@ -180,7 +180,7 @@ pub(super) struct Peer {
     pub(super) is_waiting: bool,
     /// The connection is among those that wait for their host's ceiling.
     pub(super) is_slowed: bool,
-    /// The connection wants no bytes from its host for now.
+    /// The connection takes no bytes from its host at present.
     pub(super) is_deaf: bool,
     /// When the host last took something of what waits for it, or when that began to wait.
     pub(super) taken: Instant,

@@ -201,7 +201,7 @@ impl Downstream {
     pub fn has_host(&self) -> bool {
         self.attached.iter().any(Option::is_some)
     }
-    /// Leaves the bytes of a connection unread for now, if they are for the device, which has no
+    /// Defers the bytes of a connection, if they are for the device, which has no
     /// room for it. The session does not take this for a silence of the host. Returns false for any
     /// other connection: its bytes are read, so that hosts are greeted.
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {

@@ -100,7 +100,7 @@ impl Session {
         self.link_down(DownReason::HoldExpired(hold));
     }
 
-    /// The bytes of the connection are left unread for now, because there is no room for them. The
+    /// The bytes of the connection are deferred, because there is no room for them. The
     /// peer is not silent, and an incomplete frame may have its rest there. Returns false without
     /// an open connection: a handshake is to be read.
     pub(crate) fn hold_back(&mut self, now: Instant) -> bool {

@@ -199,7 +199,7 @@ impl LinkEnd {
             session.handle_input(now, input);
         }
     }
-    /// Leaves the bytes of a strand's connection unread for now; see [`Session::hold_back`].
+    /// Defers the bytes of a strand's connection; see [`Session::hold_back`].
     pub(crate) fn hold_back(&mut self, now: Instant, strand: Strand) -> bool {
         self.session(strand).is_some_and(|session| session.hold_back(now))
     }

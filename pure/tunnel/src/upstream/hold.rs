@@ -6,7 +6,7 @@ use pcie::switch::Interposer;
 use super::{ConnectionIndex, Upstream};
 
 impl<I: Interposer> Upstream<I> {
-    /// Leaves the bytes of a connection unread for now, because the host has no room for them. The
+    /// Defers the bytes of a connection, because the host has no room for them. The
     /// session does not take this for a silence of the far end. Returns false without an open
     /// session: a handshake is to be read.
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {

@@ -393,11 +393,11 @@ impl Places {
             Some(address) => {
                 warn!(
                     each = true,
-                    "whoever reaches {address} owns {what}: nobody is asked who they are (--insecure)"
+                    "{address} is reachable from other machines, and {what} has no authentication (--insecure)"
                 );
             }
             None => {
-                note!("only this machine can reach {}; nobody is asked who they are", self.tcp);
+                note!("only this machine can reach {}, which has no authentication", self.tcp);
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) fn slot(slot: &Slot) -> String {
 
 /// The tunnel itself, as the end called `name` has it.
 fn link(name: &str, link: &Link) -> String {
-    let Some(peer) = &link.peer else { return format!("{name}: nobody is there\n") };
+    let Some(peer) = &link.peer else { return format!("{name}: no host is connected\n") };
     let connected = if link.connected { "connected" } else { "held, the connection is lost" };
     let up = link.up_s.map_or_else(|| "an unknown time".to_owned(), |seconds| format!("{seconds} s"));
     let round_trip = link.round_trip_ns.map(|length| format!(", round trip {}", Nanos::new(length)));

@@ -66,7 +66,7 @@ impl Server {
                     spec.listen == *port || address == port
                 };
                 let found = self.ports.iter().find(is_meant);
-                let (_, spec, address) = found.ok_or(format!("nobody listens on {port}"))?;
+                let (_, spec, address) = found.ok_or(format!("no process listens on {port}"))?;
                 // Several ports that the system chose were asked for in the same words.
                 Some(if spec.listen.port() == 0 { *address } else { spec.listen })
             }
