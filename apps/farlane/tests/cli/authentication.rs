@@ -10,9 +10,6 @@ use crate::support::load::short_load;
 use crate::support::running::Running;
 use crate::support::{Export, FARLANE, farlane};
 
-/// How long a run of `bench` may take until it counts as hung.
-const LONGEST: Duration = Duration::from_secs(60);
-
 /// The example of the NVM Express Base Specification, and secrets of other projects' tests.
 const SECRETS: [(&str, &str); 3] = [
     ("host", "DHHC-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:"),
@@ -135,7 +132,7 @@ ram = "32MiB"
     offer(Path::new(&other));
     let reloaded = farlane(&["target", "reload", "--control", socket.to_str().unwrap()]);
     assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
-    let output = running.output(LONGEST);
+    let output = running.output();
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 
     let (status, said) = target.end_by("TERM");

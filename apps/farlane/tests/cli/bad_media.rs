@@ -21,7 +21,7 @@ fn assert_full_beyond(far: &Export, offset: &str) {
     let said = Running::fed(&["use", "write", url, "--offset", offset], vec![7; 1 << 20]).fail();
     assert!(said.contains("a write ended with") && said.contains("Capacity Exceeded"), "{said}");
     let load = ["bench", url, "--rw", "randwrite", "--runtime", "200ms", "--json"];
-    let output = Running::start(&load).output(std::time::Duration::from_secs(60));
+    let output = Running::start(&load).output();
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["errors"].as_u64().unwrap() > 0, "{report}");
@@ -76,9 +76,9 @@ fn a_full_disk_fails_writes_and_reads_go_on() {
     let mut far = Export::start(&["--namespace", &path, "--control", control]);
     // The beginning gets its room, then the rest is filled. Failures here are checked below.
     let _ = Running::fed(&["use", "write", &far.url()], vec![1; 1 << 20])
-        .output(std::time::Duration::from_secs(60));
+        .output();
     let _ = Running::fed(&["use", "write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
-        .output(std::time::Duration::from_secs(60));
+        .output();
     assert_full_beyond(&far, "48MiB");
     // The far end says so in its log, its status and its health.
     far.wait_for("there is no space left for a write");
@@ -188,7 +188,7 @@ fn a_file_that_its_disk_has_no_space_for_is_served_with_a_warning() {
     let far = Running::start(&["export", "--listen", "127.0.0.1:0", "--namespace", &spec]);
     wait_until("the far end listens", || !far.printed().is_empty());
     far.signal("TERM");
-    let output = far.output(std::time::Duration::from_secs(60));
+    let output = far.output();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let expected =
         format!("it still needs {} B of space, and its file system has {} B free", 64 * MIB, 8 * MIB);
@@ -224,7 +224,7 @@ fn a_target_shows_which_of_its_namespaces_has_no_space_left() {
     let shown = || succeed(&["target", "status", "--control", &control]);
     assert!(!shown().contains("no space"));
     let write = Running::fed(&["use", "write", &url, "--namespace", "1"], vec![1; 8 << 20]);
-    assert!(!write.output(std::time::Duration::from_secs(60)).status.success());
+    assert!(!write.output().status.success());
     let status = status();
     crate::support::schema::holds(
         "target-status",

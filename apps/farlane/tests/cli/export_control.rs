@@ -85,7 +85,7 @@ fn namespaces_come_go_and_change_their_size_while_a_host_uses_another() {
         place.ask(&["remove", "--nsid", "3"]);
     }
     place.ask(&["add", "--namespace", &format!("{disk},size=4MiB")]);
-    let output = load.output(Duration::from_secs(60));
+    let output = load.output();
     assert!(output.status.success(), "the host's own namespace: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(seen(&url), [(1, 4 * MIB), (2, 4 * MIB)]);
     // What was added holds data, and a file gets the length that it has by now.

@@ -14,7 +14,7 @@ fn two_hosts_have_an_ssd_each_of_one_export() {
     };
     // Both loads run at the same time.
     for running in [bench(&one), bench(&other)] {
-        let output = running.output(std::time::Duration::from_secs(30));
+        let output = running.output();
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&report["errors"], &report["verified"]), (&0.into(), &true.into()), "{report}");
     }

@@ -10,8 +10,6 @@ use crate::support::running::{Running, signal, wait_until};
 use crate::support::{Export, FARLANE, fail, json, nobody, succeed};
 use serde_json::Value;
 
-const LONGEST: Duration = Duration::from_secs(60);
-
 /// The JSON and the exit status of a load that is interrupted once it has written something.
 /// `start` starts it on the URL that it is given.
 fn interrupted(start: impl FnOnce(&str) -> Running) -> (Value, Option<i32>) {
@@ -21,7 +19,7 @@ fn interrupted(start: impl FnOnce(&str) -> Running) -> (Value, Option<i32>) {
     let load = start(&far.url());
     wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() > 64));
     load.signal("INT");
-    let output = load.output(LONGEST);
+    let output = load.output();
     assert_serves(&far.url());
     (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
 }
@@ -50,7 +48,7 @@ fn a_later_job_of_a_file_tells_what_it_measured_until_it_was_interrupted() {
     let load = Running::start(&["bench", &far.url(), "--job", jobs.to_str().unwrap(), "--json"]);
     wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() > 64));
     load.signal("INT");
-    let output = load.output(LONGEST);
+    let output = load.output();
     let said = String::from_utf8(output.stdout).unwrap();
     let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     let [first, second] = [0, 1].map(|job| &report["jobs"][job]);
@@ -94,7 +92,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     let _reader = std::fs::File::open(&pipe).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     read.signal("INT");
-    let output = read.output(LONGEST);
+    let output = read.output();
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("bytes read in") && said.contains("interrupted: --offset "), "{said}");
@@ -154,6 +152,6 @@ fn nothing_is_told_before_the_first_reply() {
     let ping = Running::start(&["measure", "ping", &nobody(), "--timeout", "60s"]);
     wait_until("it tells that it waits", || ping.said().contains("trying for"));
     ping.signal("INT");
-    let output = ping.output(LONGEST);
+    let output = ping.output();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
 }

@@ -1,6 +1,5 @@
 //! A running recorder is asked through its control socket, and told to end.
 
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
@@ -33,7 +32,7 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
     let told = fail(&["record", "--from", "generate:1MB", "--to", &at("b.rec"), "--control", &control]);
     assert!(told.contains("another process listens there already"), "{told}");
     assert_eq!(ask("stop")["stopping"], true);
-    let output = recorder.output(Duration::from_secs(30));
+    let output = recorder.output();
     let end = String::from_utf8(output.stdout).unwrap();
     let end: serde_json::Value = serde_json::from_str(end.lines().last().unwrap()).unwrap();
     assert_eq!((&end["reason"], &end["certified"]), (&"asked to end".into(), &true.into()));
@@ -73,7 +72,7 @@ fn a_replay_begins_and_ends_when_it_is_told_to_as_often_as_somebody_likes() {
         wait_until("it has ended", || ask("status")["state"] == "ended");
     }
     replayer.signal("INT");
-    let output = String::from_utf8(replayer.output(Duration::from_secs(10)).stdout).unwrap();
+    let output = String::from_utf8(replayer.output().stdout).unwrap();
     let replays: Vec<serde_json::Value> =
         serde_json::Deserializer::from_str(&output).into_iter().map(Result::unwrap).collect();
     assert_eq!(replays.len(), 2, "{output}");

@@ -1,6 +1,5 @@
 //! A recording of its own for each source, in one process.
 
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
@@ -70,7 +69,7 @@ fn one_control_socket_tells_of_all_and_ends_all() {
     assert_eq!(ask("trigger")["triggered"], true);
     wait_until("both record", || ask("status")["bytes_stored"].as_u64() > Some(3_000_000));
     ask("stop");
-    let output = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
+    let output = String::from_utf8(recorder.output().stdout).unwrap();
     let end = last(&output);
     assert!(output.lines().any(|line| line.contains("\"event\":\"trigger\"")), "{output}");
     for recording in end["recordings"].as_array().unwrap() {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{Export, fail, json, succeed};
@@ -94,7 +93,7 @@ fn record_datagrams(options: &str, datagrams: &[Vec<u8>]) -> (Value, Vec<u8>) {
         sender.send_to(datagram, told().unwrap().trim()).unwrap();
     }
     recorder.signal("INT");
-    let said = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
+    let said = String::from_utf8(recorder.output().stdout).unwrap();
     (serde_json::from_str(said.lines().last().unwrap()).unwrap(), fs::read(medium).unwrap())
 }
 
@@ -242,7 +241,7 @@ fn a_driver_says_from_where_to_where() {
     driver.write(at::CONTROL, &at::START.to_le_bytes());
     wait_until("it has failed", || driver.state() == FAILED);
     recorder.signal("INT");
-    recorder.output(Duration::from_secs(30));
+    recorder.output();
     let bytes = fs::read(&medium).unwrap();
     let mut expected = vec![0xee; 8 << 20];
     expected[1 << 20..2 << 20].copy_from_slice(&generated(1 << 20));

@@ -1,6 +1,5 @@
 //! Rings: the oldest is overwritten, what is pinned stays, and the certificate says what is held.
 
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, farlane, json};
@@ -55,7 +54,7 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     let refused = fail(&["record", "ctl", &control, "pin", "--last", "1h"]);
     assert!(refused.contains("pin less"), "{refused}");
     recorder.signal("KILL");
-    recorder.output(Duration::from_secs(30));
+    recorder.output();
     let recovered = json(&["recording", "recover", &path, "--json"]);
     assert_eq!(recovered["gaps"], serde_json::json!([]), "what was overwritten is no gap");
     assert!(std::fs::metadata(&path).unwrap().len() <= 16 << 20, "the ring has its size");

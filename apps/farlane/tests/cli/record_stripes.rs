@@ -1,7 +1,6 @@
 //! One recording over several media: what each holds, what is missing, and what a kill leaves.
 
 use std::fs;
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
@@ -119,7 +118,7 @@ fn a_striped_recording_that_was_killed_is_recovered_and_a_lost_label_is_written_
     assert!(told.contains("being written"), "{told}");
     let acknowledged = status()["bytes_acknowledged"].as_u64().unwrap();
     recorder.signal("KILL");
-    recorder.output(Duration::from_secs(10));
+    recorder.output();
     // The label of one member is torn off.
     let mut bytes = fs::read(b).unwrap();
     bytes[..4096].fill(0xee);

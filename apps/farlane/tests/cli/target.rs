@@ -2,13 +2,9 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::running::Running;
 use crate::support::{Export, FARLANE, farlane, json};
-
-/// How long a run of `bench` may take until it counts as hung.
-const LONGEST: Duration = Duration::from_secs(60);
 
 const OFFER: &str = r#"
 [[port]]
@@ -42,7 +38,7 @@ fn two_cores_carry_out_two_subsystems_at_once() {
         Running::start(&["bench", "--rw", "randwrite", "--verify", "--iodepth", "8", "--runtime", "1s", url])
     };
     for running in urls.each_ref().map(verify) {
-        let output = running.output(LONGEST);
+        let output = running.output();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 

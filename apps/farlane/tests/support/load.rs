@@ -1,6 +1,5 @@
 //! Loads that verify their data, and other users of a far end.
 
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -35,7 +34,7 @@ pub(crate) fn assert_serves(url: &str) {
 pub(crate) fn short_load(url: &str, workload: &str, further: &[&str]) -> (bool, String) {
     let mut arguments = vec!["bench", url, "--rw", workload, "--verify", "--runtime", "500ms"];
     arguments.extend(further);
-    let output = Running::start(&arguments).output(Duration::from_secs(60));
+    let output = Running::start(&arguments).output();
     let [out, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let words: Vec<&str> = out.split_whitespace().chain(errors.split_whitespace()).collect();
     (output.status.success(), words.join(" "))

@@ -19,14 +19,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use running::{Said, signal, wait_until};
-
-/// How long a program may run until it counts as hung.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// The program under test: the one that was built with the tests. Tests that measure time, or in
 /// which a guest runs beside it, take a faster build where `FARLANE_UNDER_TEST` names one.
@@ -164,7 +160,7 @@ impl Drop for Export {
 /// Runs the program with `arguments` to its end.
 pub(crate) fn farlane(arguments: &[&str]) -> Output {
     let running = running::Running::start(arguments);
-    running.output(LONGEST)
+    running.output()
 }
 
 /// Runs the program, which must succeed. Returns its standard output.

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::{CONFIGURATION, FARLANE};
 
-/// How long to wait for something that takes a second on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for something that takes a second on a quiet machine. A disk that other tests
+/// write to may keep a program waiting for half a minute until its data are durable.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The flag of a listening socket in /proc/net/unix: the kernel's SO_ACCEPTCON.
 const LISTENS: u32 = 1 << 16;
 
@@ -43,6 +44,20 @@ pub(crate) fn wait_for_listener(path: impl AsRef<Path>) {
 pub(crate) fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
     assert!(status.success(), "{status}");
+}
+
+/// What each thread of a process waits for in the kernel: its name, state, function and system call
+/// (`proc_pid_stat(5)`, `proc_pid_wchan(5)`, `proc_pid_syscall(5)`).
+fn threads(process: u32) -> String {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return String::new() };
+    let line = |task: std::path::PathBuf| {
+        let [stat, function, call] = ["stat", "wchan", "syscall"].map(|name| {
+            let text = std::fs::read_to_string(task.join(name));
+            text.unwrap_or_default().trim().chars().take(60).collect::<String>()
+        });
+        format!("  thread {stat} | in {function} | call {call}\n")
+    };
+    tasks.flatten().map(|task| line(task.path())).collect()
 }
 
 /// How often `what` was said. After the first few, similar lines are only counted.
@@ -152,8 +167,13 @@ impl Running {
         rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
 
+    /// Waits until the program ends, for [`PATIENCE`] at most.
+    pub(crate) fn output(self) -> Output {
+        self.output_within(PATIENCE)
+    }
+
     /// Waits until the program ends, which must be within `longest`.
-    pub(crate) fn output(mut self, longest: Duration) -> Output {
+    pub(crate) fn output_within(mut self, longest: Duration) -> Output {
         let status = self.wait(longest);
         let (out, errors) = self.said.take().unwrap();
         Output { status, stdout: out.bytes(), stderr: errors.bytes() }
@@ -166,8 +186,9 @@ impl Running {
                 return status;
             }
             if started.elapsed() > longest {
-                let said = self.said();
-                panic!("farlane {} hangs, and said: {said}", self.arguments);
+                let (said, printed) = (self.said(), self.printed());
+                let threads = threads(self.process());
+                panic!("farlane {} hangs: {said}{printed}\n{threads}", self.arguments);
             }
             sleep(Duration::from_millis(2));
         }
@@ -176,7 +197,7 @@ impl Running {
     /// Waits until the program succeeds. Returns its one line of JSON, and its standard error.
     pub(crate) fn json(self) -> (Value, String) {
         let arguments = self.arguments.clone();
-        let output = self.output(2 * PATIENCE);
+        let output = self.output();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "farlane {arguments} failed: {errors}");
         (serde_json::from_slice(&output.stdout).expect("JSON"), errors)
@@ -186,7 +207,7 @@ impl Running {
     /// spaces for white space.
     pub(crate) fn fail(self) -> String {
         let arguments = self.arguments.clone();
-        let output = self.output(2 * PATIENCE);
+        let output = self.output();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "farlane {arguments} succeeded: {errors}");
         assert_eq!(output.status.signal(), None, "farlane {arguments}: {errors}");

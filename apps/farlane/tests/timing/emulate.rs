@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::running::{Running, wait_until};
 use crate::support::{Export, FARLANE, fail, farlane, json};
@@ -69,7 +68,7 @@ fn copy(url: &str, bytes: usize) {
     let (written, _) = Running::fed(&["use", "write", url, "--json"], noise.to_vec()).json();
     assert_eq!(written["bytes"], bytes);
     let length = bytes.to_string();
-    let read = Running::start(&["use", "read", url, "--length", &length]).output(Duration::from_secs(60));
+    let read = Running::start(&["use", "read", url, "--length", &length]).output();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     assert!(read.stdout == noise);
 }

@@ -152,7 +152,7 @@ fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_o
     // The second of three points is under way.
     std::thread::sleep(Duration::from_millis(4_500));
     load.signal("INT");
-    let output = load.output(Duration::from_secs(60));
+    let output = load.output();
     assert_eq!(output.status.code(), Some(130));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("measuring 3 points of 1 device for 3 s each takes 9s or longer"), "{said}");
@@ -173,7 +173,7 @@ fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_o
     std::fs::remove_file(&path).unwrap();
     let load = start("1h");
     load.signal("INT");
-    let output = load.output(Duration::from_secs(60));
+    let output = load.output();
     assert_eq!(output.status.code(), Some(130));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no report is written"));
     assert!(output.stdout.is_empty() && !path.exists());

@@ -82,7 +82,7 @@ fn packets_are_measured_over_shared_memory_and_drawn() {
         assert!(rate["packets_s"].as_f64().unwrap() > 0.0, "{rate}");
     }
     receiver.signal("INT");
-    let ended = receiver.output(LONG);
+    let ended = receiver.output();
     assert!(ended.status.success(), "{ended:?}");
 }
 
@@ -135,7 +135,7 @@ fn packets_of_others_are_neither_counted_nor_sent_back() {
         socket.send_to(bytes, address).unwrap();
     }
     assert_eq!(next_packet(&socket).0[12..], ours[12..]);
-    let ended = receiver.output(LONG);
+    let ended = receiver.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((&told["packets"], &told["bytes"]), (&1.into(), &60.into()));
 }
@@ -148,7 +148,7 @@ fn what_bench_has_not_sent_is_no_answer() {
     let (mut packet, from) = next_packet(&socket);
     packet[20] ^= 1;
     socket.send_to(&packet, from).unwrap();
-    let ended = bench.output(LONG);
+    let ended = bench.output();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(!ended.status.success() && said.contains("0 of 1 packets came back"), "{said}");
 }
@@ -166,7 +166,7 @@ fn what_bench_has_measured_is_told_when_it_is_interrupted() {
         socket.send_to(&packet, from).unwrap();
     }
     bench.signal("INT");
-    let ended = bench.output(LONG);
+    let ended = bench.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((ended.status.code(), &told["interrupted"]), (Some(130), &true.into()), "{told}");
     let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
@@ -188,7 +188,7 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
             }
             socket.send_to(&packet, from).unwrap();
         }
-        let ended = measurement.output(LONG);
+        let ended = measurement.output();
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(ended.status.code() == Some(1) && said.contains("came back"), "{command}: {said}");
         let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
@@ -207,7 +207,7 @@ fn bench_is_interrupted_although_it_never_waits() {
     let bench = Running::start(&[&["measure", "nic", "bench", "loop:"][..], &options].concat());
     wait_until("packets are sent", || bench.ticks() > 20);
     bench.signal("INT");
-    let ended = bench.output(LONG);
+    let ended = bench.output();
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
 }
 
@@ -227,7 +227,7 @@ fn packets_that_warm_up_do_not_count_as_lost() {
             break;
         }
     }
-    let ended = ping.output(LONG);
+    let ended = ping.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     let size = &told["sizes"][0];
     assert_eq!((&size["lost"], &size["round_trip_ns"]["count"]), (&1.into(), &9.into()), "{told}");
@@ -279,7 +279,7 @@ fn a_wire_that_takes_no_packets_ends_send() {
     // Whoever only waits for the other end takes no time of the processor.
     wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("STOP");
-    let ended = sender.output(LONG);
+    let ended = sender.output();
     receiver.signal("KILL");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(!ended.status.success() && said.contains("the card took no packet within 3s"), "{said}");
@@ -340,7 +340,7 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     user.signal("KILL");
     ping(&card);
     server.signal("TERM");
-    let ended = server.output(LONG);
+    let ended = server.output();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.success() && said.contains("link up") && said.contains("has gone"), "{said}");
     // Of six ways each, with those that warm up; nobody uses the card any more.
@@ -390,7 +390,7 @@ fn packets_that_are_sent_are_counted_where_they_come() {
     let receiver = Running::start(&["measure", "nic", "receive", &wire, "--count", "500", "--json"]);
     let sent = json(&["measure", "nic", "send", &wire, "--size", "61", "--count", "500", "--json"]);
     assert_eq!(sent["bytes"], 500 * 61);
-    let ended = receiver.output(LONG);
+    let ended = receiver.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((&told["packets"], &told["bytes"]), (&500.into(), &(500 * 61).into()));
 }
@@ -417,7 +417,7 @@ fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
     wait_until("packets come", || first.ticks() > 10);
     first.signal("KILL");
     let second = Running::start(&["measure", "nic", "receive", &wire, "--count", "1000", "--json"]);
-    let ended = second.output(LONG);
+    let ended = second.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((ended.status.code(), &told["packets"]), (Some(0), &1_000.into()), "{told}");
 }
@@ -443,7 +443,7 @@ fn send_is_interrupted_and_tells_what_it_has_sent() {
     let sender = Running::start(&["measure", "nic", "send", &wire, "--count", "1000000000000", "--json"]);
     next_packet(&socket);
     sender.signal("INT");
-    let ended = sender.output(LONG);
+    let ended = sender.output();
     let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!(ended.status.code(), Some(130), "{told}");
     assert!(told["packets"].as_u64().unwrap() > 0, "{told}");
@@ -460,7 +460,7 @@ fn a_peer_that_is_killed_or_stopped_is_told() {
         // Whoever only waits for the other end takes no time of the processor.
         wait_until("some packets pass before", || pinger.ticks() > 10);
         receiver.signal(signal);
-        let ended = pinger.output(LONG);
+        let ended = pinger.output();
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(!ended.status.success(), "{said}");
         assert!(said.contains("packets came back"), "{signal}: {said}");
@@ -486,7 +486,7 @@ fn a_server_that_is_killed_is_told() {
     let user = Running::start(&["measure", "nic", "receive", &card]);
     wait_until("the card is in use", || user.said().contains("waiting for packets"));
     server.signal("KILL");
-    let ended = user.output(LONG);
+    let ended = user.output();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(!ended.status.success() && said.contains("is gone"), "{said}");
 }

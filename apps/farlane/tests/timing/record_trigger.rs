@@ -47,7 +47,7 @@ impl Armed {
 
     /// The events of the recorder, once it has ended, with the last one; and its directory.
     fn end(self) -> (Vec<Value>, Value, tempfile::TempDir) {
-        let output = self.recorder.output(Duration::from_secs(30));
+        let output = self.recorder.output();
         let text = String::from_utf8(output.stdout).unwrap();
         let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let end = events.last().unwrap().clone();
@@ -159,7 +159,7 @@ fn a_buffer_that_is_too_small_keeps_less_and_says_so() {
     wait_until("the buffer is full", || number(&armed.ask("status"), "fill_bytes") > 2_900_000);
     assert!(number(&status, "kept_ns") < SECOND, "{status}");
     armed.ask("trigger");
-    let output = armed.recorder.output(Duration::from_secs(30));
+    let output = armed.recorder.output();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("of the 10 s before a trigger") && told.contains("--buffer "), "{told}");
     let end: Value =
@@ -192,7 +192,7 @@ fn a_recorder_that_is_killed_before_a_trigger_leaves_an_empty_recording() {
     armed.wait_for(300_000_000);
     armed.recorder.signal("KILL");
     let Armed { recorder, directory } = armed;
-    recorder.output(Duration::from_secs(10));
+    recorder.output();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     succeed(&["recording", "recover", &path]);
     let proof = json(&["recording", "verify", &path, "--json"]);
@@ -249,7 +249,7 @@ fn a_driver_triggers_by_the_registers() {
     wait_until("it is stored", || read(&mut client, at::WRITING + at::BYTES_STORED) > 1_500_000);
     control(&mut client, at::STOP);
     recorder.signal("INT");
-    let output = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
+    let output = String::from_utf8(recorder.output().stdout).unwrap();
     let end: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     assert!(number(&end["triggered"], "before_ns") > 200_000_000, "{end}");
     assert_eq!(json(&["recording", "verify", &recording, "--json"])["ok"], true);

@@ -1,14 +1,10 @@
 //! What people and programs see of a recording that is under way, and who answers for it later.
 
-use std::time::Duration;
 
 use crate::support::figures::{Figures, asked};
 use crate::support::running::{Running, wait_until};
 use crate::support::{fail, farlane, json, succeed};
 use serde_json::Value;
-
-/// How long a recorder may take to end.
-const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal() {
@@ -26,7 +22,7 @@ fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal()
     let said = ["MB/s", "buffer [", "a write takes ", "pauses of the medium", "nothing lost"];
     wait_until("a line is written", || said.iter().all(|words| recorder.said().contains(words)));
     recorder.signal("INT");
-    let output = recorder.output(LONGEST);
+    let output = recorder.output();
     assert!(output.status.success());
     let refused = fail(&["record", "--from", "generate:1MB", "--to", &path, "--metrics", "192.0.2.1:1"]);
     assert!(refused.contains("--metrics 192.0.2.1:1") && refused.contains("127.0.0.1:0"), "{refused}");
@@ -37,7 +33,7 @@ fn events_have_rate_latency_pauses_and_gaps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
     let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--for", "2s", "--json"];
-    let output = Running::start(&arguments).output(LONGEST);
+    let output = Running::start(&arguments).output();
     let text = String::from_utf8_lossy(&output.stdout);
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(events.len() >= 3, "{text}");
