@@ -481,7 +481,7 @@ fn links_of_all_documents_lead_to_files_and_headings() {
 #[test]
 fn pages_that_sources_name_are_there() {
     let mut folders: Vec<_> =
-        ["apps", "pure", "worlds", "tools", "examples", "share", "packaging", "scripts"]
+        ["apps", "pure", "data", "worlds", "tools", "examples", "share", "packaging", "scripts"]
             .map(|folder| root().join(folder))
             .to_vec();
     let mut wrong = Vec::new();

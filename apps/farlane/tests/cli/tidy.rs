@@ -68,7 +68,7 @@ fn root() -> PathBuf {
 /// Every crate's manifest by the crate's place: `pure/engine`, `worlds/live` and so on.
 fn crates() -> BTreeMap<String, toml::Table> {
     let mut crates = BTreeMap::new();
-    for storey in ["pure", "worlds", "apps", "tools"] {
+    for storey in ["pure", "data", "worlds", "apps", "tools"] {
         for entry in fs::read_dir(root().join(storey)).unwrap() {
             let folder = entry.unwrap().path();
             if let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) {
@@ -137,7 +137,7 @@ fn is_test(name: &str) -> bool {
 const PURE_LIBRARIES: [&str; 1] = ["base64"];
 
 #[test]
-fn arrows_run_from_apps_to_worlds_to_pure() {
+fn arrows_run_from_apps_to_worlds_to_data_to_pure() {
     let crates = crates();
     let storey_of = |dependency: &str| {
         crates.keys().find_map(|place| {
@@ -154,13 +154,16 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
                 "pure" if ARITHMETIC.contains(&(place.as_str(), dependency)) => &[None],
                 "pure" => &[Some("pure")],
                 // Types alone: no engine, and nothing that does I/O.
-                "worlds" if place == "worlds/status" => {
+                "data" if place == "data/status" => {
                     let allowed = ["schemars", "serde", "serde_json"].contains(&dependency);
                     assert!(allowed, "{place} may not depend on {dependency}");
                     &[None]
                 }
-                "worlds" => &[Some("pure"), Some("worlds"), None],
-                _ => &[Some("pure"), Some("worlds"), None],
+                "data" => &[Some("pure"), Some("data"), None],
+                "worlds" => &[Some("pure"), Some("data"), Some("worlds"), None],
+                // The simulator that people run is a library of two programs.
+                "apps" if dependency == "scenarios" => &[Some("apps")],
+                _ => &[Some("pure"), Some("data"), Some("worlds"), None],
             };
             assert!(allowed.contains(&storey_of(dependency)), "{place} may not depend on {dependency}");
         }
@@ -169,7 +172,6 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
             ("worlds/sim", "live"),
             ("worlds/live", "daemon"),
             ("worlds/daemon", "sim"),
-            ("worlds/live", "scenarios"),
             ("worlds/live", "campaigns"),
             ("pure/tunnel", "nvme"),
             ("pure/tunnel", "nvme-lookahead"),
@@ -218,7 +220,7 @@ fn only_the_live_world_has_unsafe_code() {
 #[test]
 fn files_and_functions_are_small_enough_to_hold() {
     let mut long = Vec::new();
-    for storey in ["pure", "worlds", "apps", "tools"] {
+    for storey in ["pure", "data", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
             let body = without_tests(text);
             let lines = body.lines().count();
@@ -259,7 +261,7 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
 #[test]
 fn no_function_takes_more_than_it_shows() {
     let mut found = Vec::new();
-    for storey in ["pure", "worlds", "apps", "tools"] {
+    for storey in ["pure", "data", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
             for (function, count) in functions(&without_tests(text)) {
                 if count > ARGUMENTS_MAX {
@@ -341,7 +343,7 @@ fn parts(text: &str) -> Vec<&str> {
 #[test]
 fn long_documents_of_members_have_a_blank_line_before_them() {
     let mut found = Vec::new();
-    for storey in ["pure", "worlds", "apps", "tools"] {
+    for storey in ["pure", "data", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey) {
             let lines: Vec<&str> = text.lines().map(str::trim).collect();
             let is_document = |line: &&str| line.starts_with("///");
@@ -361,7 +363,7 @@ fn long_documents_of_members_have_a_blank_line_before_them() {
 /// A module's own file is where its parts are.
 #[test]
 fn a_module_with_parts_is_one_folder() {
-    let folders = ["pure", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];
+    let folders = ["pure", "data", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];
     let mut beside = Vec::new();
     for (name, _) in folders.into_iter().flat_map(sources) {
         let folder = name.strip_suffix(".rs").unwrap();
@@ -376,7 +378,7 @@ fn a_module_with_parts_is_one_folder() {
 #[test]
 fn code_for_tests_alone_says_so_in_its_path() {
     let mut unnamed = Vec::new();
-    for (name, text) in ["pure", "worlds", "apps", "tools"].into_iter().flat_map(sources) {
+    for (name, text) in ["pure", "data", "worlds", "apps", "tools"].into_iter().flat_map(sources) {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
             let module = pair[1].strip_suffix(';').and_then(|line| line.split_once("mod "));
@@ -392,7 +394,7 @@ fn code_for_tests_alone_says_so_in_its_path() {
 
 #[test]
 fn comments_are_narrow_enough_to_read() {
-    let folders = ["pure", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];
+    let folders = ["pure", "data", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];
     for (name, text) in folders.into_iter().flat_map(sources) {
         for (number, line) in (1..).zip(text.lines()) {
             let columns = line.chars().count();
@@ -405,7 +407,7 @@ fn comments_are_narrow_enough_to_read() {
 #[test]
 fn comments_name_their_subjects() {
     let mut counts = VAGUE_WORDS.map(|(word, _)| (word, 0));
-    for (_, text) in ["pure", "worlds", "apps", "tools", "examples"].into_iter().flat_map(sources) {
+    for (_, text) in ["pure", "data", "worlds", "apps", "tools", "examples"].into_iter().flat_map(sources) {
         let comments = text.lines().filter(|line| line.trim_start().starts_with("//"));
         for word in comments.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')) {
             for (_, count) in counts.iter_mut().filter(|(vague, _)| word.eq_ignore_ascii_case(vague)) {
@@ -427,7 +429,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// to others.
 #[test]
 fn no_public_function_is_used_by_nobody() {
-    let files: Vec<_> = ["pure", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
+    let files: Vec<_> = ["pure", "data", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
     for word in files.iter().flat_map(|(_, text)| words(text)) {
         *counts.entry(word).or_default() += 1;
@@ -448,7 +450,7 @@ fn no_public_function_is_used_by_nobody() {
 fn nothing_is_left_for_later_in_the_code() {
     // The words are spelled in two halves so that this file does not find itself.
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("/ro", "ot/")];
-    for storey in ["pure", "worlds", "apps", "tools"] {
+    for storey in ["pure", "data", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey) {
             for (number, line) in text.lines().enumerate() {
                 for word in words {
@@ -476,14 +478,14 @@ fn pages(folder: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn the_documentation_names_what_exists() {
-    let code: String = ["pure", "worlds", "apps", "tools"]
+    let code: String = ["pure", "data", "worlds", "apps", "tools"]
         .into_iter()
         .flat_map(sources)
         .map(|(_, text)| text)
         .collect::<Vec<_>>()
         .join("\n");
     let mut missing = Vec::new();
-    let documented = ["docs", "pure", "worlds", "tools"].map(|folder| pages(&root().join(folder)));
+    let documented = ["docs", "pure", "data", "worlds", "apps", "tools"].map(|folder| pages(&root().join(folder)));
     for (path, text) in documented.into_iter().flatten() {
         let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let constants = text.split('`').skip(1).step_by(2);

@@ -19,7 +19,7 @@ fn are_as_always(digests: &BTreeMap<&str, u64>) {
     assert!(
         changed.is_empty(),
         "other events than always. Where a model or an engine was to change, put this into \
-         worlds/scenarios/tests/digests.txt:\n{}",
+         apps/scenarios/tests/digests.txt:\n{}",
         changed.join("\n")
     );
 }
