@@ -157,7 +157,7 @@ impl Socket {
     /// When the connection has failed.
     pub fn receive(&mut self, pool: &mut Pool, place: Option<&mut [u8]>) -> io::Result<Received> {
         if !matches!(self.secure, Secure::Plain) {
-            return self.receive_sealed(pool);
+            return self.receive_sealed(pool, place);
         }
         let mut block = match self.block.take() {
             Some(block) => block,
@@ -200,40 +200,79 @@ impl Socket {
         Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
     }
 
-    /// Advances the handshake, and opens received records.
-    fn receive_sealed(&mut self, pool: &mut Pool) -> io::Result<Received> {
-        if let Secure::Undecided(acceptor) = &self.secure {
-            let mut first = [0];
-            match self.stream.peek(&mut first) {
-                Ok(0) => return Ok(Received::Closed),
-                Ok(_) if tls::is_handshake(first[0]) => {
-                    let tls = Tls::target(acceptor, self.stream.as_raw_fd())?;
-                    self.secure = Secure::Tls(Box::new(tls));
-                }
-                Ok(_) => {
-                    self.secure = Secure::Plain;
-                    return self.receive(pool, None);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
-                Err(error) => return Err(error),
-            }
+    /// Advances the handshake, and opens received records: first into `place`, then into a block.
+    fn receive_sealed(&mut self, pool: &mut Pool, place: Option<&mut [u8]>) -> io::Result<Received> {
+        if let Some(early) = self.decide()? {
+            return Ok(early);
+        }
+        if matches!(self.secure, Secure::Plain) {
+            return self.receive(pool, place);
         }
         if !self.shake_hands()? {
             return Ok(Received::Nothing);
         }
         let Secure::Tls(tls) = &mut self.secure else { return Ok(Received::Nothing) };
-        let mut block = pool.take(self.block_length.get());
-        match tls.receive(&mut block) {
-            Ok(0) => Ok(Received::Closed),
-            Ok(count) => {
-                self.block_length.heed(count);
-                let is_all = count < block.len();
-                block.truncate(count);
-                Ok(Received::Data { landed: 0, bytes: pool.seal(block), is_all })
+        let mut landed = 0;
+        if let Some(place) = place {
+            landed = match tls.receive(place) {
+                Ok(0) => return Ok(Received::Closed),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+                landed => landed?,
+            };
+            if landed < place.len() {
+                return Ok(Received::Data { landed, bytes: Buffer::default(), is_all: true });
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
-            Err(error) => Err(error),
         }
+        let mut block = match self.block.take() {
+            Some(block) => block,
+            None => pool.take(self.block_length.get()),
+        };
+        let length = if landed >= LONG { COPY_MAX } else { block.len() };
+        let received = tls.receive(&mut block[..length]);
+        let count = match received {
+            Ok(count @ 1..) => count,
+            // The end or the error is reported again by the next call.
+            _ if landed > 0 => {
+                self.block = Some(block);
+                let is_all = received.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+                return Ok(Received::Data { landed, bytes: Buffer::default(), is_all });
+            }
+            Ok(_) => return Ok(Received::Closed),
+            Err(error) => {
+                self.block = Some(block);
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+                    _ => Err(error),
+                };
+            }
+        };
+        let is_all = count < length;
+        if count <= COPY_MAX {
+            let bytes = pool.copy(&block[..count]);
+            self.block = Some(block);
+            return Ok(Received::Data { landed, bytes, is_all });
+        }
+        self.block_length.heed(count);
+        block.truncate(count);
+        Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
+    }
+
+    /// Finds out by a host's first byte whether it speaks TLS. Returns the result of receiving if
+    /// there is no such byte.
+    fn decide(&mut self) -> io::Result<Option<Received>> {
+        let Secure::Undecided(acceptor) = &self.secure else { return Ok(None) };
+        let mut first = [0];
+        match self.stream.peek(&mut first) {
+            Ok(0) => return Ok(Some(Received::Closed)),
+            Ok(_) if tls::is_handshake(first[0]) => {
+                let tls = Tls::target(acceptor, self.stream.as_raw_fd())?;
+                self.secure = Secure::Tls(Box::new(tls));
+            }
+            Ok(_) => self.secure = Secure::Plain,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Received::Nothing)),
+            Err(error) => return Err(error),
+        }
+        Ok(None)
     }
 
     /// Advances a TLS handshake. Returns whether both ends have proved their identities; without
