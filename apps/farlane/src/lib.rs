@@ -28,6 +28,8 @@ mod hops;
 mod lasting;
 mod metrics;
 mod picture;
+mod plan_file;
+mod processor;
 mod protected;
 mod session;
 mod suggestions;
@@ -130,7 +132,7 @@ fn dispatch(command: Command, given: &clap::ArgMatches) -> Result<(), error::Err
         },
         Command::Observe(command) => match command {
             ObserveCommand::Status(args) => commands::status::run(&args),
-            ObserveCommand::List(args) => commands::list::run(&args),
+            ObserveCommand::List(args) => commands::status::list::run(&args),
             ObserveCommand::Top(args) => commands::top::run(&args),
             ObserveCommand::Capture(args) => commands::capture::run(&args),
             ObserveCommand::Trace(action) => commands::trace::run(&action),

@@ -21,9 +21,9 @@ use tunnel::upstream::PortIndex;
 
 use crate::args::{Root, Target};
 use crate::capture::{Tracing, What};
-use crate::commands::stay_on;
 use crate::counters;
 use crate::error::{Error, NvmeError};
+use crate::processor::stay_on;
 
 /// How long an admin command or a register read may take.
 pub(crate) const PATIENCE: Nanos = Nanos::from_secs(60);

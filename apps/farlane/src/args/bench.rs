@@ -11,8 +11,7 @@ use super::fio::{
     Amount, Each, Pattern, PatternParser, parse_lengths, parse_positive_amount, parse_ranges, parse_splits,
     parse_verify,
 };
-use super::{Output, Target, parse_positive_time, parse_runtime};
-use crate::workload::Sizes;
+use super::{Output, Sizes, Target, parse_positive_time, parse_runtime};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::fio::{Amount, Each, parse_micros, parse_pattern, parse_percents, parse_rates, parse_switch};
-use super::{parse_positive_size, parse_positive_time, parse_size, parse_time};
-use crate::workload::{Criterion, Spread};
+use super::{
+    Criterion, RandomDistribution, parse_positive_size, parse_positive_time, parse_size, parse_time,
+};
 
 /// How operations follow a random offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,7 +61,7 @@ pub(crate) struct LoadArgs {
         default_value = "random",
         hide_default_value = true
     )]
-    pub(crate) random_distribution: Spread,
+    pub(crate) random_distribution: RandomDistribution,
     /// Move on by the length of the sequence of --random_distribution each time
     #[arg(long = "random_sequence_stride", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,

@@ -8,8 +8,7 @@ use std::time::Duration;
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error, ValueEnum};
 
-use super::{parse_size, parse_time};
-use crate::workload::Sizes;
+use super::{Sizes, parse_size, parse_time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]

@@ -5,14 +5,13 @@
 use clap::Subcommand;
 
 use super::{
-    CaptureDaemonArgs, CheckFileArgs, CompletionsArgs, ConvertArgs, DeviceArgs, DisconnectArgs, DoctorArgs,
-    EmulateArgs, ExplainArgs, KeyAction, ListArgs, LspciArgs, ManArgs, MeasureArgs, NicArgs, PingArgs,
-    PlayArgs, PreflightArgs, PublishedArgs, RdmaAction, ReadArgs, RecordingArgs, ReplayArgs, StatusArgs,
-    SweepArgs, TopArgs, TraceAction, TsnAction, UiArgs, VerifyArgs, WriteArgs, capture, check_file, connect,
-    convert, doctor, emulate, explain, manual, measure, nic, preflight, rdma, record, sim, status, top,
-    trace, trust, tsn, ui,
+    CaptureDaemonArgs, CheckFileArgs, CompletionsArgs, ConvertArgs, DeviceArgs, DisconnectArgs, DiscoverArgs,
+    DoctorArgs, EmulateArgs, ExplainArgs, KeyAction, ListArgs, LspciArgs, ManArgs, MeasureArgs, NicArgs,
+    PingArgs, PlayArgs, PreflightArgs, PublishedArgs, RdmaAction, ReadArgs, RecordingArgs, ReplayArgs,
+    StatusArgs, SweepArgs, TopArgs, TraceAction, TsnAction, UiArgs, VerifyArgs, WriteArgs, capture,
+    check_file, connect, convert, doctor, emulate, explain, manual, measure, nic, preflight, rdma, record,
+    sim, status, top, trace, trust, tsn, ui,
 };
-use crate::commands::discover::DiscoverArgs;
 
 pub(super) const OFFER_EXAMPLE: &str = "Example:\n  \
     farlane offer device --vfio-user /run/user/1000/ssd.sock --ram 1GiB";

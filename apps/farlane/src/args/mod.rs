@@ -12,7 +12,9 @@ mod config_cache;
 mod connect;
 mod convert;
 mod copying;
+mod criterion;
 mod demo;
+mod discover;
 mod dma;
 mod doctor;
 mod emulate;
@@ -42,6 +44,7 @@ mod precedence;
 mod preflight;
 mod printing;
 mod quic;
+mod random_distribution;
 mod rdma;
 mod record;
 mod record_control;
@@ -52,6 +55,7 @@ mod root;
 mod sandbox;
 mod secrets;
 mod sim;
+mod sizes;
 mod spread;
 mod status;
 mod target;
@@ -63,6 +67,7 @@ mod tsn;
 mod tunnel;
 mod ui;
 mod values;
+mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -90,7 +95,9 @@ pub(crate) use config_cache::ConfigCacheOption;
 pub(crate) use connect::{ConnectArgs, DisconnectArgs, Over};
 pub(crate) use convert::{ConvertArgs, Datatype, Format};
 pub(crate) use copying::{BlockExtent, Extent, ReadArgs, WriteArgs};
+pub(crate) use criterion::{Criterion, Figure};
 pub(crate) use demo::{Carrier, DemoArgs};
+pub(crate) use discover::DiscoverArgs;
 pub(crate) use dma::Dma;
 pub(crate) use doctor::{DoctorArgs, Purpose};
 pub(crate) use emulate::EmulateArgs;
@@ -103,7 +110,6 @@ pub(crate) use groups::{
     MeasureCommand, ModelCommand, ObserveCommand, OfferCommand, RecordingCommand, SetupCommand, UseCommand,
 };
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
-pub(crate) use headings::AUTHENTICATION;
 pub(crate) use log::LogForm;
 pub(crate) use lookahead::Lookahead;
 pub(crate) use lspci::LspciArgs;
@@ -129,18 +135,20 @@ pub(crate) use precedence::{LaunchArgs, PrecedenceArgs, PtpArgs};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use printing::{Printed, Printing, StructurePrinting};
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use random_distribution::RandomDistribution;
 pub(crate) use rdma::{PeerArg, ProgramArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
 };
 pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, RecorderControl};
-pub(crate) use record_proof::{DigestArg, ProofArgs, VerifyArgs};
+pub(crate) use record_proof::{DigestArg, ProofArgs};
 pub(crate) use record_raw::{RawArgs, RawReplayArgs};
 pub(crate) use record_ring::{KeepFor, PinArgs, RingArgs};
 pub(crate) use root::Root;
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SweepArgs};
+pub(crate) use sizes::Sizes;
 pub(crate) use spread::Spread;
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{
@@ -161,6 +169,7 @@ pub(crate) use tunnel::TunnelOptions;
 pub(crate) use ui::UiArgs;
 use values::{note_once, parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 pub(crate) use values::{parse_address, parse_size, parse_time};
+pub(crate) use verify::VerifyArgs;
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]

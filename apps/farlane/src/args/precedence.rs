@@ -15,8 +15,8 @@ use tunnel::frame::NetworkTime;
 
 use super::headings::TRANSPORT;
 use super::{note_once, parse_time};
-use crate::commands::tsn::PlanFile;
 use crate::error::{Error, TsnError};
+use crate::plan_file::PlanFile;
 
 /// How long before its launch a datagram is handed to the kernel, if nobody says otherwise: longer
 /// than a busy machine takes for it, and than etf's usual delta of 200 µs and less.

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use live::carrier::identity::Fingerprint;
 use record::Algorithm;
-
-use super::RecordingArgs;
 
 /// Which digest a certificate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,16 +39,4 @@ pub(crate) struct ProofArgs {
     /// --sign recorder.pem
     #[arg(long, value_name = "KEYFILE")]
     pub(crate) sign: Option<PathBuf>,
-}
-
-/// Which recording is to be proved, and what for.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct VerifyArgs {
-    #[command(flatten)]
-    pub(crate) recording: RecordingArgs,
-    /// Demand that the certificate is signed with the key that has this fingerprint.
-    ///
-    /// Example: --signed-by SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
-    #[arg(long, value_name = "FINGERPRINT")]
-    pub(crate) signed_by: Option<Fingerprint>,
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::OnlyStatus;
 use daemon::control::Answer;
 pub(crate) use daemon::control::{check_folder, folder};
 use live::sys::clock::Clock;
@@ -15,7 +16,6 @@ use status::{Report, Status, Unreadable};
 
 use super::print;
 use super::served::{FAR_PATIENCE, open_far};
-use super::status::Request;
 use crate::args::{AddedMedium, MediumSpec};
 use crate::error::{CaptureError, DaemonError, Error};
 
@@ -47,7 +47,7 @@ pub(crate) fn ask_with(
 /// # Errors
 /// When nothing answers there, or its answer is no report that this version can read.
 pub(crate) fn report(path: &Path) -> Result<Report, Error> {
-    let answer = ask(path, &Request::Status)?;
+    let answer = ask(path, &OnlyStatus::Status)?;
     Report::read(answer).map_err(|why| DaemonError::Unreadable { socket: path.to_owned(), why }.into())
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn look() -> Result<Found, Error> {
     let mut refused = Vec::new();
     let mut found = Found::default();
     for socket in sockets {
-        match ask(&socket, &Request::Status) {
+        match ask(&socket, &OnlyStatus::Status) {
             Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => refused.push(socket),
             // A process with another answer is no daemon of Farlane.
@@ -147,7 +147,7 @@ pub(crate) fn look() -> Result<Found, Error> {
     // Until it listens, a daemon that starts refuses like one that is gone.
     std::thread::sleep(LISTENS_WITHIN);
     for socket in refused {
-        match ask(&socket, &Request::Status) {
+        match ask(&socket, &OnlyStatus::Status) {
             Ok(answer) => found.add(socket, answer),
             Err(error) if is_refused(&error) => {
                 // The socket has no listener any more. Another user's socket stays.

@@ -11,7 +11,7 @@ pub(crate) fn run(args: &FloorServerArgs) -> Result<(), Error> {
     let server = Server::bind(args.listen).map_err(listen_error)?;
     let address = server.address().map_err(listen_error)?;
     print_json(&serde_json::json!({ "listening": address.to_string() }))?;
-    crate::commands::stay_on(args.cpu)?;
+    crate::processor::stay_on(args.cpu)?;
     loop {
         // The parent process ends this loop.
         server.serve_one().map_err(|error| Error::Child { what: "the floor's client", error })?;

@@ -19,7 +19,6 @@ pub(crate) mod floor_server;
 mod guest;
 pub(crate) mod identify;
 pub(crate) mod key;
-pub(crate) mod list;
 pub(crate) mod lspci;
 pub(crate) mod man;
 pub(crate) mod measure;
@@ -33,7 +32,6 @@ pub(crate) mod record;
 mod save;
 mod served;
 pub(crate) mod sim;
-pub(crate) mod smart_log;
 pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod top;
@@ -108,11 +106,6 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
 /// A number of things in words: `1 port`, `2 ports`.
 pub(crate) fn counted((count, what): (usize, &str)) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Keeps this thread on processor `cpu`, if one was chosen.
-pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
-    cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
 }
 
 /// The options that every daemon has. The daemon is about to open `opened` descriptors for its

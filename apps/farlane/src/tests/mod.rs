@@ -20,7 +20,8 @@ fn root(path: &str) -> PathBuf {
 /// The pages of the documentation: their paths from the root, and their texts.
 fn pages() -> Vec<(String, String)> {
     let mut paths = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned).to_vec();
-    let mut folders = ["docs", "apps/farlane/benches", "apps/farlane/tests", "apps/scenarios"].map(str::to_owned).to_vec();
+    let mut folders =
+        ["docs", "apps/farlane/benches", "apps/farlane/tests", "apps/scenarios"].map(str::to_owned).to_vec();
     for members in ["pure", "data", "tools", "worlds"] {
         let entries = std::fs::read_dir(root(members)).unwrap().map(|entry| entry.unwrap().file_name());
         folders.extend(entries.map(|name| format!("{members}/{}", name.to_str().unwrap())));

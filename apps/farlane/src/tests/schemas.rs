@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use status::{Report, SCHEMA_VERSION};
 
 use super::root;
-use crate::commands::{connect, list, top};
+use crate::commands::status::list;
+use crate::commands::{connect, top};
 use crate::error::code::{CODES, OF_DAEMONS, USAGE};
 use crate::failure;
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use engine::Nanos;
 use nvme::host::Namespace;
 
-use super::spread::Spread;
+use super::Contents;
 use super::steady::Steady;
-use super::{Contents, Sizes};
-use crate::args::Workload;
+use crate::args::{RandomDistribution, Sizes, Workload};
 use crate::protected::Protected;
 
 /// A kind of operation.
@@ -24,7 +23,7 @@ pub(crate) enum Kind {
 /// How a job chooses places.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    pub(crate) spread: Spread,
+    pub(crate) distribution: RandomDistribution,
     /// Percent of random operations in a random load; the others go on where the last one ended.
     pub(crate) random: [u8; 3],
     /// Bytes between the end of a sequential operation and the next one; below 0 to go backwards.
@@ -42,7 +41,7 @@ pub(crate) struct Choice {
 impl Default for Choice {
     fn default() -> Self {
         Self {
-            spread: Spread::Uniform { is_mapped: false },
+            distribution: RandomDistribution::Uniform { is_mapped: false },
             random: [100; 3],
             step: 0,
             repeats: 1,

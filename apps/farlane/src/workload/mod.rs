@@ -6,13 +6,12 @@ mod book;
 mod check;
 mod commands;
 mod contents;
+mod draw;
 mod job;
 mod marks;
 mod places;
 mod report;
 mod shuffle;
-mod sizes;
-mod spread;
 mod steady;
 mod stream;
 
@@ -28,10 +27,8 @@ pub(crate) use book::Book;
 pub(crate) use contents::Contents;
 pub(crate) use job::{Check, Choice, Durable, Job, Kind, Limits, Pace, Scope, Zones};
 pub(crate) use report::{Kinds, Report, Sums, rate, total};
-pub(crate) use sizes::Sizes;
-pub(crate) use spread::Spread;
+pub(crate) use steady::Steady;
 use steady::Watch;
-pub(crate) use steady::{Criterion, Steady};
 use stream::{Next, Operation, State, Stream};
 
 /// The place of an operation's data begins with a page of memory.

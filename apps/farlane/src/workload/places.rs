@@ -2,8 +2,8 @@
 
 use engine::Rng;
 
+use super::draw::Draw;
 use super::job::{Choice, Job, Kind};
-use super::spread::Draw;
 use crate::args::Workload;
 
 /// Where a job's operations go.
@@ -28,7 +28,7 @@ impl Places {
             job.workload,
             Workload::Read | Workload::Write | Workload::Rw | Workload::Trim | Workload::TrimWrite
         );
-        let draw = Draw::new(job.choice.spread.clone(), seed);
+        let draw = Draw::new(job.choice.distribution.clone(), seed);
         Self { choice: job.choice.clone(), is_random, range, draw, last: [None; 3], repeats: 0, zone: (0, 0) }
     }
 
@@ -108,9 +108,9 @@ mod tests {
     use nvme::host::Namespace;
     use nvme::wire::NamespaceId;
 
-    use super::super::Spread;
     use super::super::job::Zones;
     use super::*;
+    use crate::args::RandomDistribution;
 
     const K: u64 = 1024;
 
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn mapped_places_come_once() {
-        let choice = Choice { spread: Spread::Uniform { is_mapped: true }, ..Choice::default() };
+        let choice =
+            Choice { distribution: RandomDistribution::Uniform { is_mapped: true }, ..Choice::default() };
         let mut places = first(Workload::RandRead, choice, 64 * K, 16);
         places.sort_unstable();
         assert_eq!(places, (0..16).map(|block| block * 4).collect::<Vec<_>>());

@@ -1,86 +1,29 @@
-//! When the figures of a job are steady: fio's `steadystate`.
+//! Watches whether the figures of a job are steady: fio's `steadystate`.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::str::FromStr;
 
 use engine::{Instant, Nanos};
 
 use super::report::Sums;
+use crate::args::{Criterion, Figure};
 
-/// The figure that is to be steady.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
-    /// Operations a second.
-    Iops,
-    /// Bytes a second.
-    Bandwidth,
-    /// The mean latency in nanoseconds.
-    Latency,
-}
-
-/// The figure that is steady: fio's `iops:10%`, `bw_slope:1%`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Criterion {
-    figure: Figure,
-    /// Whether the slope counts, and not the largest difference from the mean.
-    is_slope: bool,
-    limit: f64,
-    /// Whether the limit is a percentage of the mean.
-    is_percent: bool,
-}
-
-impl FromStr for Criterion {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}': expected iops, bw or lat, with _slope or without, such as iops:2%");
-        let (name, limit) = text.split_once(':').ok_or_else(wrong)?;
-        let (figure, is_slope) = name.strip_suffix("_slope").map_or((name, false), |figure| (figure, true));
-        let figure = match figure {
-            "iops" => Figure::Iops,
-            "bw" => Figure::Bandwidth,
-            "lat" => Figure::Latency,
-            _ => return Err(wrong()),
-        };
-        let (limit, is_percent) = limit.strip_suffix('%').map_or((limit, false), |limit| (limit, true));
-        let limit = limit.parse().ok().filter(|limit: &f64| limit.is_finite() && *limit > 0.0);
-        Ok(Self { figure, is_slope, limit: limit.ok_or_else(wrong)?, is_percent })
-    }
-}
-
-impl fmt::Display for Criterion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figure = match self.figure {
-            Figure::Iops => "iops",
-            Figure::Bandwidth => "bw",
-            Figure::Latency => "lat",
-        };
-        let (slope, percent) =
-            (if self.is_slope { "_slope" } else { "" }, if self.is_percent { "%" } else { "" });
-        write!(f, "{figure}{slope}:{}{percent}", self.limit)
-    }
-}
-
-impl Criterion {
-    /// Whether figures that follow each other are steady.
-    fn holds(&self, figures: &VecDeque<f64>) -> bool {
-        let count = figures.len() as f64;
-        let mean = figures.iter().sum::<f64>() / count;
-        let found = match self.is_slope {
-            true => {
-                let middle = (count - 1.0) / 2.0;
-                let (mut over, mut under) = (0.0, 0.0);
-                for (at, figure) in figures.iter().enumerate() {
-                    let at = at as f64 - middle;
-                    (over, under) = (over + at * (figure - mean), under + at * at);
-                }
-                (over / under).abs()
+/// Whether figures that follow each other are steady by `criterion`.
+fn are_steady(criterion: &Criterion, figures: &VecDeque<f64>) -> bool {
+    let count = figures.len() as f64;
+    let mean = figures.iter().sum::<f64>() / count;
+    let found = match criterion.is_slope {
+        true => {
+            let middle = (count - 1.0) / 2.0;
+            let (mut over, mut under) = (0.0, 0.0);
+            for (at, figure) in figures.iter().enumerate() {
+                let at = at as f64 - middle;
+                (over, under) = (over + at * (figure - mean), under + at * at);
             }
-            false => figures.iter().map(|figure| (figure - mean).abs()).fold(0.0, f64::max),
-        };
-        (if self.is_percent { found * 100.0 / mean } else { found }) < self.limit
-    }
+            (over / under).abs()
+        }
+        false => figures.iter().map(|figure| (figure - mean).abs()).fold(0.0, f64::max),
+    };
+    (if criterion.is_percent { found * 100.0 / mean } else { found }) < criterion.limit
 }
 
 /// When a job ends because its figures are steady.
@@ -138,7 +81,7 @@ impl Watch {
         while self.figures.len() as u64 > wanted {
             self.figures.pop_front();
         }
-        self.figures.len() as u64 == wanted && self.steady.criterion.holds(&self.figures)
+        self.figures.len() as u64 == wanted && are_steady(&self.steady.criterion, &self.figures)
     }
 }
 
@@ -157,15 +100,8 @@ mod tests {
             ("lat_slope:9", &[10.0, 20.0, 30.0], false),
         ] {
             let figures = figures.iter().copied().collect();
-            assert_eq!(
-                criterion.parse::<Criterion>().unwrap().holds(&figures),
-                expected,
-                "{criterion} {figures:?}"
-            );
-            assert_eq!(criterion.parse::<Criterion>().unwrap().to_string(), criterion);
-        }
-        for wrong in ["iops", "iops:", "iops:0", "odd:1", "slope:1%", "iops:x%"] {
-            assert!(wrong.parse::<Criterion>().is_err(), "{wrong}");
+            let parsed = criterion.parse().unwrap();
+            assert_eq!(are_steady(&parsed, &figures), expected, "{criterion} {figures:?}");
         }
     }
 

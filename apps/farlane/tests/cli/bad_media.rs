@@ -75,10 +75,8 @@ fn a_full_disk_fails_writes_and_reads_go_on() {
     let control = control.to_str().unwrap();
     let mut far = Export::start(&["--namespace", &path, "--control", control]);
     // The beginning gets its room, then the rest is filled. Failures here are checked below.
-    let _ = Running::fed(&["use", "write", &far.url()], vec![1; 1 << 20])
-        .output();
-    let _ = Running::fed(&["use", "write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
-        .output();
+    let _ = Running::fed(&["use", "write", &far.url()], vec![1; 1 << 20]).output();
+    let _ = Running::fed(&["use", "write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20]).output();
     assert_full_beyond(&far, "48MiB");
     // The far end says so in its log, its status and its health.
     far.wait_for("there is no space left for a write");

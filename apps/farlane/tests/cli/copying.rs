@@ -176,8 +176,7 @@ fn lengths_that_are_known_are_checked_before_anything_is_overwritten() {
     let read = json(&["use", "read", url, "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], sha256(&vec![0; 1 << 20]), "nothing was written");
     // The length of a pipe is not known beforehand.
-    let output = Running::fed(&["use", "write", url, "--length", "16KiB"], noise(8192))
-        .output();
+    let output = Running::fed(&["use", "write", url, "--length", "16KiB"], noise(8192)).output();
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("ended after 8192 B of --length 16384"), "{}", said(&output));
 }

@@ -10,6 +10,7 @@ mod bad_days;
 mod bad_limits;
 mod bad_media;
 mod capture;
+mod circles;
 mod cloud_hypervisor;
 mod config_file;
 mod copying;

@@ -1,6 +1,5 @@
 //! A running recorder is asked through its control socket, and told to end.
 
-
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 

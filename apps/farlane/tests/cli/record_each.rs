@@ -1,6 +1,5 @@
 //! A recording of its own for each source, in one process.
 
-
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 use serde_json::Value;

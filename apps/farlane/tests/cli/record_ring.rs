@@ -1,6 +1,5 @@
 //! Rings: the oldest is overwritten, what is pinned stays, and the certificate says what is held.
 
-
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, farlane, json};
 use serde_json::Value;

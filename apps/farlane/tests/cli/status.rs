@@ -33,9 +33,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     });
     let url = format!("vfio-user:{}", socket.display());
     let load = ["bench", &url, "--rw", "randwrite", "--runtime", "1s", "--json"];
-    let report: Value =
-        serde_json::from_slice(&Running::start(&load).output().stdout)
-            .unwrap();
+    let report: Value = serde_json::from_slice(&Running::start(&load).output().stdout).unwrap();
     let commands = report["commands"].as_u64().unwrap();
     assert_eq!(report["errors"], 0, "{report}");
 

@@ -91,7 +91,7 @@ fn dependencies<'a>(manifest: &'a toml::Table, table: &str) -> impl Iterator<Ite
 
 /// Names and texts of the Rust sources below `folder`. Names are relative to the root; generated
 /// sources are left out.
-fn sources(folder: &str) -> Vec<(String, String)> {
+pub(super) fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
@@ -114,7 +114,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
 
 /// A file's text without its test modules, each of which ends at the next `}` at the beginning of a
 /// line. Lines of the rest keep their numbers where tests come last.
-fn without_tests(text: &str) -> String {
+pub(super) fn without_tests(text: &str) -> String {
     let mut product = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
@@ -129,7 +129,7 @@ fn without_tests(text: &str) -> String {
     product
 }
 
-fn is_test(name: &str) -> bool {
+pub(super) fn is_test(name: &str) -> bool {
     name.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/benches/")
 }
 
@@ -429,7 +429,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// to others.
 #[test]
 fn no_public_function_is_used_by_nobody() {
-    let files: Vec<_> = ["pure", "data", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
+    let files: Vec<_> =
+        ["pure", "data", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
     for word in files.iter().flat_map(|(_, text)| words(text)) {
         *counts.entry(word).or_default() += 1;
@@ -485,7 +486,8 @@ fn the_documentation_names_what_exists() {
         .collect::<Vec<_>>()
         .join("\n");
     let mut missing = Vec::new();
-    let documented = ["docs", "pure", "data", "worlds", "apps", "tools"].map(|folder| pages(&root().join(folder)));
+    let documented =
+        ["docs", "pure", "data", "worlds", "apps", "tools"].map(|folder| pages(&root().join(folder)));
     for (path, text) in documented.into_iter().flatten() {
         let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let constants = text.split('`').skip(1).step_by(2);

@@ -1,6 +1,5 @@
 //! Loads that verify their data, and other users of a far end.
 
-
 use serde_json::Value;
 
 use super::json;

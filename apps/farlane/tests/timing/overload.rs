@@ -151,8 +151,7 @@ fn a_namespace_in_memory_takes_no_more_than_its_size_whatever_the_lengths_of_wri
     };
     for size in ["4k", "128k"] {
         let whole = std::iter::repeat_n(0x5a, usize::try_from(DISK).unwrap()).collect();
-        Running::fed(&["use", "write", &url, "--bs", size, "--iodepth", "32", "--json"], whole)
-            .output();
+        Running::fed(&["use", "write", &url, "--bs", size, "--iodepth", "32", "--json"], whole).output();
         for (rw, bs, depth) in [
             ("randrw", "4k", "32"),
             ("randwrite", "64k", "32"),

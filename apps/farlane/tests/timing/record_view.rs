@@ -1,6 +1,5 @@
 //! What people and programs see of a recording that is under way, and who answers for it later.
 
-
 use crate::support::figures::{Figures, asked};
 use crate::support::running::{Running, wait_until};
 use crate::support::{fail, farlane, json, succeed};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use engine::Nanos;
 
 use super::Planned;
-use crate::args::{BenchArgs, Each, RateProcess, Sequencer, Workload, ZoneMode};
+use crate::args::{BenchArgs, Each, RandomDistribution, RateProcess, Sequencer, Sizes, Workload, ZoneMode};
 use crate::error::Error;
 use crate::protected::Protected;
 use crate::session::{Needs, Session};
-use crate::workload::{Check, Choice, Contents, Durable, Job, Limits, Pace, Sizes, Spread, Steady, Zones};
+use crate::workload::{Check, Choice, Contents, Durable, Job, Limits, Pace, Steady, Zones};
 
 /// The most operations under way at once, over all jobs.
 const UNDER_WAY_MAX: u32 = 1024;
@@ -186,16 +186,16 @@ fn choice(args: &BenchArgs) -> Choice {
             | Workload::RandTrimWrite
     );
     let number = args.rw.number.unwrap_or_default();
-    let spread = match load.random_distribution.clone() {
-        Spread::Uniform { .. } => Spread::Uniform { is_mapped: !load.norandommap },
-        Spread::Sequence { blocks, .. } => {
-            Spread::Sequence { blocks, is_strided: load.random_sequence_stride }
+    let distribution = match load.random_distribution.clone() {
+        RandomDistribution::Uniform { .. } => RandomDistribution::Uniform { is_mapped: !load.norandommap },
+        RandomDistribution::Sequence { blocks, .. } => {
+            RandomDistribution::Sequence { blocks, is_strided: load.random_sequence_stride }
         }
         other => other,
     };
     let zones = load.zonesize.filter(|_| load.zonemode == ZoneMode::Strided);
     Choice {
-        spread,
+        distribution,
         random: load.percentage_random.map_or([100; 3], |percent| percent.or(100)),
         step: if is_random { 0 } else { number },
         repeats: if is_random { u32::try_from(number).unwrap_or(1).max(1) } else { 1 },

@@ -7,7 +7,6 @@ use live::drivers::ublk::name_of;
 use live::sys::block_use;
 use live::sys::ublk::Control;
 use serde_json::json;
-use status::Connect;
 
 use super::{Request, list};
 use crate::args::DisconnectArgs;
@@ -97,10 +96,4 @@ fn wait_for_end(device: &str) -> Result<(), Error> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-/// A row for `farlane observe list`: the kind of the block device, and its state.
-pub(crate) fn row(of: &Connect) -> (String, String) {
-    let state = if of.way.is_away() { "the far end is away" } else { "connected" };
-    (format!("{} as {}", of.url, of.device.as_deref().unwrap_or_default()), state.to_owned())
 }

@@ -217,7 +217,7 @@ impl Daemon for Block<'_> {
     }
 
     fn figures(&self, _clock: Clock, hirer: Hirer<Served>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::of_target(page, &hirer)
+        move |page| metrics::of_target(page, &hirer, Served::core)
     }
 
     fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
@@ -236,7 +236,7 @@ impl Daemon for Block<'_> {
     }
 
     fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Report> {
-        Reply::Now(status::of_target(self.about(), driver))
+        Reply::Now(status::of_target(self.about(), driver.device(), driver.address(), driver.core()))
     }
 
     fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {

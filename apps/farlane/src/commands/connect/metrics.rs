@@ -1,14 +1,17 @@
 //! The figures of a block device.
 
-use live::drivers::ublk::{Kind as Asked, Tally};
+use live::drivers::ublk::{Event, Kind as Asked, Tally, UblkDriver};
 use live::reactor::Hirer;
+use nvme::subsystem::Subsystem;
 
-use super::{initiator, ublk};
 use crate::metrics::{Kind, Labels, Page, add_all_namespaces, next_namespaces};
 
 /// Adds the figures of the requests of the block device. Returns false when the loop has ended.
-pub(super) fn of_requests(page: &mut Page, hirer: &Hirer<ublk::Served>) -> bool {
-    let tell = |driver: &mut ublk::Served| {
+pub(super) fn of_requests<F>(page: &mut Page, hirer: &Hirer<UblkDriver<F>>) -> bool
+where
+    F: FnMut(Event) + 'static,
+{
+    let tell = |driver: &mut UblkDriver<F>| {
         (*driver.tally(), driver.under_way(), driver.medium().is_here(), driver.name())
     };
     let Some((tally, under_way, is_here, name)) = hirer.run(tell) else { return false };
@@ -37,11 +40,16 @@ fn add_tally(page: &mut Page, labels: &Labels, tally: &Tally) {
     }
 }
 
-/// Adds the figures of the kernel's initiator. Returns false when the loop has ended.
-pub(super) fn of_target(page: &mut Page, hirer: &Hirer<initiator::Served>) -> bool {
+/// Adds the figures of the kernel's initiator, whose subsystem `core` finds in the driver. Returns
+/// false when the loop has ended.
+pub(super) fn of_target<D: 'static>(
+    page: &mut Page,
+    hirer: &Hirer<D>,
+    core: fn(&D) -> Option<&Subsystem>,
+) -> bool {
     let next = |after| {
-        hirer.run(move |driver: &mut initiator::Served| {
-            driver.core().map(|core| next_namespaces(core.tallies(), after)).unwrap_or_default()
+        hirer.run(move |driver: &mut D| {
+            core(driver).map(|core| next_namespaces(core.tallies(), after)).unwrap_or_default()
         })
     };
     add_all_namespaces(page, &Labels::new(), next).is_some()

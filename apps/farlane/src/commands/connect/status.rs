@@ -1,7 +1,10 @@
 //! The status of a block device.
 
+use std::net::SocketAddr;
+
 use ::status::{Activity, Connect, FarEndState, Report, Status, Way};
 use live::drivers::ublk::{Kind, UblkDriver};
+use nvme::subsystem::Subsystem;
 
 use super::About;
 use crate::counters;
@@ -46,9 +49,15 @@ where
     common(about, Some(&driver.name()), (vec![activity], way))
 }
 
-/// The status of a block device of the kernel's initiator.
-pub(super) fn of_target(about: &About, driver: &super::initiator::Served) -> Report {
-    let tallies = driver.core().into_iter().flat_map(|core| core.tallies());
-    let way = Way::NvmeTcp { target: driver.address().to_string() };
-    common(about, driver.device(), (counters::activity(tallies), way))
+/// The status of a block device of the kernel's initiator, whose target listens at `address` and has
+/// the subsystem `core`.
+pub(super) fn of_target(
+    about: &About,
+    device: Option<&str>,
+    address: SocketAddr,
+    core: Option<&Subsystem>,
+) -> Report {
+    let tallies = core.into_iter().flat_map(Subsystem::tallies);
+    let way = Way::NvmeTcp { target: address.to_string() };
+    common(about, device, (counters::activity(tallies), way))
 }

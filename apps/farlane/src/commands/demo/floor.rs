@@ -5,7 +5,7 @@ use distribution::Distribution;
 use engine::Nanos;
 use live::carrier::floor::Client;
 
-use super::measure::{Slices, Subjects};
+use super::figures::{Slices, Subjects};
 use crate::error::Error;
 use crate::session::Session;
 use crate::workload::rate;

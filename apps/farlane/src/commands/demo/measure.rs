@@ -1,14 +1,12 @@
 //! The demo's figures: the floor, direct, and through the tunnel. Each gets a slice in turn, so
 //! that a noisy moment of the machine falls on all three.
 
-use std::net::SocketAddr;
-
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use nvme::host::Namespace;
-use serde::Serialize;
 
+use super::figures::{All, Slices, Subjects};
 use super::floor;
 use crate::args::Workload;
 use crate::error::Error;
@@ -17,67 +15,6 @@ use crate::workload::{self, Job};
 
 /// How many turns each measurement gets.
 const ROUNDS: u64 = 5;
-/// The subjects of the measurement: two sessions, and this machine's own TCP.
-pub(super) struct Subjects<'a> {
-    pub(super) tunnel: &'a mut Session,
-    pub(super) tunnel_namespace: Namespace,
-    pub(super) direct: &'a mut Session,
-    pub(super) direct_namespace: Namespace,
-    /// Address of the floor server. None where a network is emulated: this machine's own TCP says
-    /// nothing of it.
-    pub(super) floor: Option<SocketAddr>,
-}
-
-/// One subject's figures.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Figures {
-    pub(super) config_read_ns: Distribution,
-    pub(super) read_4k_ns: Distribution,
-    pub(super) write_4k_ns: Distribution,
-    pub(super) iops_qd32: f64,
-    pub(super) mib_s_128k: f64,
-}
-
-/// All subjects' figures.
-#[derive(Clone, Debug)]
-pub(super) struct All {
-    pub(super) floor: Option<Figures>,
-    pub(super) direct: Figures,
-    pub(super) tunnel: Figures,
-}
-
-/// One subject's slices, kind by kind.
-#[derive(Default)]
-pub(super) struct Slices {
-    pub(super) config_read: Vec<Distribution>,
-    pub(super) read: Vec<Distribution>,
-    pub(super) write: Vec<Distribution>,
-    pub(super) iops: Vec<f64>,
-    pub(super) mib_s: Vec<f64>,
-}
-
-impl Slices {
-    fn figures(self) -> Figures {
-        let merge = |slices: Vec<Distribution>| {
-            slices.into_iter().fold(Distribution::new(), |mut all, slice| {
-                all.merge(&slice);
-                all
-            })
-        };
-        Figures {
-            config_read_ns: merge(self.config_read),
-            read_4k_ns: merge(self.read),
-            write_4k_ns: merge(self.write),
-            iops_qd32: median(self.iops),
-            mib_s_128k: median(self.mib_s),
-        }
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
 
 /// Measures everything. Each kind of measurement takes about `runtime` for each subject.
 pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Result<All, Error> {

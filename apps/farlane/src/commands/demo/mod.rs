@@ -1,6 +1,7 @@
 //! `farlane demo`: the whole system on one machine, verified and measured.
 
 mod child;
+mod figures;
 mod floor;
 mod measure;
 mod network;
@@ -28,7 +29,7 @@ use crate::error::Error;
 use crate::hops;
 use crate::session::{Needs, Session};
 use child::Child;
-use measure::Subjects;
+use figures::Subjects;
 use network::Network;
 use report::{Over, Report, Verified};
 use way::Way;

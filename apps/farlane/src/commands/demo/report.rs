@@ -4,7 +4,7 @@ use distribution::Distribution;
 use engine::Nanos;
 use serde::Serialize;
 
-use super::measure::{All, Figures};
+use super::figures::{All, Figures};
 use super::network::{Carried, Described, Simulated};
 use crate::args::Carrier;
 use crate::commands::{print, print_json};

@@ -8,9 +8,10 @@ use ::status::Status;
 use serde_json::Value;
 
 use super::request::{Request, is_at};
+use super::save;
 use crate::args::{ExportAction, FarEndArgs};
 use crate::commands::control::{self, await_far, plain, tell_changes};
-use crate::commands::{print, print_json, save, status};
+use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
 pub(super) fn run(action: ExportAction) -> Result<(), Error> {
@@ -46,7 +47,7 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
         }
         ExportAction::Save(args) => {
             let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
-            save::export(&args, &offered)
+            save::save(&args, &offered)
         }
         ExportAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
     }

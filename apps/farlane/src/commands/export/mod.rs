@@ -6,6 +6,7 @@ mod listeners;
 mod metrics;
 mod reload;
 mod request;
+mod save;
 mod server;
 
 use std::net::SocketAddr;

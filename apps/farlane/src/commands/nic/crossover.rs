@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use distribution::Distribution;
 use engine::Nanos;
 
-use super::measure::{Floor, Latency};
+use super::latency::{Floor, Latency};
 use crate::drawing::{BLACK, COLOURS, Drawing, GREY, PALE, Style};
 
 /// Columns of the longest bar.

@@ -12,6 +12,7 @@ use niq::{INLINE_MAX, PACKET_MAX};
 use serde::Serialize;
 use tracing::warn;
 
+use super::latency::{Floor, Latency};
 use super::{Bench, crossover, packet};
 use crate::args::{NicMeasureArgs, NicPingArgs};
 use crate::commands::{print, print_json};
@@ -30,32 +31,6 @@ const FLOOR_BYTES: usize = 60;
 const WINDOW: u32 = 32;
 /// A packet that does not come back within this time is lost.
 const LOST: Nanos = Nanos::from_secs(1);
-
-/// The unbeatable floor of this machine, and the figures of its kernel: measured in the same run.
-#[derive(Serialize)]
-pub(super) struct Floor {
-    /// Two crossings of a cache line between two threads.
-    pub(super) round_trip_ns: Distribution,
-    /// Half of it.
-    pub(super) crossing_ns: Distribution,
-    /// A datagram of 60 bytes to and fro over loopback, both ends polling: half of the round trip.
-    pub(super) kernel_udp_one_way_ns: Distribution,
-    /// How long the system takes to wake a thread by an eventfd, if there is time to sleep.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) wake_ns: Option<Distribution>,
-}
-
-/// The latency of packets of one size.
-#[derive(Serialize)]
-pub(super) struct Latency {
-    pub(super) size: usize,
-    /// How the packets left their hosts.
-    pub(super) path: &'static str,
-    pub(super) one_way_ns: Distribution,
-    pub(super) round_trip_ns: Distribution,
-    /// Packets that did not come back.
-    pub(super) lost: u64,
-}
 
 #[derive(Serialize)]
 struct Pings {

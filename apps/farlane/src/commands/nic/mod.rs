@@ -1,6 +1,7 @@
 //! `farlane measure nic`: low-latency network cards between processes.
 
 mod crossover;
+mod latency;
 mod measure;
 mod packets;
 pub(crate) mod serve;
@@ -14,8 +15,8 @@ use live::sys::clock::Clock;
 use niq::{HostConfig, Received};
 
 use crate::args::{CardOptions, NicAction, NicArgs};
-use crate::commands::stay_on;
 use crate::error::Error;
+use crate::processor::stay_on;
 
 /// Length of a packet's Ethernet header in bytes.
 const HEADER: usize = 14;

@@ -15,6 +15,7 @@ mod reports;
 mod reservations;
 mod sanitize;
 mod self_test;
+mod smart_log;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -24,7 +25,7 @@ use nvme_pcie::host::QueueId;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::{print, print_json_of_nvme_cli, smart_log};
+use super::{print, print_json_of_nvme_cli};
 use crate::args::{At, NvmeCommand, Printed, StructurePrinting, Target};
 use crate::error::Error;
 use crate::session::{Needs, Payload, Session};

@@ -12,8 +12,9 @@ use live::drivers::perftest::{
 };
 
 use crate::args::{PeerArg, RdmaAction, RdmaMeasureArgs};
-use crate::commands::{print, print_json, stay_on};
+use crate::commands::{print, print_json};
 use crate::error::Error;
+use crate::processor::stay_on;
 use table::Row;
 
 /// Bytes of an iteration where none are given, as perftest has them.

@@ -3,12 +3,7 @@
 //! The daemon reports its offer; the command that asks changes the file, with its own rights. So a
 //! daemon needs no right to change its own configuration.
 
-mod export;
 mod replace;
-mod target;
-
-pub(crate) use export::export;
-pub(crate) use target::target;
 
 use std::path::PathBuf;
 
@@ -25,9 +20,9 @@ use crate::whole_file;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Told {
     pub(crate) nsid: u32,
-    namespace: Option<String>,
-    ram: Option<String>,
-    ana_group: Option<u32>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) ram: Option<String>,
+    pub(crate) ana_group: Option<u32>,
 }
 
 /// A daemon's report of a namespace, which [`Told`] reads.
@@ -39,21 +34,25 @@ pub(crate) fn tell_namespace(nsid: u32, backing: &Backing) -> Value {
 }
 
 impl Told {
-    fn backing(&self) -> Result<Backing, String> {
+    /// The medium or the memory behind the namespace.
+    ///
+    /// # Errors
+    /// When the report names neither, or both.
+    pub(crate) fn backing(&self) -> Result<Backing, String> {
         Backing::asked(self.namespace.as_deref(), self.ram.as_deref())
     }
 }
 
 /// A daemon's file, and the text that it is about to have.
-struct File {
-    path: PathBuf,
-    before: String,
-    document: DocumentMut,
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) before: String,
+    pub(crate) document: DocumentMut,
 }
 
 impl File {
     /// Reads the file that a daemon names in its offer.
-    fn read(offered: &Value) -> Result<Self, Error> {
+    pub(crate) fn read(offered: &Value) -> Result<Self, Error> {
         let path = offered["config"].as_str().ok_or(DaemonError::NoFileToSave)?;
         let path = PathBuf::from(path);
         let before = whole_file::read(&path, texts::LIST_MAX)?;
@@ -64,7 +63,7 @@ impl File {
     }
 
     /// Writes the text, if it has changed, to the place of the arguments, and reports it.
-    fn write(self, args: &SaveArgs, notes: &[String]) -> Result<(), Error> {
+    pub(crate) fn write(self, args: &SaveArgs, notes: &[String]) -> Result<(), Error> {
         let text = self.document.to_string();
         let place = args.to.as_ref().unwrap_or(&self.path);
         let is_changed = text != self.before;
@@ -85,12 +84,12 @@ impl File {
 }
 
 /// The error that a file can't be saved, for this reason.
-fn wrong(path: &std::path::Path, why: &str) -> Error {
+pub(crate) fn wrong(path: &std::path::Path, why: &str) -> Error {
     Error::Config { path: path.to_owned(), why: why.to_owned() }
 }
 
 /// The daemon's answer, as a type of ours.
-fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
+pub(crate) fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
     T::deserialize(told)
         .map_err(|error| DaemonError::Asked { why: format!("the daemon's answer: {error}") }.into())
 }

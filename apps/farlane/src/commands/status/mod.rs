@@ -3,10 +3,10 @@
 //! A daemon builds a [`Report`] and answers with it; every reader gets it from [`control`].
 
 mod built;
+pub(crate) mod list;
 pub(crate) mod text;
 
 use ::status::Report;
-use serde::{Deserialize, Serialize};
 
 use crate::args::StatusArgs;
 use crate::commands::{control, print, print_line};
@@ -15,21 +15,13 @@ use crate::error::Error;
 pub(crate) use built::{of_far, of_far_ends, of_guest};
 pub(crate) use text::text;
 
-/// The request that an end of a tunnel answers. A target understands it too.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Request {
-    /// Asks for the state.
-    Status,
-}
-
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     if let Some(path) = &args.path {
         return show(&control::report(path)?, args.output.json);
     }
     let found = control::look()?;
     if args.output.json && found.daemons.is_empty() && found.unreadable.is_empty() {
-        return print_line(&super::list::Listed::default());
+        return print_line(&list::Listed::default());
     }
     if args.output.json {
         found.daemons.iter().try_for_each(|daemon| print_line(&daemon.report))?;

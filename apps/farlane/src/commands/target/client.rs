@@ -7,9 +7,10 @@ use ::status::Status;
 use serde_json::Value;
 
 use super::request::Request;
+use super::save;
 use crate::args::{SubsystemArgs, TargetAction};
 use crate::commands::control::{self, await_far, plain, tell_changes};
-use crate::commands::{print, print_json, save, status};
+use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
 pub(super) fn run(action: TargetAction) -> Result<(), Error> {
@@ -61,7 +62,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
         }
         TargetAction::Save(args) => {
             let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
-            save::target(&args, &offered)
+            save::save(&args, &offered)
         }
         TargetAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
     }

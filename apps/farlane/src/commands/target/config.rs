@@ -1,11 +1,8 @@
 //! A target's offer, in the form of its configuration file (TOML).
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use assemblies::fabric::Fabric;
@@ -16,10 +13,10 @@ use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
+use super::values::{ProofMax, Size, Text, Wrong};
 use crate::args::{
     AccessState, Backing, Discovery, FarSpec, FormatSpec, MaxTransfer, MediumSpec, NamespaceSpec, RamSpec,
     Served, check_ram,
@@ -276,52 +273,6 @@ struct NamespaceTable {
     readonly: bool,
     #[serde(rename = "ana-group")]
     ana_group: Option<u32>,
-}
-
-/// A value that the file writes as text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Text<T>(pub(super) T);
-
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(|error| D::Error::custom(format!("{error}, not '{text}'")))
-    }
-}
-
-/// The time in which hosts must authenticate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProofMax(Duration);
-
-impl FromStr for ProofMax {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        crate::args::parse_proof_max(text).map(Self)
-    }
-}
-
-/// A size in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Size(pub(super) u64);
-
-impl FromStr for Size {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        crate::args::parse_size(text).map(Self)
-    }
-}
-
-/// A wrong value: where it is in the file, and why it is wrong.
-pub(super) struct Wrong {
-    span: Range<usize>,
-    key: &'static str,
-    why: String,
-}
-
-impl Wrong {
-    pub(super) fn at<T>(place: &Spanned<T>, key: &'static str, why: impl Into<String>) -> Self {
-        Self { span: place.span(), key, why: why.into() }
-    }
 }
 
 /// Reads the configuration file at `path`.

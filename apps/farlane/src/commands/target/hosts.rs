@@ -15,7 +15,7 @@ use nvme_fabrics::wire::Nqn;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::config::{Size, Text, Wrong};
+use super::values::{Size, Text, Wrong};
 
 /// A host that may connect, with its secrets and its permissions.
 #[derive(Debug, Deserialize)]

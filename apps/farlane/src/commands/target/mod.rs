@@ -8,10 +8,10 @@ mod hosts;
 mod hosts_told;
 mod metrics;
 mod request;
+mod save;
 mod server;
 mod status;
-
-pub(crate) use config::{Listed, listed_in};
+mod values;
 
 use std::path::{Path, PathBuf};
 

@@ -7,11 +7,11 @@ use network_models::Class;
 use network_models::tsn::taprio::{self, Layout, Offload};
 use serde::Serialize;
 
-use super::PlanFile;
 use super::interface::Interface;
 use crate::args::ApplyArgs;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
+use crate::plan_file::PlanFile;
 
 /// The report for machines, as JSON.
 #[derive(Debug, Serialize)]

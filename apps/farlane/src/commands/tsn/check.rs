@@ -14,10 +14,10 @@ use network_models::Class;
 use network_models::tsn::conformance::{Conformance, Departure, Kept};
 use serde::Serialize;
 
-use super::PlanFile;
 use crate::args::AuditArgs;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
+use crate::plan_file::PlanFile;
 
 /// How wrong stamps of the kernel and of cards are, without an option that says otherwise.
 const ERROR_KERNEL: Nanos = Nanos::from_micros(50);

@@ -2,11 +2,8 @@
 
 mod apply;
 mod check;
-mod file;
 mod interface;
 mod plan;
-
-pub(crate) use file::PlanFile;
 
 use crate::args::TsnAction;
 use crate::error::Error;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::args::{Amount, RateProcess, Sequencer, Workload, ZoneMode};
-use crate::workload::{Sizes, Spread};
+use crate::args::{Amount, RandomDistribution, RateProcess, Sequencer, Sizes, Workload, ZoneMode};
 
 const FILE: &str = "; two jobs\n[global]\nioengine=libaio\nbs=4k\ntime_based\nruntime=2\n\n\
                     [first]\nrw=randread\niodepth=8\n[second]\nstonewall\nrw=randrw\nbssplit=4k/50:64k/50\nrwmixwrite=30\n";
@@ -111,7 +110,9 @@ fn each_word_becomes_its_option() {
         ("percentage_sequential=40", |args| {
             args.load.percentage_random.is_some_and(|each| each.or(0) == [60; 3])
         }),
-        ("random_distribution=zipf:0.5", |args| args.load.random_distribution == Spread::Zipf(0.5)),
+        ("random_distribution=zipf:0.5", |args| {
+            args.load.random_distribution == RandomDistribution::Zipf(0.5)
+        }),
         ("random_sequence_stride=1", |args| args.load.random_sequence_stride),
         ("zonemode=strided zonesize=256m zoneskip=2g zonerange=1m", |args| {
             let load = &args.load;

@@ -22,3 +22,9 @@ pub(crate) fn text(of: &Connect) -> String {
     }
     text
 }
+
+/// The place of a block device and its state, for a row of `farlane observe list`.
+pub(crate) fn row(of: &Connect) -> [String; 2] {
+    let state = if of.way.is_away() { "the far end is away" } else { "connected" };
+    [format!("{} as {}", of.url, of.device.as_deref().unwrap_or_default()), state.to_owned()]
+}

@@ -8,7 +8,7 @@ mod tunnel;
 
 use ::status::{Namespace, Status};
 
-pub(crate) use connect::text as connect;
+pub(crate) use connect::{row as connect_row, text as connect};
 pub(crate) use network::{emulate, nic, rdma};
 
 /// The status of a daemon as text for a person.

@@ -2,9 +2,10 @@
 
 use engine::{Instant, Nanos};
 use serde_json::{Value, json};
-use trace::{Hop, Step};
+use trace::Hop;
 
-use super::frames::{self, Part, Wanted};
+use super::frames::{self, Wanted};
+use super::part::{Part, way};
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::{Index, Key, Row};
 
@@ -141,22 +142,4 @@ fn chain(row: &Row, hops: &[Hop]) -> Value {
             "first_ns": after(hop.first), "last_ns": after(hop.last), "packets": hop.packets })
     };
     hops.into_iter().map(one).collect()
-}
-
-/// Which way the packets of a step pass: `down` to the device, or `up` to the host.
-pub(super) const fn way(step: Step) -> &'static str {
-    match step {
-        Step::Capsule
-        | Step::Doorbell
-        | Step::Entry
-        | Step::Listed
-        | Step::DataArrived
-        | Step::HeadDoorbell => "down",
-        Step::Fetch
-        | Step::List
-        | Step::ReadyToTransfer
-        | Step::Data
-        | Step::Completion
-        | Step::Interrupt => "up",
-    }
 }

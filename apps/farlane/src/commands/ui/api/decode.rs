@@ -8,7 +8,7 @@ use trace::fabric::Endpoint;
 use trace::fields::{self, Entry};
 use trace::{Direction, Step};
 
-use super::frames::Part;
+use super::part::Part;
 
 /// The most bytes of a frame that are shown.
 const BYTES_MAX: usize = 8192;

@@ -3,10 +3,10 @@
 use captures::{Frame, Held, held};
 use engine::Instant;
 use serde_json::{Value, json};
-use trace::{Step, fields};
+use trace::Step;
 
-use super::commands::way;
 use super::decode;
+use super::part::{Part, way};
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::Index;
 
@@ -20,23 +20,6 @@ const BLOCKS_BETWEEN: u64 = 16;
 pub(super) struct Wanted {
     pub(super) number: u64,
     pub(super) part: Part,
-}
-
-/// Which part of which command a frame is, as far as that is known.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Part {
-    pub(super) step: Option<Step>,
-    /// The command's identifier.
-    pub(super) id: Option<u16>,
-    /// Whether it is an admin command.
-    pub(super) is_admin: bool,
-}
-
-impl Part {
-    /// The object of the search in a frame of a network.
-    pub(super) fn wanted(self) -> Option<fields::Wanted> {
-        Some(fields::Wanted { step: self.step?, id: self.id? })
-    }
 }
 
 /// A line for each frame of `wanted`, which are in their order.

@@ -4,6 +4,7 @@ mod commands;
 mod decode;
 mod frames;
 mod histogram;
+mod part;
 pub(super) mod query;
 mod series;
 
@@ -115,7 +116,7 @@ fn kinds(index: &Index, query: &Query) -> Value {
             of.filter();
         }
         let steps = of.steps.iter().zip(shares).map(|((step, Times { times, packets }), share)| {
-            json!({ "step": step.name(), "way": commands::way(*step), "share": share, "packets": packets, "ns": times })
+            json!({ "step": step.name(), "way": part::way(*step), "share": share, "packets": packets, "ns": times })
         });
         json!({ "command": kind.name, "count": of.count, "bytes": of.bytes, "latency_ns": of.latency,
             "whole_ns": of.whole, "steps": steps.collect::<Vec<_>>(), "dominates": dominates })

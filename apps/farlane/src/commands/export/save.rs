@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::Value as Answer;
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
 
-use super::{File, Told, understand, wrong};
 use crate::args::{Backing, MediumSpec, SaveArgs};
+use crate::commands::save::{File, Told, understand, wrong};
 use crate::commands::served::changes::resized;
 use crate::error::Error;
 
@@ -26,7 +26,7 @@ struct FarEnd {
 ///
 /// # Errors
 /// When there is no file, it can't be written, or it can't describe the offer.
-pub(crate) fn export(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
+pub(super) fn save(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     let mut file = File::read(told)?;
     let offered: Offered = understand(told)?;
     if offered.is_given_beside {

@@ -8,9 +8,9 @@ use nvme::wire::log::{LogPage, SmartLog};
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, celsius};
-use super::nvme::Structure;
+use super::Structure;
 use crate::args::SmartLogArgs;
+use crate::commands::fields::{Fields, celsius};
 use crate::error::Error;
 use crate::session::{Needs, Session};
 

@@ -4,11 +4,9 @@ use ::status::{Link, Namespace, Report, SchemaVersion, Ssd, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::connect;
-use super::control;
-use super::status::text;
+use super::text;
 use crate::args::ListArgs;
-use crate::commands::{counted, print, print_line};
+use crate::commands::{control, counted, print, print_line};
 use crate::device_path;
 use crate::error::Error;
 
@@ -105,10 +103,7 @@ fn rows(status: &Status, socket: &str) -> Vec<[String; 4]> {
         Status::Nic(card) => own(text::nic(card)),
         Status::Rdma(server) => own(text::rdma(server)),
         Status::Emulate(network) => own(text::emulate(network)),
-        Status::Connect(device) => {
-            let (place, state) = connect::disconnect::row(device);
-            vec![row(place, state)]
-        }
+        Status::Connect(device) => own(text::connect_row(device)),
         Status::Device(slot) => {
             let state = if slot.client { "a guest is there" } else { "no guest" };
             vec![row(format!("vfio-user:{}", slot.vfio_user), state.to_owned())]

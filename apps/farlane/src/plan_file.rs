@@ -49,13 +49,13 @@ struct Entry {
 pub(crate) struct PlanFile {
     path: PathBuf,
     /// The rate of every link.
-    pub(super) rate: Rate,
+    pub(crate) rate: Rate,
     /// The class of the flow.
     pub(crate) class: Class,
     /// The longest frame in bytes, with header and check sequence.
-    pub(super) frame_max: u32,
-    pub(super) preemption: Option<Preemption>,
-    pub(super) offload: Offload,
+    pub(crate) frame_max: u32,
+    pub(crate) preemption: Option<Preemption>,
+    pub(crate) offload: Offload,
     /// How far off each clock may be, either way.
     clock_error: Nanos,
     schedules: Vec<GateSchedule>,
@@ -109,7 +109,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// When the plan has no such hop.
-    pub(super) fn schedule(&self, number: usize) -> Result<&GateSchedule, Error> {
+    pub(crate) fn schedule(&self, number: usize) -> Result<&GateSchedule, Error> {
         let found = number.checked_sub(1).and_then(|index| self.schedules.get(index));
         let count = self.schedules.len();
         found.ok_or_else(|| wrong(&self.path, format!("there is no hop {number}; it has {count}")))

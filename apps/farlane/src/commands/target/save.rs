@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::Value as Answer;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, Value, value};
 
-use super::{File, Told, understand, wrong};
+use super::config::{Listed, listed_in};
 use crate::args::{AccessState, Backing, MediumSpec, SaveArgs};
-use crate::commands::target::{Listed, listed_in};
+use crate::commands::save::{File, Told, understand, wrong};
 use crate::error::Error;
 
 /// The offer that a target reports.
@@ -37,7 +37,7 @@ struct Access {
 ///
 /// # Errors
 /// When there is no file, it can't be written, or it can't describe the offer.
-pub(crate) fn target(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
+pub(super) fn save(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
     let mut file = File::read(told)?;
     let offered: Offered = understand(told)?;
     change(&file.before, &mut file.document, &offered).map_err(|why| wrong(&file.path, &why))?;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use engine::Rng;
 
-use crate::args::parse_size;
+use super::parse_size;
 
 /// The most lengths of one load.
 const SIZES_MAX: usize = 16;
@@ -55,7 +55,7 @@ impl Sizes {
     }
 
     /// The length of the next command.
-    pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
         if self.is_one() {
             return self.entries[0].0;
         }
