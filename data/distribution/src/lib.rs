@@ -17,11 +17,30 @@ use std::fmt;
 
 use engine::Nanos;
 use hdrhistogram::Histogram;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 /// Latencies in nanoseconds, to three significant digits.
-#[derive(Clone, Debug)]
-pub struct Distribution(Histogram<u64>);
+#[derive(Clone, Debug, JsonSchema)]
+pub struct Distribution(#[schemars(with = "Summary")] Histogram<u64>);
+
+/// A distribution as reports have it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
+struct Summary {
+    /// How many there are.
+    count: u64,
+    mean: f64,
+    /// The standard deviation.
+    deviation: f64,
+    /// The median.
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    /// 99.9 % are not longer.
+    p999: u64,
+    max: u64,
+}
 
 impl Distribution {
     /// An empty distribution.
@@ -174,16 +193,17 @@ impl FromIterator<Nanos> for Distribution {
 
 impl Serialize for Distribution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Distribution", 8)?;
-        object.serialize_field("count", &self.0.len())?;
-        object.serialize_field("mean", &self.0.mean())?;
-        object.serialize_field("deviation", &self.0.stdev())?;
-        object.serialize_field("p50", &self.0.value_at_quantile(0.5))?;
-        object.serialize_field("p90", &self.0.value_at_quantile(0.9))?;
-        object.serialize_field("p99", &self.0.value_at_quantile(0.99))?;
-        object.serialize_field("p999", &self.0.value_at_quantile(0.999))?;
-        object.serialize_field("max", &self.0.max())?;
-        object.end()
+        let summary = Summary {
+            count: self.0.len(),
+            mean: self.0.mean(),
+            deviation: self.0.stdev(),
+            p50: self.0.value_at_quantile(0.5),
+            p90: self.0.value_at_quantile(0.9),
+            p99: self.0.value_at_quantile(0.99),
+            p999: self.0.value_at_quantile(0.999),
+            max: self.0.max(),
+        };
+        summary.serialize(serializer)
     }
 }
 

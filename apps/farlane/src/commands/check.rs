@@ -3,12 +3,27 @@
 use std::path::Path;
 
 use scenarios::file::link::Link;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{print, print_json, sim, target};
 use crate::args::CheckFileArgs;
 use crate::error::Error;
 use crate::{config_file, whole_file};
+
+/// Files that can be used, and what they are.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
+    files: Vec<Good<'a>>,
+}
+
+/// A file that can be used.
+#[derive(Serialize, JsonSchema)]
+struct Good<'a> {
+    path: &'a Path,
+    /// The kind of its content, in words.
+    what: String,
+}
 
 pub(crate) fn run(args: &CheckFileArgs) -> Result<(), Error> {
     let mut good = Vec::new();
@@ -17,9 +32,9 @@ pub(crate) fn run(args: &CheckFileArgs) -> Result<(), Error> {
         if !args.output.json {
             print(&format!("{}: {what}: good\n", path.display()))?;
         }
-        good.push(json!({ "path": path, "what": what }));
+        good.push(Good { path, what });
     }
-    if args.output.json { print_json(&json!({ "files": good })) } else { Ok(()) }
+    if args.output.json { print_json(&Json { files: good }) } else { Ok(()) }
 }
 
 /// Checks a file and names its kind.

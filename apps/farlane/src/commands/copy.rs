@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nvme::host::Namespace;
 use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Data, QueueId, Submission};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -26,8 +27,9 @@ use crate::protected::Protected;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
 
-#[derive(Serialize)]
-struct Json {
+/// What was read or written.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json {
     bytes: u64,
     elapsed_s: f64,
     mib_s: f64,

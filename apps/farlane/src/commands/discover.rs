@@ -10,8 +10,8 @@ use nvme_fabrics::host::discovery::{Reader, Step};
 use nvme_fabrics::wire::{
     DiscoveryEntry, DiscoveryHeader, EntryFlags, SecureChannel, SecurityType, SubsystemType,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::args::{DiscoverArgs, Printed};
 use crate::commands::nvme::print_bytes;
@@ -19,8 +19,32 @@ use crate::commands::{print, print_json};
 use crate::error::{Error, NvmeError};
 use crate::session::{self, Needs};
 
+/// The records of a discovery log, in nvme-cli's words.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Records<'a> {
+    /// The number of changes of the log; none if its header is malformed.
+    genctr: Option<u64>,
+    records: &'a [Record],
+}
+
+/// The discovery controllers that answer to multicast DNS.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Controllers<'a> {
+    controllers: Vec<Answered<'a>>,
+}
+
+/// A discovery controller.
+#[derive(Serialize, JsonSchema)]
+struct Answered<'a> {
+    name: &'a str,
+    nqn: &'a str,
+    trtype: &'a str,
+    trsvcid: String,
+    traddr: &'a [IpAddr],
+}
+
 /// A discovery log entry. The names are those of nvme-cli.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Record {
     trtype: String,
     adrfam: String,
@@ -35,6 +59,18 @@ struct Record {
     /// Only of a port of NVMe/RDMA.
     #[serde(skip_serializing_if = "Option::is_none")]
     rdma_prtype: Option<String>,
+}
+
+impl<'a> Answered<'a> {
+    fn of(found: &'a Found) -> Self {
+        Self {
+            name: &found.name,
+            nqn: &found.nqn,
+            trtype: &found.transport,
+            trsvcid: found.port.to_string(),
+            traddr: &found.addresses,
+        }
+    }
 }
 
 impl Record {
@@ -97,7 +133,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
         Printed::Json => {
             let header = log.header.first_chunk().and_then(|raw| DiscoveryHeader::parse(raw).ok());
             let generation = header.map(|header| header.generation);
-            return print_json(&json!({ "genctr": generation, "records": records }));
+            return print_json(&Records { genctr: generation, records: &records });
         }
         Printed::Normal => {}
     }
@@ -154,16 +190,8 @@ fn search(args: &DiscoverArgs) -> Result<(), Error> {
     }
     let found = mdns::search(args.search, args.interface, args.mdns_port)?;
     if args.printing.is_json() {
-        let of = |one: &Found| {
-            json!({
-                "name": one.name,
-                "nqn": one.nqn,
-                "trtype": one.transport,
-                "trsvcid": one.port.to_string(),
-                "traddr": one.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
-            })
-        };
-        return print_json(&json!({ "controllers": found.iter().map(of).collect::<Vec<_>>() }));
+        let controllers = found.iter().map(Answered::of).collect();
+        return print_json(&Controllers { controllers });
     }
     let mut text = String::new();
     for one in &found {

@@ -3,6 +3,7 @@
 use live::carrier::floor::Server;
 
 use crate::args::FloorServerArgs;
+use crate::commands::listening::Listening;
 use crate::commands::print_json;
 use crate::error::Error;
 
@@ -10,7 +11,7 @@ pub(crate) fn run(args: &FloorServerArgs) -> Result<(), Error> {
     let listen_error = |error| Error::Listen { address: args.listen, error };
     let server = Server::bind(args.listen).map_err(listen_error)?;
     let address = server.address().map_err(listen_error)?;
-    print_json(&serde_json::json!({ "listening": address.to_string() }))?;
+    print_json(&Listening::at(address))?;
     crate::processor::stay_on(args.cpu)?;
     loop {
         // The parent process ends this loop.

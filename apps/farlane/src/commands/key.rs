@@ -9,13 +9,61 @@ use live::drivers::secret_file;
 use live::sys::entropy;
 use nvme_fabrics::authentication::{Hash, Secret};
 use nvme_fabrics::tls::TlsKey;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{print, print_json};
 use crate::args::{
     DhchapHash, KeyAction, KeyArgs, KeyTestArgs, NewDhchapArgs, NewTlsArgs, Output, TlsHash, TrustArgs,
 };
 use crate::error::Error;
+
+/// A key of this user, and the far ends that are remembered.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Key<'a> {
+    /// The fingerprint.
+    key: String,
+    file: &'a Path,
+    known: Vec<Remembered<'a>>,
+}
+
+/// A far end that is remembered.
+#[derive(Serialize, JsonSchema)]
+struct Remembered<'a> {
+    name: &'a str,
+    /// The fingerprint.
+    key: String,
+}
+
+/// What is remembered of a far end.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Trusted<'a> {
+    name: &'a str,
+    /// The fingerprint.
+    key: String,
+    /// The file of remembered far ends.
+    file: &'a Path,
+}
+
+/// The file of a new secret, and the option that takes it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NewSecret<'a> {
+    file: &'a Path,
+    /// The option without its dashes.
+    option: &'a str,
+}
+
+/// The key or secret in a file.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Tested<'a> {
+    file: &'a Path,
+    /// The kind of the secret, in words.
+    kind: &'static str,
+    /// The hash that the key or secret is for, or `none`.
+    hash: &'static str,
+    /// The length of the key or secret.
+    bytes: usize,
+}
 
 pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
     match action {
@@ -40,9 +88,8 @@ fn tell_key(
 ) -> Result<(), Error> {
     let (path, key) = (args.path(), identity.fingerprint());
     if args.output.json {
-        let known: Vec<_> =
-            known.iter().map(|(name, key)| json!({ "name": name, "key": key.to_string() })).collect();
-        return print_json(&json!({ "key": key.to_string(), "file": path, "known": known }));
+        let known = known.iter().map(|(name, key)| Remembered { name, key: key.to_string() }).collect();
+        return print_json(&Key { key: key.to_string(), file: &path, known });
     }
     let mut text = format!("{key}\n  in {}\n", path.display());
     text += &format!("  a far end admits this host with: farlane export --allow {key}\n");
@@ -57,7 +104,7 @@ fn trust(args: &TrustArgs) -> Result<(), Error> {
     let (name, key) = (&args.far.name, args.key()?);
     known.remember(name, key, args.replace)?;
     if args.output.json {
-        return print_json(&json!({ "name": name, "key": key.to_string(), "file": known.path() }));
+        return print_json(&Trusted { name, key: key.to_string(), file: known.path() });
     }
     print(&match args.far.is_address {
         true => format!("tcp://{name}, quic://{name} and udp://{name} now lead to {key} only\n"),
@@ -89,7 +136,7 @@ fn dhchap(args: &NewDhchapArgs) -> Result<(), Error> {
 fn keep(path: &Path, text: &str, output: &Output, option: &str) -> Result<(), Error> {
     secret_file::create(path, text).map_err(|error| Error::NewSecret { path: path.to_owned(), error })?;
     if output.json {
-        return print_json(&json!({ "file": path, "option": option }));
+        return print_json(&NewSecret { file: path, option });
     }
     print(&format!(
         "made {}\n  give both ends the same file: --{option} FILE, or {option} = \"FILE\" in [[subsystem.host]]\n",
@@ -109,7 +156,7 @@ fn check(args: &KeyTestArgs) -> Result<(), Error> {
     };
     let hash = hash.map_or("none", Hash::name);
     if args.output.json {
-        return print_json(&json!({ "file": args.file, "kind": what, "hash": hash, "bytes": bytes }));
+        return print_json(&Tested { file: &args.file, kind: what, hash, bytes });
     }
     print(&format!("{}: a {what} of {bytes} bytes, hash {hash}\n", args.file.display()))
 }

@@ -7,12 +7,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::args::{ManArgs, names};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::whole_file;
+
+/// The pages that were written.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
+    pages: &'a [String],
+}
 
 pub(crate) fn run(args: &ManArgs) -> Result<(), Error> {
     let mut root = crate::command_line();
@@ -24,7 +32,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Error> {
     let mut written = Vec::new();
     write(&root, folder, &mut written)?;
     if args.output.json {
-        return print_json(&serde_json::json!({ "pages": written }));
+        return print_json(&Json { pages: &written });
     }
     print(&format!("{} pages in {}\n", written.len(), folder.display()))
 }

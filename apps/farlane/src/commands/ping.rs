@@ -6,6 +6,7 @@ use std::time::Duration;
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::PingArgs;
@@ -15,12 +16,16 @@ use crate::hops;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
 
-#[derive(Serialize)]
-struct Json {
+/// Round trips to a far function or controller.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json {
+    /// The function or controller that answered.
     function: String,
+    /// Its vendor and device, or its version of NVMe.
     id: String,
     count: u64,
     elapsed_s: f64,
+    /// Round trips per second.
     rate: f64,
     latency_ns: Distribution,
     /// How well times of both ends can be compared; none before the first exchange of times.
@@ -37,7 +42,8 @@ struct Measured {
     interrupted: bool,
 }
 
-#[derive(Serialize)]
+/// How well times of both ends can be compared.
+#[derive(Serialize, JsonSchema)]
 struct ClockJson {
     /// Offset of the far clock from ours, if both ends follow one clock. The clocks of two programs
     /// that do not begin when their programs do, so their offset says nothing.

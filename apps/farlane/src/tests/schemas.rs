@@ -9,7 +9,10 @@ use status::{Report, SCHEMA_VERSION};
 
 use super::root;
 use crate::commands::status::list;
-use crate::commands::{connect, top};
+use crate::commands::{
+    bench, check, connect, copy, discover, doctor, emulate, guest, key, listening, man, measure, nic, ping,
+    rdma, top, tsn,
+};
 use crate::error::code::{CODES, OF_DAEMONS, USAGE};
 use crate::failure;
 
@@ -78,13 +81,61 @@ fn of_kind(kind: &str, title: &str) -> Value {
 
 /// Every schema that is derived from a type, by the name of its file.
 fn derived() -> Vec<(&'static str, Value)> {
+    [daemons(), measurements(), machines(), models()].concat()
+}
+
+/// Those of reports about daemons, and of errors.
+fn daemons() -> Vec<(&'static str, Value)> {
     vec![
         ("connect-list", of::<connect::list::Connected>("farlane connect --list")),
         ("error", of::<failure::Object<'_>>("any command")),
+        ("guest-end", of::<guest::End>("farlane attach, farlane offer device")),
         ("list", of::<list::Listed>("farlane observe list")),
+        ("listening", of::<listening::Listening>("a service")),
+        ("nic-end", of::<nic::serve::End>("farlane measure nic serve")),
         ("status", of::<Report>("farlane observe status")),
         ("target-status", of_kind("target", "farlane target status")),
         ("top", of::<top::Top>("farlane observe top")),
+    ]
+}
+
+/// Those of measurements and copies.
+fn measurements() -> Vec<(&'static str, Value)> {
+    vec![
+        ("bench", of::<bench::report::Json<'_>>("farlane bench")),
+        ("bench-jobs", of::<bench::report::Several<'_>>("farlane bench (several jobs)")),
+        ("measure", of::<measure::report::Printed<'_>>("farlane measure report")),
+        ("nic-bench", of::<nic::measure::Rates>("farlane measure nic bench")),
+        ("nic-packets", of::<nic::packets::Counted>("farlane measure nic send, farlane measure nic receive")),
+        ("nic-ping", of::<nic::measure::Pings>("farlane measure nic ping")),
+        ("ping", of::<ping::Json>("farlane measure ping")),
+        ("rdma", of::<rdma::Json>("farlane measure rdma ping, farlane measure rdma bench")),
+        ("read", of::<copy::Json>("farlane use read")),
+        ("write", of::<copy::Json>("farlane use write")),
+    ]
+}
+
+/// Those of commands that set up or examine a machine.
+fn machines() -> Vec<(&'static str, Value)> {
+    vec![
+        ("check", of::<check::Json<'_>>("farlane setup check")),
+        ("discover", of::<discover::Records<'_>>("farlane use discover")),
+        ("doctor", of::<doctor::Json<'_>>("farlane setup doctor")),
+        ("key", of::<key::Key<'_>>("farlane setup key new, farlane setup key show")),
+        ("key-check", of::<key::Tested<'_>>("farlane setup key test")),
+        ("key-secret", of::<key::NewSecret<'_>>("farlane setup key tls, farlane setup key dhchap")),
+        ("key-trust", of::<key::Trusted<'_>>("farlane setup key trust")),
+        ("man", of::<man::Json<'_>>("farlane setup man --to")),
+    ]
+}
+
+/// Those of modelled networks.
+fn models() -> Vec<(&'static str, Value)> {
+    vec![
+        ("emulate-progress", of::<emulate::relay::Line<'_>>("farlane model emulate")),
+        ("tsn-apply", of::<tsn::apply::Report>("farlane model tsn apply")),
+        ("tsn-check", of::<tsn::check::Report>("farlane model tsn audit")),
+        ("tsn-plan", of::<tsn::plan::Report>("farlane model tsn plan")),
     ]
 }
 

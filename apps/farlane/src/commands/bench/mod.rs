@@ -4,7 +4,7 @@ mod fio;
 mod job;
 mod job_file;
 mod layout;
-mod report;
+pub(crate) mod report;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

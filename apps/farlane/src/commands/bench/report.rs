@@ -1,9 +1,11 @@
 //! Reports of loads, as text and as JSON.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distribution::Distribution;
 use live::sys::logging;
+use schemars::JsonSchema;
 use serde::Serialize;
 use status::{ConfigCache, Connection, FarReads, Lookahead};
 
@@ -13,16 +15,29 @@ use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
 use crate::workload::{Job, Kind, Progress, Report, rate, total};
 
-#[derive(Serialize)]
-struct Json<'a> {
+/// Rate and latency of a load, in fio's terms.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
+    #[serde(flatten)]
+    job: JobReport<'a>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Rate and latency of a job.
+#[derive(Serialize, JsonSchema)]
+struct JobReport<'a> {
     /// The job's name; none unless there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    /// The load, by fio's name of it.
     rw: String,
     /// The length of an operation, or the longest one.
     bs: u32,
+    /// Lengths of operations in bytes with their shares.
     #[serde(skip_serializing_if = "Option::is_none")]
     bssplit: Option<String>,
+    /// Commands under way at once, of each job.
     iodepth: u32,
     numjobs: u32,
     /// Commands of each job to begin per second; none if commands began whenever there was room.
@@ -33,9 +48,10 @@ struct Json<'a> {
     latency_ns: &'a Distribution,
     /// The percentiles that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    percentiles_ns: Option<serde_json::Value>,
+    percentiles_ns: Option<BTreeMap<String, u64>>,
     commands: u64,
     bytes: u64,
+    /// How many commands failed.
     errors: u64,
     first_error: Option<&'a str>,
     /// Whether the user ended the load early.
@@ -50,18 +66,18 @@ struct Json<'a> {
     /// Whether the job's figures became steady; none unless that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     steady: Option<bool>,
+    /// The number of chunks that were compared with earlier writes.
     compared: u64,
     /// The number of bytes that were compared with earlier writes, those of a chunk each time.
     compared_bytes: u64,
-    #[serde(flatten)]
-    figures: Option<Figures>,
 }
 
 /// The session's figures.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Figures {
     /// The tunnel's account of data sent ahead; none without lookahead.
     lookahead: Option<Lookahead>,
+    /// The tunnel's answers from near; none without a tunnel.
     shadow: Option<ConfigCache>,
     /// The outcome of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
@@ -73,12 +89,25 @@ struct Figures {
     connections: Vec<Connection>,
 }
 
-/// Jobs of a file.
-#[derive(Serialize)]
-struct Several<'a> {
-    jobs: Vec<Json<'a>>,
+/// Rate and latency of each job of a job file with several, and what the tunnel reports of all
+/// together.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Several<'a> {
+    jobs: Vec<JobReport<'a>>,
     #[serde(flatten)]
     figures: Figures,
+}
+
+/// The figures of a job while it runs.
+#[derive(Serialize)]
+struct SoFar<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    elapsed_s: f64,
+    iops: f64,
+    mib_s: f64,
+    latency_ns: &'a Distribution,
 }
 
 /// Words of the command line that change nothing.
@@ -107,9 +136,9 @@ pub(super) fn tell(
     let figures = Figures { lookahead, shadow, far_reads, round_trips, connections };
     if args.output.json {
         return match done {
-            [one] if !are_several => print_json(&json(one, None, Some(figures))),
+            [one] if !are_several => print_json(&Json { job: job_report(one, None), figures }),
             several => {
-                let jobs = several.iter().map(|one| json(one, Some(one.planned.name()), None)).collect();
+                let jobs = several.iter().map(|one| job_report(one, Some(one.planned.name()))).collect();
                 print_json(&Several { jobs, figures })
             }
         };
@@ -138,11 +167,11 @@ fn verified(done: &Done<'_>) -> Option<bool> {
     Some(is_compared && report.corrupt.is_empty() && is_whole)
 }
 
-fn json<'a>(done: &'a Done<'_>, name: Option<&'a str>, figures: Option<Figures>) -> Json<'a> {
+fn job_report<'a>(done: &'a Done<'_>, name: Option<&'a str>) -> JobReport<'a> {
     let (args, job, report) = (&done.planned.args, &done.job, &done.report);
     let list = args.percentile_list.as_ref();
     let has_split = args.bssplit.is_some() || args.bsrange.is_some();
-    Json {
+    JobReport {
         name,
         rw: args.rw.workload.name(),
         bs: job.kinds().iter().map(|kind| job.sizes[*kind as usize].longest()).max().unwrap_or_default(),
@@ -166,7 +195,6 @@ fn json<'a>(done: &'a Done<'_>, name: Option<&'a str>, figures: Option<Figures>)
         steady: report.is_steady,
         compared: report.compared,
         compared_bytes: compared_bytes(job, report),
-        figures,
     }
 }
 
@@ -254,16 +282,14 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
         let (a_second, mib_s) = (rate(operations, elapsed), rate(bytes, elapsed) / f64::from(1 << 20));
         let name = (phase.len() > 1).then(|| planned.name());
         if args.output.json {
-            let mut so_far = serde_json::json!({
-                "event": "progress",
-                "elapsed_s": Duration::from(elapsed).as_secs_f64(),
-                "iops": a_second,
-                "mib_s": mib_s,
-                "latency_ns": &latency,
-            });
-            if let Some(name) = name {
-                so_far["name"] = name.into();
-            }
+            let so_far = SoFar {
+                event: "progress",
+                name,
+                elapsed_s: Duration::from(elapsed).as_secs_f64(),
+                iops: a_second,
+                mib_s,
+                latency_ns: &latency,
+            };
             // A report that can't be printed now is printed at the end.
             drop(report_json(&so_far));
             continue;
@@ -277,7 +303,9 @@ pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'
 
 /// The report with fio's names.
 fn fio_text(jobs: &[fio::Known<'_>]) -> String {
-    format!("{:#}\n", fio::report(jobs))
+    let report = fio::Report::of(jobs);
+    // Numbers, text and maps with keys of text are always JSON.
+    serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
 }
 
 /// The lengths of a job's operations, those of each kind where they differ.

@@ -1,9 +1,10 @@
 //! The result of one check.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How good it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
     /// As it should be.
@@ -15,7 +16,7 @@ pub(super) enum State {
 }
 
 /// One thing of the machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Finding {
     /// The thing.
     pub(super) name: &'static str,

@@ -7,6 +7,7 @@ mod machine;
 mod tests;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{print, print_json};
@@ -16,17 +17,20 @@ use finding::{Finding, State};
 use machine::Machine;
 
 /// A purpose, and the findings about it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Examined {
     purpose: String,
     about: String,
     findings: Vec<Finding>,
 }
 
-#[derive(Serialize)]
-struct Json<'a> {
+/// What this machine has and lacks for each purpose.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
     purposes: &'a [Examined],
+    /// The number of findings that are missing.
     missing: usize,
+    /// The number of findings that are weak.
     weak: usize,
 }
 

@@ -1,7 +1,7 @@
 //! `farlane model emulate`: a modelled network, in real time, between two live ends.
 
-mod packets;
-mod relay;
+pub(crate) mod packets;
+pub(crate) mod relay;
 mod shown;
 
 use std::cell::{Cell, RefCell};
@@ -19,9 +19,9 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::args::EmulateArgs;
+use crate::commands::listening::Listening;
 use crate::commands::{OPENED_BY_LISTENER, print, print_json, settings};
 use crate::error::Error;
 use crate::whole_file;
@@ -174,14 +174,16 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
         if !self.args.output.json {
             return print(&text);
         }
-        print_json(&match ends {
+        let seed = self.args.seed;
+        match ends {
             status::Ends::Relay { listening, connect } => {
-                json!({ "listening": listening.concat(), "connect": connect, "seed": self.args.seed })
+                let (connect, seed) = (Some(connect), Some(seed));
+                print_json(&Listening { connect, seed, ..Listening::at(listening.concat()) })
             }
-            status::Ends::Packets { between, interfaces, addresses } => json!({
-                "between": between, "interfaces": interfaces, "addresses": addresses, "seed": self.args.seed,
-            }),
-        })
+            status::Ends::Packets { between, interfaces, addresses } => {
+                print_json(&Between { between, interfaces, addresses, seed })
+            }
+        }
     }
 
     fn summary(&self, _driver: &Self::Driver) -> String {
@@ -217,26 +219,19 @@ fn add(page: &mut Page, ways: [Direction; 2]) {
     }
 }
 
-/// The traffic in one direction, as the status has it.
-fn passed(way: Direction) -> Passed {
-    let Way { bytes, frames, frame_bytes, lost, under_way } = Way::from(way);
+/// Where an emulated network is that joins interfaces, on its first line.
+#[derive(Serialize)]
+struct Between {
+    between: [String; 2],
+    interfaces: [String; 2],
+    addresses: [String; 2],
+    seed: u64,
+}
+
+/// The traffic in one direction, as reports have it.
+const fn passed(way: Direction) -> Passed {
+    let Direction { frames, frame_bytes, lost, under_way, bytes } = way;
     Passed { bytes, frames, frame_bytes, lost, under_way }
-}
-
-#[derive(Debug, Serialize)]
-struct Way {
-    bytes: u64,
-    frames: u64,
-    frame_bytes: u64,
-    lost: u64,
-    under_way: u64,
-}
-
-impl From<Direction> for Way {
-    fn from(way: Direction) -> Self {
-        let Direction { frames, frame_bytes, lost, under_way, bytes } = way;
-        Self { bytes, frames, frame_bytes, lost, under_way }
-    }
 }
 
 fn words(way: Direction) -> String {

@@ -11,9 +11,11 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use network_models::Passage;
 use scenarios::file::link::Link;
+use schemars::JsonSchema;
 use serde::Serialize;
+use status::Passed;
 
-use super::{Counted, Ends, Network, Noted, Way};
+use super::{Counted, Ends, Network, Noted, passed};
 use crate::args::EmulateArgs;
 use crate::error::Error;
 
@@ -103,11 +105,11 @@ fn interface(namespace: &str, settings: Settings) -> Result<Tun, Error> {
     Tun::open(&opened, settings).map_err(wrong)
 }
 
-/// The counters as they are printed for machines.
-#[derive(Debug, Serialize)]
-pub(super) struct Line<'a> {
-    there: Way,
-    back: Way,
+/// What passes through an emulated network of interfaces, once a second and at the end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Line<'a> {
+    there: Passed,
+    back: Passed,
     /// Packets that were sent into the interfaces and are no IP packets.
     strange: u64,
     /// Packets that came out of the model and that the interface did not take.
@@ -122,7 +124,7 @@ impl Counted for Counters {
 
     fn line(self, late: &Distribution, end: bool) -> Line<'_> {
         let Self { there, back, strange, refused } = self;
-        Line { there: there.into(), back: back.into(), strange, refused, late_ns: late, end }
+        Line { there: passed(there), back: passed(back), strange, refused, late_ns: late, end }
     }
 
     fn ways(self) -> [Direction; 2] {

@@ -11,9 +11,11 @@ use live::drivers::emulate::relay::{Counters, Event, Relay};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
+use schemars::JsonSchema;
 use serde::Serialize;
+use status::Passed;
 
-use super::{Counted, Ends, Noted, Way};
+use super::{Counted, Ends, Noted, passed};
 use crate::args::EmulateArgs;
 use crate::error::Error;
 
@@ -104,13 +106,13 @@ fn report(event: &Event) {
     }
 }
 
-/// The counters as they are printed for machines.
-#[derive(Debug, Serialize)]
-pub(super) struct Line<'a> {
+/// What passes through an emulated network, once a second and at the end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Line<'a> {
     connections: u64,
     open: usize,
-    there: Way,
-    back: Way,
+    there: Passed,
+    back: Passed,
     retransmitted: u64,
     /// How late bytes were written, compared with their time in the model.
     late_ns: &'a Distribution,
@@ -122,7 +124,15 @@ impl Counted for Counters {
 
     fn line(self, late: &Distribution, end: bool) -> Line<'_> {
         let Self { open, connections, there, back, retransmitted } = self;
-        Line { connections, open, there: there.into(), back: back.into(), retransmitted, late_ns: late, end }
+        Line {
+            connections,
+            open,
+            there: passed(there),
+            back: passed(back),
+            retransmitted,
+            late_ns: late,
+            end,
+        }
     }
 
     fn ways(self) -> [Direction; 2] {

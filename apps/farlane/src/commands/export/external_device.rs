@@ -24,6 +24,7 @@ use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
 use crate::commands::capture::Captures;
+use crate::commands::listening::Listening;
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
@@ -180,13 +181,12 @@ impl Daemon for External<'_> {
 
 fn announce(args: &ExportArgs, places: &Places, path: &Path, summary: &Summary) -> Result<(), Error> {
     if args.output.json {
-        let mut said = serde_json::json!({
-            "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
-            "class": summary.class.to_string(),
-            "socket": path.to_string_lossy(),
-        });
-        places.add_to(&mut said);
-        print_json(&said)?;
+        print_json(&Listening {
+            device: Some(format!("{:04x}:{:04x}", summary.vendor, summary.device)),
+            class: Some(summary.class.to_string()),
+            socket: Some(path.to_string_lossy().into_owned()),
+            ..places.listening()
+        })?;
     } else {
         print(&format!("exporting {summary} of {} at {}\n", path.display(), places.urls()))?;
     }

@@ -42,6 +42,7 @@ use server::{File, Offered, Server};
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
 use crate::commands::capture::Captures;
 use crate::commands::guest::tell_commands;
+use crate::commands::listening::Listening;
 use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json};
 use crate::error::{CarrierError, Error};
@@ -317,9 +318,7 @@ fn with_tls(listener: Listener, acceptor: Option<Acceptor>) -> Listener {
 
 fn announce(json: bool, count: &str, places: &Places, serial: &str) -> Result<(), Error> {
     if json {
-        let mut said = serde_json::json!({ "serial": serial });
-        places.add_to(&mut said);
-        print_json(&said)?;
+        print_json(&Listening { serial: Some(serial.to_owned()), ..places.listening() })?;
     } else {
         print(&format!("exporting {count} of SSD {serial} at {}\n", places.urls()))?;
     }
@@ -369,20 +368,20 @@ impl Places {
         core::iter::once(tcp).chain(quic).chain(others).chain(by).collect()
     }
 
-    /// Adds the addresses and the key to the announcement for machines.
-    fn add_to(&self, said: &mut serde_json::Value) {
-        said["listening"] = self.tcp.to_string().into();
-        if let Some(address) = self.quic {
-            said["quic"] = address.to_string().into();
-        }
-        for (scheme, place) in &self.others {
-            said[*scheme] = place.as_str().into();
-        }
-        if let Some(by) = &self.frames_by {
-            said["frames_by"] = by.as_str().into();
-        }
-        if let Some(key) = self.key {
-            said["key"] = key.to_string().into();
+    /// The addresses and the key for machines.
+    fn listening(&self) -> Listening {
+        let other = |wanted: &str| {
+            let found = self.others.iter().find(|(scheme, _)| *scheme == wanted);
+            found.map(|(_, place)| place.clone())
+        };
+        Listening {
+            quic: self.quic.as_ref().map(SocketAddr::to_string),
+            shm: other("shm"),
+            udp: other("udp"),
+            eth: other("eth"),
+            frames_by: self.frames_by.clone(),
+            key: self.key.as_ref().map(Fingerprint::to_string),
+            ..Listening::at(self.tcp)
         }
     }
 

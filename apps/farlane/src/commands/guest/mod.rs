@@ -10,15 +10,67 @@ use engine::Nanos;
 use live::drivers::guest::Event;
 use live::sys::unix::Listener;
 use nvme_pcie::controller::Statistics;
+use schemars::JsonSchema;
+use serde::Serialize;
 use status::{ConfigCache, Lookahead};
 
 use crate::args::{Socket, Spin};
+use crate::commands::listening::Listening;
 use crate::commands::{print, print_json, report_json};
 use crate::counters;
 use crate::error::Error;
 
 /// The time within which a busy client rings again.
 const DOORBELL_SPIN: Nanos = Nanos::from_millis(10);
+
+/// What there was to do, at the end.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct End {
+    /// The work of the controller, if it is in this process.
+    controller: Option<Executed>,
+    /// The guest's accesses to the configuration space.
+    config_accesses: u64,
+    /// The guest's accesses to registers.
+    register_accesses: u64,
+    /// Doorbells that the guest rang in shared memory.
+    shared_doorbells: u64,
+    /// The function's reads of the guest's memory.
+    memory_reads: u64,
+    /// The function's writes to the guest's memory.
+    memory_writes: u64,
+    /// Those of them that were outside of the guest's memory.
+    outside_memory: u64,
+    interrupts: u64,
+    /// Accesses that the function did not answer in time.
+    given_up: u64,
+    /// Requests of the function that were not answered in time.
+    completion_timeouts: u64,
+    /// The tunnel's account of data sent ahead; none without lookahead.
+    lookahead: Option<Lookahead>,
+    /// The tunnel's answers from near; none without a tunnel.
+    shadow: Option<ConfigCache>,
+    round_trips: RoundTrips,
+}
+
+/// Round trips over the tunnel, by their cause.
+#[derive(Serialize, JsonSchema)]
+struct RoundTrips {
+    /// Those of the guest's accesses.
+    accesses: u64,
+    resets: u64,
+    /// Those of the function's reads of memory.
+    memory_reads: u64,
+}
+
+/// The work of a controller.
+#[derive(Serialize, JsonSchema)]
+struct Executed {
+    commands: u64,
+    /// Commands that were in the controller memory buffer.
+    from_memory_buffer: u64,
+    /// Reads that fetched the others.
+    queue_reads: u64,
+}
 
 /// Listens on a Unix socket at `path`.
 pub(crate) fn listen(path: &Path) -> Result<Listener, Error> {
@@ -37,7 +89,7 @@ pub(crate) fn spin(socket: &Socket, spin: &Spin) -> Nanos {
 pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if json {
-        return print_json(&serde_json::json!({ "listening": path.to_string_lossy() }));
+        return print_json(&Listening::at(path.to_string_lossy()));
     }
     print(&format!("{text} at {}\n", path.display()))
 }
@@ -94,32 +146,29 @@ pub(crate) fn conclude<D: 'static>(
     if !json {
         return Ok(());
     }
-    let controller = controller.map(|of| {
-        serde_json::json!({
-            "commands": of.commands,
-            "from_memory_buffer": of.pushed,
-            "queue_reads": of.fetches,
-        })
-    });
-    report_json(&serde_json::json!({
-        "controller": controller,
-        "config_accesses": ours.config_accesses,
-        "register_accesses": ours.bar_accesses,
-        "shared_doorbells": ours.rings,
-        "memory_reads": root.memory_reads,
-        "memory_writes": root.memory_writes,
-        "outside_memory": outside,
-        "interrupts": ours.signals,
-        "given_up": ours.given_up,
-        "completion_timeouts": timeouts,
-        "lookahead": lookahead,
-        "shadow": shadow,
-        "round_trips": {
-            "accesses": ours.waited,
-            "resets": ours.reset_trips,
-            "memory_reads": ours.read_trips,
+    report_json(&End {
+        controller: controller.map(|of| Executed {
+            commands: of.commands,
+            from_memory_buffer: of.pushed,
+            queue_reads: of.fetches,
+        }),
+        config_accesses: ours.config_accesses,
+        register_accesses: ours.bar_accesses,
+        shared_doorbells: ours.rings,
+        memory_reads: root.memory_reads,
+        memory_writes: root.memory_writes,
+        outside_memory: outside,
+        interrupts: ours.signals,
+        given_up: ours.given_up,
+        completion_timeouts: timeouts,
+        lookahead,
+        shadow,
+        round_trips: RoundTrips {
+            accesses: ours.waited,
+            resets: ours.reset_trips,
+            memory_reads: ours.read_trips,
         },
-    }))
+    })
 }
 
 /// Reports the tunnel's data sent ahead and its answers from near, as far as it has either. Returns

@@ -3,7 +3,7 @@
 
 mod page;
 mod picture;
-mod report;
+pub(crate) mod report;
 mod table;
 
 use distribution::Distribution;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     let report = Report::new(args, expected, devices, measured, early);
     // An error of the output file costs none of the measurements.
     match args.output.json {
-        true => print_json(&report.json())?,
+        true => print_json(&report.printed())?,
         false => print(&report.text())?,
     }
     for (path, form) in &args.to {

@@ -1,12 +1,15 @@
 //! The results, as text and as JSON.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use distribution::Distribution;
 use engine::Nanos;
 use live::client::Url;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::filtered;
 use crate::args::{MeasureArgs, names};
@@ -97,6 +100,17 @@ pub(super) struct Device {
     pub(super) hops: Option<Hops>,
 }
 
+impl Device {
+    fn printed(&self) -> PrintedDevice<'_> {
+        let hops = self.hops.as_ref().map(|hops| {
+            let times = hops.pictured().into_iter().zip(&hops.times);
+            let times = times.map(|(hop, (_, ns))| PrintedHop { place: hop.place, name: hop.name, ns });
+            PrintedHops { clock_error_ns: hops.clock_error.map(Nanos::get), of_read_4k: times.collect() }
+        });
+        PrintedDevice { url: self.url.to_string(), device: &self.name, hops }
+    }
+}
+
 /// A measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
@@ -109,6 +123,70 @@ pub(super) struct Report {
     /// The time that the measurement was expected to take at least.
     pub(super) expected: Nanos,
     pub(super) early: Early,
+}
+
+/// Latency of one device or several: each point of each device, and the hops of a tunnel.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Printed<'a> {
+    /// The machine, and the time when the measurement ended.
+    machine: BTreeMap<String, &'a str>,
+    /// The method, in words.
+    method: &'a str,
+    /// Whether the measurement ended before its last point.
+    interrupted: bool,
+    /// The time that the measurement was expected to take at least.
+    expected_s: f64,
+    /// The points that were planned and not measured.
+    missing: &'a [String],
+    devices: Vec<PrintedDevice<'a>>,
+    points: Vec<PrintedPoint<'a>>,
+}
+
+/// A device that was measured.
+#[derive(Serialize, JsonSchema)]
+struct PrintedDevice<'a> {
+    url: String,
+    /// The device's name for itself.
+    device: &'a str,
+    /// Where the time of its reads goes; none without a tunnel.
+    hops: Option<PrintedHops<'a>>,
+}
+
+/// Where the time of reads of 4 KiB goes.
+#[derive(Serialize, JsonSchema)]
+struct PrintedHops<'a> {
+    /// The largest error of the alignment of both ends' clocks; none if unknown.
+    clock_error_ns: Option<u64>,
+    of_read_4k: Vec<PrintedHop<'a>>,
+}
+
+/// A stretch of a read's time.
+#[derive(Serialize, JsonSchema)]
+struct PrintedHop<'a> {
+    /// Where the time was spent: `near`, `tunnel` or `far`.
+    place: Cow<'static, str>,
+    name: Cow<'static, str>,
+    ns: &'a Distribution,
+}
+
+/// The samples of one device at one point.
+#[derive(Serialize, JsonSchema)]
+struct PrintedPoint<'a> {
+    url: String,
+    /// `round trip`, `read` or `write`.
+    operation: &'static str,
+    /// Bytes of a command's data; 0 for a round trip.
+    bytes: u32,
+    /// Commands under way at once.
+    depth: u32,
+    elapsed_s: f64,
+    /// Commands or round trips per second.
+    rate: f64,
+    latency_ns: &'a Distribution,
+    /// The latencies within three standard deviations of the mean.
+    filtered_ns: Distribution,
+    /// The number of latencies that `filtered_ns` leaves out.
+    left_out: u64,
 }
 
 /// The cost of an early end.
@@ -191,28 +269,35 @@ impl Report {
         })
     }
 
-    pub(super) fn json(&self) -> Value {
-        let device = |device: &Device| {
-            let hops = device.hops.as_ref().map(|hops| {
-                let times = hops.pictured().into_iter().zip(&hops.times);
-                let times = times.map(|(hop, (_, times))| json!({ "place": hop.place, "name": hop.name, "ns": times }));
-                json!({ "clock_error_ns": hops.clock_error.map(Nanos::get), "of_read_4k": times.collect::<Vec<_>>() })
-            });
-            json!({ "url": device.url.to_string(), "device": device.name, "hops": hops })
-        };
-        let row = |(device, what, sampled): (&Device, What, &Sampled)| {
+    /// The report for machines.
+    pub(super) fn printed<'a>(&'a self) -> Printed<'a> {
+        let row = |(device, what, sampled): (&Device, What, &'a Sampled)| {
             let kept = filtered(&sampled.latency);
-            json!({ "url": device.url.to_string(), "operation": what.operation(), "bytes": what.bytes(),
-                "depth": what.depth(), "elapsed_s": std::time::Duration::from(sampled.elapsed).as_secs_f64(),
-                "rate": rate(sampled.latency.count(), sampled.elapsed), "latency_ns": sampled.latency,
-                "filtered_ns": kept, "left_out": sampled.latency.count() - kept.count() })
+            PrintedPoint {
+                url: device.url.to_string(),
+                operation: what.operation(),
+                bytes: what.bytes(),
+                depth: what.depth(),
+                elapsed_s: Duration::from(sampled.elapsed).as_secs_f64(),
+                rate: rate(sampled.latency.count(), sampled.elapsed),
+                left_out: sampled.latency.count() - kept.count(),
+                latency_ns: &sampled.latency,
+                filtered_ns: kept,
+            }
         };
-        let machine: serde_json::Map<_, _> =
-            self.machine.iter().map(|(key, value)| (key.replace(' ', "_"), json!(value))).collect();
-        json!({ "machine": machine, "method": self.method, "interrupted": self.early.is_early,
-            "expected_s": std::time::Duration::from(self.expected).as_secs_f64(), "missing": self.early.missing,
-            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
-            "points": self.rows().map(row).collect::<Vec<_>>() })
+        Printed {
+            machine: self
+                .machine
+                .iter()
+                .map(|(key, value)| (key.replace(' ', "_"), value.as_str()))
+                .collect(),
+            method: &self.method,
+            interrupted: self.early.is_early,
+            expected_s: Duration::from(self.expected).as_secs_f64(),
+            missing: &self.early.missing,
+            devices: self.devices.iter().map(Device::printed).collect(),
+            points: self.rows().map(row).collect(),
+        }
     }
 
     pub(super) fn text(&self) -> String {

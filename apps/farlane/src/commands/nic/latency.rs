@@ -1,10 +1,11 @@
 //! The latency of packets by their size, and the floor of the machine.
 
 use distribution::Distribution;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The unbeatable floor of this machine, and the figures of its kernel: measured in the same run.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Floor {
     /// Two crossings of a cache line between two threads.
     pub(super) round_trip_ns: Distribution,
@@ -18,10 +19,11 @@ pub(super) struct Floor {
 }
 
 /// The latency of packets of one size.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Latency {
+    /// Bytes of a packet.
     pub(super) size: usize,
-    /// How the packets left their hosts.
+    /// How the packets left their hosts: `inline` or `dma`.
     pub(super) path: &'static str,
     pub(super) one_way_ns: Distribution,
     pub(super) round_trip_ns: Distribution,

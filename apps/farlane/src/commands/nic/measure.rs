@@ -9,6 +9,7 @@ use engine::{Instant, Nanos};
 use indicatif::ProgressBar;
 use live::drivers::nic::floor;
 use niq::{INLINE_MAX, PACKET_MAX};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tracing::warn;
 
@@ -32,8 +33,9 @@ const WINDOW: u32 = 32;
 /// A packet that does not come back within this time is lost.
 const LOST: Nanos = Nanos::from_secs(1);
 
-#[derive(Serialize)]
-struct Pings {
+/// The latency of packets by their size, inline and by DMA, beside the floor of the same run.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Pings {
     card: String,
     floor: Floor,
     sizes: Vec<Latency>,
@@ -42,9 +44,11 @@ struct Pings {
 }
 
 /// The rate of packets of one size.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Rate {
+    /// Bytes of a packet.
     size: usize,
+    /// How the packets left their hosts: `inline` or `dma`.
     path: &'static str,
     packets: u64,
     elapsed_s: f64,
@@ -52,9 +56,11 @@ struct Rate {
     mib_s: f64,
 }
 
-#[derive(Serialize)]
-struct Rates {
+/// How many packets pass in a second, by their size, inline and by DMA.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Rates {
     card: String,
+    /// The most packets under way.
     window: u32,
     sizes: Vec<Rate>,
     /// Whether the user ended the measurement before its end.

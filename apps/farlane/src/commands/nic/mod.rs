@@ -2,8 +2,8 @@
 
 mod crossover;
 mod latency;
-mod measure;
-mod packets;
+pub(crate) mod measure;
+pub(crate) mod packets;
 pub(crate) mod serve;
 
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! `farlane measure nic send` and `farlane measure nic receive`: packets one by one.
 
 use engine::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::measure::BY_DMA;
@@ -20,8 +21,9 @@ const PACKETS_A_LOOK: u64 = 1024;
 /// Offset of the flags in a packet.
 const FLAGS: usize = HEADER + 4;
 
-#[derive(Default, Serialize)]
-struct Counted {
+/// What was sent or received.
+#[derive(Default, Serialize, JsonSchema)]
+pub(crate) struct Counted {
     packets: u64,
     bytes: u64,
 }

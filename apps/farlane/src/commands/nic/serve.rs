@@ -11,7 +11,8 @@ use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use niq::Counts;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{address, no_wire};
 use crate::args::NicServeArgs;
@@ -118,21 +119,34 @@ impl Daemon for Card<'_> {
             counts.misshapen,
             counts.no_room
         );
-        if self.args.output.json { report_json(&counted(&counts)) } else { Ok(()) }
+        if self.args.output.json { report_json(&End::from(&counts)) } else { Ok(()) }
     }
 }
 
-/// The counters of a card, as JSON.
-fn counted(counts: &Counts) -> Value {
-    json!({
-        "sent": counts.sent,
-        "received": counts.received,
-        "link_down": counts.link_down,
-        "unwanted": counts.unwanted,
-        "misshapen": counts.misshapen,
-        "no_room": counts.no_room,
-        "faults": counts.faults,
-    })
+/// What a card has done, at its end; its first line is as in listening.json.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct End {
+    /// Packets that went to the wire.
+    sent: u64,
+    /// Packets that went to the host.
+    received: u64,
+    /// Packets of the host that were dropped because the link was down.
+    link_down: u64,
+    /// Packets of the wire that no filter took.
+    unwanted: u64,
+    /// Packets of the wire that were too short or too long for a packet.
+    misshapen: u64,
+    /// Packets of the wire for which the host had no line or no buffer free.
+    no_room: u64,
+    /// Queues that were stopped by a fault.
+    faults: u64,
+}
+
+impl From<&Counts> for End {
+    fn from(counts: &Counts) -> Self {
+        let &Counts { sent, received, link_down, unwanted, misshapen, no_room, faults, .. } = counts;
+        Self { sent, received, link_down, unwanted, misshapen, no_room, faults }
+    }
 }
 
 /// Adds the figures of a card.

@@ -10,6 +10,8 @@ use live::client::blocking::Blocking;
 use live::drivers::perftest::{
     Failure, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::args::{PeerArg, RdmaAction, RdmaMeasureArgs};
 use crate::commands::{print, print_json};
@@ -20,6 +22,12 @@ use table::Row;
 /// Bytes of an iteration where none are given, as perftest has them.
 const PING_BYTES: u32 = 2;
 const BENCH_BYTES: u32 = 64 << 10;
+
+/// Measurements of RDMA connections, in perftest's words.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json {
+    rows: Vec<Row>,
+}
 
 pub(crate) fn run(action: &RdmaAction) -> Result<(), Error> {
     match action {
@@ -95,7 +103,7 @@ fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
         rows.push(row);
     }
     match args.output.json {
-        true => print_json(&serde_json::json!({ "rows": rows })),
+        true => print_json(&Json { rows }),
         false => Ok(()),
     }
 }

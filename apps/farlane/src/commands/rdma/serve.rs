@@ -11,10 +11,10 @@ use live::reactor::Hirer;
 use live::sys::clock::Clock;
 use live::sys::logging;
 use live::sys::sandbox::Needs;
-use serde_json::json;
 
 use super::usual_size;
 use crate::args::{ProgramArg, ProviderArg, ServeArgs};
+use crate::commands::listening::Listening;
 use crate::commands::{OPENED_BY_LISTENER, report_json, settings};
 use crate::error::Error;
 
@@ -85,7 +85,7 @@ impl Daemon for Server<'_> {
     fn announce(&mut self, driver: &mut Measured) -> Result<(), Error> {
         let address = driver.address().to_string();
         if self.args.output.json {
-            return report_json(&json!({ "listening": address }));
+            return report_json(&Listening::at(address));
         }
         logging::show(format!("listening at {address}; measure with: farlane measure rdma ping {address}\n"));
         Ok(())

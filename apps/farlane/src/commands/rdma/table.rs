@@ -5,6 +5,7 @@ use std::time::Duration;
 use distribution::Distribution;
 use engine::Nanos;
 use live::drivers::perftest::{Step, Test, Verb};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::PeerArg;
@@ -14,16 +15,18 @@ const LATENCY: &str = " #bytes  #iterations  t_min[usec]  t_max[usec]  t_typical
 const BANDWIDTH: &str = " #bytes  #iterations  BW peak[MiB/sec]  BW average[MiB/sec]  MsgRate[Mpps]\n";
 
 /// The result of a test.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Row {
+    /// `send`, `write`, `read` or `rping`.
     verb: &'static str,
+    /// Bytes of an iteration.
     bytes: u32,
     iterations: u64,
     #[serde(flatten)]
     result: Measured,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Measured {
     Latency {

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use network_models::Class;
 use network_models::tsn::taprio::{self, Layout, Offload};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::interface::Interface;
@@ -13,9 +14,9 @@ use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
 use crate::plan_file::PlanFile;
 
-/// The report for machines, as JSON.
-#[derive(Debug, Serialize)]
-struct Report {
+/// The commands that set up an interface, and whether they were carried out.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Report {
     interface: String,
     /// Whether the commands were carried out.
     applied: bool,

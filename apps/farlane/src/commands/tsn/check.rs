@@ -12,6 +12,7 @@ use live::drivers::tap::Tap;
 use live::sys::clock;
 use network_models::Class;
 use network_models::tsn::conformance::{Conformance, Departure, Kept};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::AuditArgs;
@@ -42,9 +43,9 @@ const IPV6: u16 = 0x86dd;
 /// The link type of Ethernet in captures (LINKTYPE_ETHERNET).
 const ETHERNET: u32 = 1;
 
-/// The report for machines, as JSON. Times are in nanoseconds.
-#[derive(Debug, Serialize)]
-struct Report {
+/// Whether the frames of each class keep to a plan. Times are in nanoseconds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Report {
     kept: bool,
     frames: u64,
     /// How far off a stamp may be: the largest, where some are the card's and others the kernel's.
@@ -61,7 +62,8 @@ struct Report {
     outside: Vec<Listed>,
 }
 
-#[derive(Debug, Serialize)]
+/// The frames of one class.
+#[derive(Debug, Serialize, JsonSchema)]
 struct ClassReport {
     class: u8,
     frames: u64,
@@ -83,7 +85,7 @@ impl ClassReport {
 }
 
 /// A frame that was outside of its windows.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Listed {
     frame: u64,
     at: u64,

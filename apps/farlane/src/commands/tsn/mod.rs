@@ -1,9 +1,9 @@
 //! `farlane model tsn`: plans for Time-Sensitive Networking; whether an interface keeps to one.
 
-mod apply;
-mod check;
+pub(crate) mod apply;
+pub(crate) mod check;
 mod interface;
-mod plan;
+pub(crate) mod plan;
 
 use crate::args::TsnAction;
 use crate::error::Error;

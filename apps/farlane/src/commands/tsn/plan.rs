@@ -11,6 +11,7 @@ use network_models::tsn::bound::{self, Flow};
 use network_models::tsn::plan::{Plan, Request};
 use network_models::tsn::taprio::{self, Layout, Offload};
 use network_models::tsn::traffic::Envelope;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::PlanArgs;
@@ -24,9 +25,9 @@ const WIDTH: u64 = 64;
 /// Most frames of others that a simulation may take: some seconds of work.
 const SIMULATED_FRAMES_MAX: u64 = 4_000_000;
 
-/// The report for machines, as JSON. Times are in nanoseconds, rates in bits per second.
-#[derive(Debug, Serialize)]
-struct Report {
+/// Gate schedules of each hop, and the longest delay. Times are in nanoseconds, rates in bits per second.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Report {
     cycle: u64,
     rate: u64,
     class: u8,
@@ -43,7 +44,8 @@ struct Report {
     delays: Vec<Delay>,
 }
 
-#[derive(Debug, Serialize)]
+/// The gate schedule of a hop.
+#[derive(Debug, Serialize, JsonSchema)]
 struct HopReport {
     device: String,
     base_time: u64,
@@ -53,7 +55,8 @@ struct HopReport {
     command: String,
 }
 
-#[derive(Debug, Serialize)]
+/// An entry of a gate control list.
+#[derive(Debug, Serialize, JsonSchema)]
 struct EntryReport {
     gate_mask: u8,
     interval: u64,
@@ -61,7 +64,7 @@ struct EntryReport {
 
 /// A way to send, with its computed bound and the delays that a run of the models showed. Times are
 /// in nanoseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Delay {
     name: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

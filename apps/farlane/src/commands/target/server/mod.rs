@@ -28,6 +28,7 @@ use super::status;
 use crate::args::{Backing, Discovery};
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
+use crate::commands::listening::Listening;
 use crate::commands::{counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -140,11 +141,8 @@ impl Server {
         for (_, spec, address) in &self.ports {
             let names = self.subsystems.iter().map(|one| one.spec.nqn.to_string());
             if json {
-                let names: Vec<_> = names.collect();
-                let fabric = spec.fabric.to_string();
-                print_json(
-                    &json!({ "listening": address.to_string(), "fabric": fabric, "subsystems": names }),
-                )?;
+                let (fabric, subsystems) = (Some(spec.fabric.to_string()), Some(names.collect()));
+                print_json(&Listening { fabric, subsystems, ..Listening::at(address) })?;
                 continue;
             }
             for (name, offered) in names.zip(&self.subsystems) {
