@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use distribution::Distribution;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::Command;
 
 use crate::Analysis;
@@ -62,31 +63,129 @@ pub fn failed(groups: &Groups) -> u64 {
     groups.values().map(|group| group.errors).sum()
 }
 
-/// The statistics of a capture for machines: `trace stats --json` prints them.
-pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
-    let Analysis { statistics, fabric, words, flaws } = analysis;
-    let group = |group: &Group| {
-        json!({ "count": group.count, "blocks": group.blocks, "bytes": group.bytes, "errors": group.errors,
-            "latency_ns": group.latencies })
-    };
-    let commands: Map<_, _> = groups.iter().map(|(name, one)| (name.to_lowercase(), group(one))).collect();
-    let count = groups.values().map(|group| group.count).sum::<u64>();
-    let unknown: Vec<_> =
-        flaws.unknown.each().map(|(link, frames)| json!({ "link_type": link, "frames": frames })).collect();
-    json!({
-        "tlps": statistics.packets, "bytes": statistics.bytes, "errors": statistics.errors,
-        "probes": statistics.probes, "failed": failed(groups),
-        "commands": commands,
-        "confidence": confidence(analysis, groups),
-        "pdus": fabric.pdus, "gaps": fabric.gaps,
-        "known": count.saturating_sub(statistics.inferred_commands), "inferred": statistics.inferred_commands,
-        "unfinished": statistics.unfinished + fabric.unfinished + words.1,
-        "waiting": statistics.waiting + fabric.waiting,
-        "unexpected_completions": statistics.unexpected + fabric.unexpected + words.0,
-        "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
-        "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed, "unknown_links": unknown },
-        "dropped": statistics.dropped + fabric.dropped + words.2,
-        "lost": flaws.lost,
-        "time_ran_back": flaws.backwards,
-    })
+/// Requests, PDUs of fabrics and NVMe commands in a capture: `trace stats --json` prints them.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Report {
+    /// Packets.
+    pub tlps: u64,
+    /// Bytes of their data.
+    pub bytes: u64,
+    /// Completions without success.
+    pub errors: u64,
+    /// Configuration requests without success, as enumeration makes them.
+    pub probes: u64,
+    /// Commands that failed.
+    pub failed: u64,
+    /// The commands of each opcode.
+    pub commands: BTreeMap<String, GroupReport>,
+    /// How sure the commands are, from 0 to 1.
+    pub confidence: f64,
+    /// PDUs and messages of NVMe over fabrics.
+    pub pdus: u64,
+    /// How often bytes of a connection are missing, or are no PDU.
+    pub gaps: u64,
+    /// Commands whose entries were read.
+    pub known: u64,
+    /// Commands that were inferred from the sizes and addresses of data.
+    pub inferred: u64,
+    /// Commands under way at the end.
+    pub unfinished: u64,
+    /// Requests under way at the end.
+    pub waiting: u64,
+    /// Completions and data of no command of the capture.
+    pub unexpected_completions: u64,
+    /// Requests without their last completion.
+    pub unanswered: u64,
+    /// Completions without their request.
+    pub orphan_completions: u64,
+    /// Frames that were skipped.
+    pub skipped: Skipped,
+    /// Things without room, not followed.
+    pub dropped: u64,
+    /// Packets that passed and were lost in the capture.
+    pub lost: u64,
+    /// Packets with an earlier time than the one before.
+    pub time_ran_back: u64,
+}
+
+/// The commands of one opcode in a report.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GroupReport {
+    /// How many there are.
+    pub count: u64,
+    /// Logical blocks of all these commands.
+    pub blocks: u64,
+    /// Bytes of data of all these commands.
+    pub bytes: u64,
+    /// How many completed with something else than success.
+    pub errors: u64,
+    /// The times until the device posted the completion.
+    pub latency_ns: Distribution,
+}
+
+/// Frames that were skipped.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Skipped {
+    /// Frames without a packet or PDU.
+    pub foreign: u64,
+    /// Frames with a malformed packet.
+    pub malformed: u64,
+    /// Frames of links that are not known.
+    pub unknown_links: Vec<UnknownLink>,
+}
+
+/// Frames of a link that is not known.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UnknownLink {
+    /// The link's type in captures; none for all further types.
+    pub link_type: Option<u32>,
+    /// How many frames there are.
+    pub frames: u64,
+}
+
+impl From<&Group> for GroupReport {
+    fn from(group: &Group) -> Self {
+        Self {
+            count: group.count,
+            blocks: group.blocks,
+            bytes: group.bytes,
+            errors: group.errors,
+            latency_ns: group.latencies.clone(),
+        }
+    }
+}
+
+impl Report {
+    /// The report of a capture.
+    pub fn of(analysis: &Analysis, groups: &Groups) -> Self {
+        let Analysis { statistics, fabric, words, flaws } = analysis;
+        let count = groups.values().map(|group| group.count).sum::<u64>();
+        let unknown = flaws.unknown.each().map(|(link_type, frames)| UnknownLink { link_type, frames });
+        Self {
+            tlps: statistics.packets,
+            bytes: statistics.bytes,
+            errors: statistics.errors,
+            probes: statistics.probes,
+            failed: failed(groups),
+            commands: groups.iter().map(|(name, one)| (name.to_lowercase(), one.into())).collect(),
+            confidence: confidence(analysis, groups),
+            pdus: fabric.pdus,
+            gaps: fabric.gaps,
+            known: count.saturating_sub(statistics.inferred_commands),
+            inferred: statistics.inferred_commands,
+            unfinished: statistics.unfinished + fabric.unfinished + words.1,
+            waiting: statistics.waiting + fabric.waiting,
+            unexpected_completions: statistics.unexpected + fabric.unexpected + words.0,
+            unanswered: statistics.unanswered,
+            orphan_completions: statistics.orphans,
+            skipped: Skipped {
+                foreign: flaws.foreign,
+                malformed: flaws.malformed,
+                unknown_links: unknown.collect(),
+            },
+            dropped: statistics.dropped + fabric.dropped + words.2,
+            lost: flaws.lost,
+            time_ran_back: flaws.backwards,
+        }
+    }
 }

@@ -282,6 +282,13 @@ pub(crate) enum AccessState {
     Change,
 }
 
+impl AccessState {
+    /// The state's name on the command line and in files.
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 impl From<AccessState> for status::AccessState {
     fn from(state: AccessState) -> Self {
         match state {

@@ -10,7 +10,8 @@ use daemon::OnlyStatus;
 use daemon::control::Answer;
 pub(crate) use daemon::control::{check_folder, folder};
 use live::sys::clock::Clock;
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use status::{Report, Status, Unreadable};
 
@@ -40,6 +41,31 @@ pub(crate) fn ask_with(
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(DaemonError::Asked { why }.into()),
     }
+}
+
+/// Sends `request` like [`ask`], and returns the answer as its type.
+///
+/// # Errors
+/// As of [`ask`], and when the answer has another form.
+pub(crate) fn ask_for<T: DeserializeOwned>(path: &Path, request: &impl Serialize) -> Result<T, Error> {
+    understand(ask(path, request)?)
+}
+
+/// The answer of a daemon, as its type.
+///
+/// # Errors
+/// When the answer has another form.
+pub(crate) fn understand<T: DeserializeOwned>(answer: Value) -> Result<T, Error> {
+    let wrong = |error| DaemonError::Asked { why: format!("the daemon's answer: {error}") }.into();
+    serde_json::from_value(answer).map_err(wrong)
+}
+
+/// The answer of a daemon, as its control socket sends it.
+///
+/// # Errors
+/// When a path in the answer is no UTF-8.
+pub(crate) fn reply(answer: &impl Serialize) -> Result<Value, String> {
+    serde_json::to_value(answer).map_err(|error| error.to_string())
 }
 
 /// The report of the daemon whose control socket is at `path`.
@@ -265,14 +291,15 @@ pub(crate) fn await_far(added: &AddedMedium) -> Result<(), Error> {
     open_far(Clock::start(), spec, FAR_PATIENCE).map(drop)
 }
 
-/// Prints the changes of a reload.
-pub(crate) fn tell_changes(done: &Value) -> Result<(), Error> {
-    let changes = done["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let lines = changes.iter().map(|change| format!("{}\n", plain(change))).collect::<String>();
-    print(if lines.is_empty() { "nothing has changed\n" } else { &lines })
+/// The answer to a request to reload.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    /// A sentence for each change.
+    pub(crate) changes: Vec<String>,
 }
 
-/// The text of a value of an answer.
-pub(crate) fn plain(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// Prints the changes of a reload.
+pub(crate) fn tell_changes(done: &Reloaded) -> Result<(), Error> {
+    let lines = done.changes.iter().map(|change| format!("{change}\n")).collect::<String>();
+    print(if lines.is_empty() { "nothing has changed\n" } else { &lines })
 }

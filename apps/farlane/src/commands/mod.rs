@@ -30,7 +30,7 @@ pub(crate) mod ping;
 pub(crate) mod preflight;
 pub(crate) mod rdma;
 pub(crate) mod record;
-mod save;
+pub(crate) mod save;
 mod served;
 pub(crate) mod sim;
 pub(crate) mod status;

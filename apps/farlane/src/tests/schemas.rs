@@ -10,8 +10,8 @@ use status::{Report, SCHEMA_VERSION};
 use super::root;
 use crate::commands::status::list;
 use crate::commands::{
-    bench, check, connect, copy, discover, doctor, emulate, guest, key, listening, man, measure, nic, ping,
-    rdma, top, tsn,
+    bench, capture, check, connect, copy, discover, doctor, emulate, export, guest, key, listening, man,
+    measure, nic, ping, preflight, rdma, record, save, sim, target, top, trace, tsn, ui,
 };
 use crate::error::code::{CODES, OF_DAEMONS, USAGE};
 use crate::failure;
@@ -81,19 +81,24 @@ fn of_kind(kind: &str, title: &str) -> Value {
 
 /// Every schema that is derived from a type, by the name of its file.
 fn derived() -> Vec<(&'static str, Value)> {
-    [daemons(), measurements(), machines(), models()].concat()
+    [daemons(), measurements(), machines(), models(), recordings(), captures(), page()].concat()
 }
 
 /// Those of reports about daemons, and of errors.
 fn daemons() -> Vec<(&'static str, Value)> {
     vec![
+        ("connect", of::<connect::Connected<'_>>("farlane connect")),
         ("connect-list", of::<connect::list::Connected>("farlane connect --list")),
+        ("disconnect", of::<connect::disconnect::Disconnected<'_>>("farlane use disconnect")),
         ("error", of::<failure::Object<'_>>("any command")),
+        ("export-resize", of::<export::request::Resized>("farlane export resize")),
         ("guest-end", of::<guest::End>("farlane attach, farlane offer device")),
         ("list", of::<list::Listed>("farlane observe list")),
         ("listening", of::<listening::Listening>("a service")),
         ("nic-end", of::<nic::serve::End>("farlane measure nic serve")),
+        ("save", of::<save::Saved<'_>>("farlane export save, farlane target save")),
         ("status", of::<Report>("farlane observe status")),
+        ("target-resize", of::<target::request::Resized>("farlane target resize")),
         ("target-status", of_kind("target", "farlane target status")),
         ("top", of::<top::Top>("farlane observe top")),
     ]
@@ -133,9 +138,58 @@ fn machines() -> Vec<(&'static str, Value)> {
 fn models() -> Vec<(&'static str, Value)> {
     vec![
         ("emulate-progress", of::<emulate::relay::Line<'_>>("farlane model emulate")),
+        ("sim", of::<sim::play::Json>("farlane model sim SCENARIO")),
+        ("sim-explain", of::<sim::explain::Json>("farlane model explain")),
+        ("sim-published", of::<sim::published::Json>("farlane model published")),
         ("tsn-apply", of::<tsn::apply::Report>("farlane model tsn apply")),
         ("tsn-check", of::<tsn::check::Report>("farlane model tsn audit")),
         ("tsn-plan", of::<tsn::plan::Report>("farlane model tsn plan")),
+    ]
+}
+
+/// Those of recordings.
+fn recordings() -> Vec<(&'static str, Value)> {
+    vec![
+        ("info", of::<record::survey::Info<'_>>("farlane recording info")),
+        ("preflight", of::<preflight::report::Json<'_>>("farlane recording preflight")),
+        ("record-end", of::<record::account::End>("farlane record")),
+        ("record-export", of::<record::export::Converted<'_>>("farlane recording convert")),
+        ("record-progress", of::<record::view::Event>("farlane record")),
+        ("recover", of::<record::survey::Recovered>("farlane recording recover")),
+        ("replay", of::<record::replay::Replayed>("farlane recording replay")),
+        ("verify", of::<record::survey::Proof>("farlane recording verify")),
+    ]
+}
+
+/// Those of captures.
+fn captures() -> Vec<(&'static str, Value)> {
+    vec![
+        ("capture", of::<capture::Report<'_>>("farlane observe capture --out")),
+        ("capture-status", of::<capture::daemon::List>("farlane observe capture --status")),
+        ("trace-chain", of::<trace::chain::Chain>("farlane observe trace chain")),
+        ("trace-compare", of::<trace::Compared<'_>>("farlane observe trace compare")),
+        ("trace-stats", of::<::captures::statistics::Report>("farlane observe trace stats")),
+    ]
+}
+
+/// Those of the page, and of the questions that it asks.
+fn page() -> Vec<(&'static str, Value)> {
+    use ui::api::{commands, frames, histogram, query, series};
+    let commands_title = "api/captures/N/commands?kind&queue&lba&longer&shorter&failed&from&to&sort&descending&\
+                          offset&limit";
+    vec![
+        ("ui", of::<ui::Place<'_>>("farlane observe ui")),
+        ("ui/captures", of::<ui::captures::List<'_>>("api/captures")),
+        ("ui/command", of::<commands::One>("api/captures/N/commands/M?packets_from")),
+        ("ui/commands", of::<commands::List>(commands_title)),
+        ("ui/error", of::<query::Refused<'_>>("an answer with a status of 400 or more")),
+        ("ui/frame", of::<frames::One>("api/captures/N/frames/M?step&id")),
+        ("ui/frames", of::<frames::List>("api/captures/N/frames?from&at&limit")),
+        ("ui/histogram", of::<histogram::Histogram<'_>>("api/histogram?captures&kind&of&three_sigma")),
+        ("ui/kinds", of::<ui::api::Kinds<'_>>("api/captures/N/kinds")),
+        ("ui/played", of::<ui::simulator::Played>("POST api/scenarios/N {set, percentile}")),
+        ("ui/scenarios", of::<ui::simulator::Scenarios<'_>>("api/scenarios")),
+        ("ui/series", of::<series::Series>("api/captures/N/series?from&to&bins&kind")),
     ]
 }
 

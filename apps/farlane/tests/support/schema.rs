@@ -71,7 +71,13 @@ fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut 
                     faults(rule, root, inner, &format!("{place}/{index}"), found);
                 }
             }
-            "required" | "properties" | "additionalProperties" | "items" => {}
+            "minItems" | "maxItems" if value.is_array() => {
+                let (length, bound) = (value.as_array().unwrap().len() as u64, rule.as_u64().unwrap());
+                if if word == "minItems" { length < bound } else { length > bound } {
+                    found.push(format!("{place}: {length} items, {word} is {bound}"));
+                }
+            }
+            "required" | "properties" | "additionalProperties" | "items" | "minItems" | "maxItems" => {}
             other => found.push(format!("{place}: this test does not know {other}")),
         }
     }

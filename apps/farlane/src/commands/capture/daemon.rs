@@ -18,11 +18,13 @@ use live::reactor::Several;
 use live::sys::clock::Clock;
 use nvme_pcie::controller::{Controller, QueuePlace};
 use pcie::endpoint::Endpoint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use trace::known::{Ring, Told};
 
 use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_telling};
+use crate::commands::control::reply;
 
 /// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.
 const CAPTURES_MAX: usize = 4;
@@ -54,6 +56,48 @@ pub(crate) enum Request {
         /// The capture's number, as the answer to [`Request::Capture`] has it.
         id: Option<u32>,
     },
+}
+
+/// The captures of a daemon that are running.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct List {
+    /// The kind of traffic that a capture has.
+    pub(super) passes: Passes,
+    pub(super) captures: Vec<Entry>,
+}
+
+/// The kind of traffic that a capture has.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Passes {
+    /// PCIe packets.
+    Packets,
+    /// The bytes of connections.
+    Streams,
+}
+
+/// A capture that is running, for its client.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(super) struct Entry {
+    pub(super) id: u32,
+    /// For how long it has been running.
+    pub(super) for_s: f64,
+    pub(super) packets: u64,
+    /// Packets that found no room.
+    pub(super) lost: u64,
+}
+
+/// The answer to [`Request::Capture`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct Begun {
+    pub(super) id: u32,
+}
+
+/// The answer to [`Request::StopCapture`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct Stopped {
+    /// The numbers of the captures.
+    pub(super) stopped: Vec<u32>,
 }
 
 /// Something whose ports can be captured.
@@ -96,8 +140,8 @@ impl<C: Capturable> daemon::Captures<C> for Captures {
             Request::Capture { snap, queues } => {
                 self.begin((snap, queues), std::mem::take(&mut asked.descriptors).into_iter(), driver)
             }
-            Request::Captures => Ok(self.status(driver.what())),
-            Request::StopCapture { id } => Ok(self.stop(id)),
+            Request::Captures => reply(&self.status(driver.what())),
+            Request::StopCapture { id } => reply(&self.stop(id)),
         })
     }
 }
@@ -134,25 +178,25 @@ impl Captures {
         let id = self.begun;
         info!(capture = id, "capture {id} begins");
         self.running.push(Running { id, since: self.clock.now(), captured });
-        Ok(json!({ "id": id }))
+        reply(&Begun { id })
     }
 
-    fn status(&self, what: What) -> Value {
+    fn status(&self, what: What) -> List {
         let now = self.clock.now();
         let one = |one: &Running| {
             let tally = one.captured.tally();
-            let seconds = Duration::from(now - one.since).as_secs_f64();
-            json!({ "id": one.id, "for_s": seconds, "packets": tally.seen, "lost": tally.lost })
+            let for_s = Duration::from(now - one.since).as_secs_f64();
+            Entry { id: one.id, for_s, packets: tally.seen, lost: tally.lost }
         };
-        let passes = if what == What::Streams { "streams" } else { "packets" };
-        json!({ "passes": passes, "captures": self.running.iter().map(one).collect::<Vec<_>>() })
+        let passes = if what == What::Streams { Passes::Streams } else { Passes::Packets };
+        List { passes, captures: self.running.iter().map(one).collect() }
     }
 
-    fn stop(&mut self, id: Option<u32>) -> Value {
+    fn stop(&mut self, id: Option<u32>) -> Stopped {
         let wanted = |one: &&Running| id.is_none_or(|id| one.id == id);
         let stopped: Vec<_> = self.running.iter().filter(wanted).map(|one| one.id).collect();
         self.running.iter().filter(wanted).for_each(|one| one.captured.stop());
-        json!({ "stopped": stopped })
+        Stopped { stopped }
     }
 }
 

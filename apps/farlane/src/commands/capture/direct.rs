@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use live::drivers::control::pipe;
 use live::sys::files::{self, Kind};
 
-use super::daemon::Request;
+use super::daemon::{Begun, Request};
 use super::ender::Ender;
 use crate::args::CaptureDaemonArgs;
 use crate::capture::Outcome;
@@ -42,9 +42,10 @@ pub(super) fn capture(
     let file = files::write(out, Kind::Private).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, request, &[file.as_fd(), writer.as_fd()])?;
+    let begun: Begun = control::understand(answer)?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
     drop(writer);
-    let ender = Ender::start(socket, answer["id"].as_u64().unwrap_or_default(), args.time)?;
+    let ender = Ender::start(socket, begun.id, args.time)?;
     let bar = ProgressBar::new_spinner();
     bar.set_message(format!("what passes is written to {}", out.display()));
     bar.enable_steady_tick(TICK);

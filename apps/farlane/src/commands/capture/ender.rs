@@ -55,7 +55,7 @@ pub(super) struct Ender {
 
 impl Ender {
     /// Ends the capture `id` of the daemon at `socket` on a signal, or when `time` is over.
-    pub(super) fn start(socket: &Path, id: u64, time: Option<Duration>) -> Result<Self, Error> {
+    pub(super) fn start(socket: &Path, id: u32, time: Option<Duration>) -> Result<Self, Error> {
         // Only its way to stop is used, which knows signals.
         let reactor = Reactor::new(Clock::start(), Nanos::ZERO).map_err(Error::System)?;
         let stop = reactor.stop();

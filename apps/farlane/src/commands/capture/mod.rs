@@ -1,7 +1,7 @@
 //! `farlane observe capture`: the traffic of a running daemon, as a file or a stream that Wireshark
 //! reads.
 
-mod daemon;
+pub(crate) mod daemon;
 mod direct;
 mod ender;
 mod keeper;
@@ -17,16 +17,43 @@ use captures::{ETHERNET, Item, LINK, Reader, Tally, name};
 use engine::{Instant, Nanos};
 use indicatif::ProgressBar;
 use live::drivers::control::pipe;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::Command;
 
 use crate::args::{CaptureDaemonArgs, Trigger};
 use crate::commands::{control, print, print_json};
 use crate::error::{CaptureError, Error};
-use daemon::Request;
+use daemon::{Begun, Entry, List, Passes, Request, Stopped};
 use ender::Ender;
 use keeper::Keeper;
 use sieve::Sieve;
+
+/// What was captured of a running daemon.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Report<'a> {
+    out: &'a Path,
+    /// Packets in the file.
+    packets: u64,
+    /// Bytes of these packets.
+    bytes: u64,
+    /// Packets that passed the daemon meanwhile.
+    passed: u64,
+    /// Packets that passed and found no room in the daemon.
+    lost: u64,
+    /// The command that ended the capture; none without --trigger.
+    trigger: Option<Slow>,
+}
+
+/// A command that took longer than it was to take.
+#[derive(Serialize, JsonSchema)]
+struct Slow {
+    command: String,
+    queue: Option<u16>,
+    id: Option<u16>,
+    lba: Option<u64>,
+    latency_ns: u64,
+}
 
 /// How often the command reports its progress, in packets.
 const TOLD_EVERY: u64 = 1_024;
@@ -36,23 +63,24 @@ pub(crate) fn run(args: &CaptureDaemonArgs) -> Result<(), Error> {
     if let Some(out) = &args.out {
         return capture(args, &socket, out);
     }
-    let request = if args.stop { Request::StopCapture { id: None } } else { Request::Captures };
-    let answer = control::ask(&socket, &request)?;
-    if args.output.json { print_json(&answer) } else { print(&text(&answer)) }
+    if args.stop {
+        let stopped: Stopped = control::ask_for(&socket, &Request::StopCapture { id: None })?;
+        return match args.output.json {
+            true => print_json(&stopped),
+            false => print(&format!("captures stopped: {}\n", stopped.stopped.len())),
+        };
+    }
+    let list: List = control::ask_for(&socket, &Request::Captures)?;
+    if args.output.json { print_json(&list) } else { print(&text(&list.captures)) }
 }
 
-/// Which captures are running, or were stopped, for a person.
-fn text(answer: &Value) -> String {
-    if let Some(stopped) = answer["stopped"].as_array() {
-        return format!("captures stopped: {}\n", stopped.len());
-    }
-    let captures = answer["captures"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// Which captures are running, for a person.
+fn text(captures: &[Entry]) -> String {
     if captures.is_empty() {
         return "no capture is running\n".to_owned();
     }
-    let one = |of: &Value| {
-        let seconds = of["for_s"].as_f64().unwrap_or_default();
-        format!("capture {}: for {seconds:.1} s, {} packets, {} lost\n", of["id"], of["packets"], of["lost"])
+    let one = |of: &Entry| {
+        format!("capture {}: for {:.1} s, {} packets, {} lost\n", of.id, of.for_s, of.packets, of.lost)
     };
     captures.iter().map(one).collect()
 }
@@ -75,7 +103,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     if is_stream && args.output.json {
         return Err(CaptureError::TwoOutputs.into());
     }
-    let is_fabric = control::ask(socket, &Request::Captures)?["passes"] == "streams";
+    let is_fabric = control::ask_for::<List>(socket, &Request::Captures)?.passes == Passes::Streams;
     if let Some(option) = args.filters.of_packets().filter(|_| is_fabric) {
         return Err(CaptureError::Streams { option }.into());
     }
@@ -92,9 +120,10 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     let keeper = Keeper::open(out, ring, if is_fabric { ETHERNET } else { LINK }).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, &request, &[writer.as_fd()])?;
+    let begun: Begun = control::understand(answer)?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
     drop(writer);
-    let ender = Ender::start(socket, answer["id"].as_u64().unwrap_or_default(), args.time)?;
+    let ender = Ender::start(socket, begun.id, args.time)?;
     let threshold = args.trigger.map(|Trigger(longest)| Nanos::from(longest));
     let sieve = Sieve::new(args.filters.clone(), threshold, args.ring.is_some());
     let mut taken = Taken { sieve, keeper, tally: None, came: 0, until: None, result: Ok(()) };
@@ -119,7 +148,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     tell(args, &report)
 }
 
-fn tell(args: &CaptureDaemonArgs, report: &Value) -> Result<(), Error> {
+fn tell(args: &CaptureDaemonArgs, report: &Report<'_>) -> Result<(), Error> {
     if args.output.json { print_json(report) } else { print(&told(report)) }
 }
 
@@ -171,33 +200,34 @@ fn read(
 }
 
 /// The report of a capture for machines: the numbers of packets and bytes of frames at `out`.
-fn report(out: &Path, (packets, bytes): (u64, u64), tally: Tally, slow: Option<&Command>) -> Value {
-    let slow = slow.map(|command| {
-        json!({
-            "command": name(command.kind), "queue": command.queue, "id": command.id,
-            "lba": command.lba, "latency_ns": command.latency().get(),
-        })
+fn report<'a>(
+    out: &'a Path,
+    (packets, bytes): (u64, u64),
+    tally: Tally,
+    slow: Option<&Command>,
+) -> Report<'a> {
+    let trigger = slow.map(|command| Slow {
+        command: name(command.kind),
+        queue: command.queue,
+        id: command.id,
+        lba: command.lba,
+        latency_ns: command.latency().get(),
     });
-    json!({
-        "out": out, "packets": packets, "bytes": bytes,
-        "passed": tally.seen, "lost": tally.lost, "trigger": slow,
-    })
+    Report { out, packets, bytes, passed: tally.seen, lost: tally.lost, trigger }
 }
 
 /// The report of a capture for people.
-fn told(report: &Value) -> String {
-    let out = report["out"].as_str().unwrap_or_default();
+fn told(report: &Report<'_>) -> String {
+    let Report { out, packets, bytes, passed, lost, trigger } = report;
+    let out = out.to_str().unwrap_or_default();
     let mut text = format!(
-        "{} packets with {} B are in {out}; {} passed, {} of these were lost\n",
-        report["packets"], report["bytes"], report["passed"], report["lost"]
+        "{packets} packets with {bytes} B are in {out}; {passed} passed, {lost} of these were lost\n"
     );
-    let slow = &report["trigger"];
-    if let Some(command) = slow["command"].as_str() {
-        let latency = Nanos::new(slow["latency_ns"].as_u64().unwrap_or_default());
-        text += &format!(
-            "the trigger: {command} of queue {}, LBA {}, took {latency}\n",
-            slow["queue"], slow["lba"]
-        );
+    if let Some(slow) = trigger {
+        let latency = Nanos::new(slow.latency_ns);
+        let queue = slow.queue.map_or("null".to_owned(), |queue| queue.to_string());
+        let lba = slow.lba.map_or("null".to_owned(), |lba| lba.to_string());
+        text += &format!("the trigger: {} of queue {queue}, LBA {lba}, took {latency}\n", slow.command);
     }
     text
 }

@@ -6,15 +6,23 @@ use std::time::{Duration, Instant};
 use live::drivers::ublk::name_of;
 use live::sys::block_use;
 use live::sys::ublk::Control;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Request, list};
+use super::{Disconnecting, Request, list};
 use crate::args::DisconnectArgs;
 use crate::commands::{control, print, print_json};
 use crate::error::{BlockError, Error};
 
 /// How long a block device may take to go away.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
+
+/// The block device that was removed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Disconnected<'a> {
+    /// The device's path.
+    disconnected: &'a str,
+}
 
 /// The object to disconnect.
 enum Found {
@@ -27,14 +35,14 @@ enum Found {
 pub(crate) fn run(args: &DisconnectArgs) -> Result<(), Error> {
     let device = match find(args)? {
         Found::Served(socket) => {
-            let told = control::ask(&socket, &Request::Disconnect { force: args.force })?;
-            told["device"].as_str().unwrap_or_default().to_owned()
+            let request = Request::Disconnect { force: args.force };
+            control::ask_for::<Disconnecting>(&socket, &request)?.device
         }
         Found::Waiting(number) => remove(number, args.force)?,
     };
     wait_for_end(&device)?;
     if args.printing.is_json() {
-        return print_json(&json!({ "disconnected": device }));
+        return print_json(&Disconnected { disconnected: &device });
     }
     print(&format!("{device} was removed\n"))
 }

@@ -25,6 +25,8 @@ use live::sys::service;
 use live::sys::ublk as driver;
 use nvme::subsystem::NamespaceIdentity;
 use nvme::wire::NamespaceId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::args::{ConnectArgs, Over, need_far};
@@ -45,6 +47,27 @@ struct About {
     bytes: u64,
     block: u32,
     read_only: bool,
+}
+
+/// The block device, on the first line.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Connected<'a> {
+    /// The device's path.
+    device: String,
+    url: &'a str,
+    /// `nvme-tcp` or `ublk`.
+    over: &'static str,
+    bytes: u64,
+    /// Bytes of a block.
+    block: u32,
+    read_only: bool,
+}
+
+/// The answer to a request to disconnect.
+#[derive(Serialize, Deserialize)]
+struct Disconnecting {
+    /// The device's path.
+    device: String,
 }
 
 pub(crate) fn run(args: &ConnectArgs) -> Result<(), Error> {
@@ -157,14 +180,14 @@ fn identity(medium: &RemoteMedium) -> NamespaceIdentity {
 /// Announces to a person, or a machine, that the block device `name` can be used.
 fn announce(json: bool, name: &str, about: &About) -> Result<(), Error> {
     if json {
-        print_json(&serde_json::json!({
-            "device": format!("/dev/{name}"),
-            "url": about.url,
-            "over": about.over.name(),
-            "bytes": about.bytes,
-            "block": about.block,
-            "read_only": about.read_only,
-        }))
+        print_json(&Connected {
+            device: format!("/dev/{name}"),
+            url: &about.url,
+            over: about.over.name(),
+            bytes: about.bytes,
+            block: about.block,
+            read_only: about.read_only,
+        })
     } else {
         print(&format!("{} ({})\n", about.text(name), indicatif::HumanBytes(about.bytes)))
     }
@@ -205,7 +228,7 @@ fn disconnect(name: &str, force: bool, remove: impl FnOnce()) -> Result<Value, S
         users if !users.is_empty() && !force => Err(BlockError::InUse { device, users }.to_string()),
         _ => {
             remove();
-            Ok(serde_json::json!({ "device": device }))
+            commands::control::reply(&Disconnecting { device })
         }
     }
 }

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ::status::Status;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
-use super::request::{Request, is_at};
+use super::request::{Changed, Request, Resized, is_at};
 use super::save;
 use crate::args::{ExportAction, FarEndArgs};
-use crate::commands::control::{self, await_far, plain, tell_changes};
+use crate::commands::control::{self, await_far, tell_changes};
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
@@ -27,23 +27,23 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
                 namespace: args.added.namespace.map(|spec| spec.absolute().to_string()),
                 ram: args.added.ram.map(|ram| ram.to_string()),
             };
-            let added = ask_at(&args.place, &request)?;
-            print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["far_end"])))
+            let Changed { far_end, nsid } = ask_at(&args.place, &request)?;
+            print(&format!("added namespace {nsid} to {far_end}\n"))
         }
         ExportAction::Remove(args) => {
             let request = Request::Remove { far_end: args.place.far_end, nsid: args.removed.nsid };
-            let removed = ask_at(&args.place, &request)?;
-            print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["far_end"])))
+            let Changed { far_end, nsid } = ask_at(&args.place, &request)?;
+            print(&format!("removed namespace {nsid} from {far_end}\n"))
         }
         ExportAction::Resize(args) => {
             let (far_end, resized) = (args.place.far_end, args.resized);
             let request = Request::Resize { far_end, nsid: resized.nsid, size: resized.size };
-            let done = ask_at(&args.place, &request)?;
+            let done: Resized = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
-            let far_end = plain(&done["far_end"]);
-            print(&format!("namespace {} of {far_end} has {} B\n", done["nsid"], done["bytes"]))
+            let Resized { far_end, nsid, bytes } = done;
+            print(&format!("namespace {nsid} of {far_end} has {bytes} B\n"))
         }
         ExportAction::Save(args) => {
             let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
@@ -54,7 +54,7 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
 }
 
 /// Asks the process that has the far end.
-fn ask_at(place: &FarEndArgs, request: &Request) -> Result<Value, Error> {
+fn ask_at<T: DeserializeOwned>(place: &FarEndArgs, request: &Request) -> Result<T, Error> {
     let given = place.control.control.as_ref();
     let socket = match place.far_end {
         None => control::only("export", given)?,
@@ -63,7 +63,7 @@ fn ask_at(place: &FarEndArgs, request: &Request) -> Result<Value, Error> {
             control::with("export", given, &what, |status| has_far_end(status, address))?
         }
     };
-    control::ask(&socket, request)
+    control::ask_for(&socket, request)
 }
 
 /// Whether a process has a far end at `address`, by its status.
@@ -72,6 +72,6 @@ fn has_far_end(status: &Status, address: SocketAddr) -> bool {
     export.far_ends.iter().any(|one| one.listening.parse().is_ok_and(|own| is_at(own, address)))
 }
 
-fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
-    control::ask(&control::only("export", given)?, request)
+fn ask<T: DeserializeOwned>(given: Option<&PathBuf>, request: &Request) -> Result<T, Error> {
+    control::ask_for(&control::only("export", given)?, request)
 }

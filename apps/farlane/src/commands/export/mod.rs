@@ -5,7 +5,7 @@ mod external_device;
 mod listeners;
 mod metrics;
 mod reload;
-mod request;
+pub(crate) mod request;
 mod save;
 mod server;
 

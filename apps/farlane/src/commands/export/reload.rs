@@ -1,10 +1,11 @@
 //! Reading the file of far ends again: unchanged parts stay as they are.
 
 use clap::{ArgMatches, FromArgMatches};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::server::Server;
 use crate::args::{Backing, Cli, Command};
+use crate::commands::control::{Reloaded, reply};
 use crate::commands::served::changes::{find, resized};
 use crate::config_file;
 
@@ -36,7 +37,7 @@ impl Server {
         if let Some(file) = &mut self.file {
             file.matches = given;
         }
-        Ok(json!({ "changes": changes }))
+        reply(&Reloaded { changes })
     }
 
     fn reload_namespaces(&mut self, index: usize, wanted: Vec<Backing>, changes: &mut Vec<String>) {

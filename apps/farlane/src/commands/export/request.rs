@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use daemon::Common;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The requests that far ends answer.
@@ -41,6 +42,23 @@ pub(super) enum Request {
     Offered,
     /// Reads the file again.
     Reload,
+}
+
+/// The answer to a request to add or remove a namespace.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Changed {
+    /// URL of the far end.
+    pub(super) far_end: String,
+    pub(super) nsid: u32,
+}
+
+/// The new length of a namespace.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Resized {
+    /// URL of the far end.
+    pub(super) far_end: String,
+    pub(super) nsid: u32,
+    pub(super) bytes: u64,
 }
 
 impl daemon::Request for Request {

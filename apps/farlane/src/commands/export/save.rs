@@ -1,34 +1,19 @@
 //! The options of far ends in a file: `namespace` and `ram` of `[export]`, or of each `[[export]]`.
 
-use serde::Deserialize;
-use serde_json::Value as Answer;
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
 
 use crate::args::{Backing, MediumSpec, SaveArgs};
-use crate::commands::save::{File, Told, understand, wrong};
+use crate::commands::save::offer::{Exported, FarEnd, Told};
+use crate::commands::save::{File, wrong};
 use crate::commands::served::changes::resized;
 use crate::error::Error;
-
-/// The offer that far ends report.
-#[derive(Debug, Deserialize)]
-struct Offered {
-    is_given_beside: bool,
-    far_ends: Vec<FarEnd>,
-}
-
-#[derive(Debug, Deserialize)]
-struct FarEnd {
-    keeps_state: bool,
-    namespaces: Vec<Told>,
-}
 
 /// Writes the offer of far ends into their file.
 ///
 /// # Errors
 /// When there is no file, it can't be written, or it can't describe the offer.
-pub(super) fn save(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
-    let mut file = File::read(told)?;
-    let offered: Offered = understand(told)?;
+pub(super) fn save(args: &SaveArgs, offered: &Exported) -> Result<(), Error> {
+    let mut file = File::read(offered.config.as_ref())?;
     if offered.is_given_beside {
         let why = "the command line offers namespaces beside this file: put them into the file";
         return Err(wrong(&file.path, why));

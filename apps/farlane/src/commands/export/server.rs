@@ -10,13 +10,14 @@ use engine::Instant;
 use live::drivers::far::{Event, FarDriver};
 use live::reactor::{Context, Driver, Glance, Several, Sources, Turn};
 use live::sys::clock::Clock;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::request::{Request, is_at};
+use super::request::{Changed, Request, Resized, is_at};
 use crate::args::Backing;
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
-use crate::commands::save::tell_namespace;
+use crate::commands::control::reply;
+use crate::commands::save::offer::{Exported, FarEnd, Told};
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
 use crate::commands::status;
@@ -105,7 +106,7 @@ impl Server {
         let id = self.add_namespace(index, backing)?;
         let name = self.name(index);
         info!(nsid = id, "{name} has namespace {id}");
-        Ok(json!({ "far_end": name, "nsid": id }))
+        reply(&Changed { far_end: name, nsid: id })
     }
 
     pub(super) fn add_namespace(&mut self, index: usize, backing: Backing) -> Result<u32, String> {
@@ -123,7 +124,7 @@ impl Server {
         self.remove_namespace(index, nsid)?;
         let name = self.name(index);
         info!(nsid, "{name} has namespace {nsid} no more");
-        Ok(json!({ "far_end": name, "nsid": nsid }))
+        reply(&Changed { far_end: name, nsid })
     }
 
     pub(super) fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
@@ -151,7 +152,7 @@ impl Server {
         }
         let name = self.name(index);
         info!(nsid, bytes, "namespace {nsid} of {name} has {bytes} B");
-        Ok(json!({ "far_end": name, "nsid": nsid, "bytes": bytes }))
+        reply(&Resized { far_end: name, nsid, bytes })
     }
 
     pub(super) fn resize_namespace(
@@ -168,15 +169,15 @@ impl Server {
     /// The content of a file by which the next start offers the same.
     fn tell_offered(&self) -> Result<Value, String> {
         let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
-        let path = path.transpose().map_err(|error| error.to_string())?;
-        let far_end = |one: &Offered| {
-            let told = |one: &Numbered| tell_namespace(one.id, &one.backing);
-            let namespaces: Vec<_> = one.listed.iter().map(told).collect();
-            json!({ "keeps_state": one.has_state, "namespaces": namespaces })
+        let config = path.transpose().map_err(|error| error.to_string())?;
+        let told = |one: &Numbered| Told::of(one.id, &one.backing);
+        let far_end = |one: &Offered| FarEnd {
+            keeps_state: one.has_state,
+            namespaces: one.listed.iter().map(told).collect(),
         };
-        let far_ends: Vec<_> = self.offered.iter().map(far_end).collect();
-        let beside = crate::config_file::is_given_beside(&["namespace", "ram"]);
-        Ok(json!({ "config": path, "is_given_beside": beside, "far_ends": far_ends }))
+        let far_ends = self.offered.iter().map(far_end).collect();
+        let is_given_beside = crate::config_file::is_given_beside(&["namespace", "ram"]);
+        reply(&Exported { config, is_given_beside, far_ends })
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod kept;
-mod report;
+pub(crate) mod report;
 mod udp;
 
 use std::fs::File;

@@ -8,7 +8,8 @@ use distribution::Distribution;
 use engine::Nanos;
 use indicatif::{BinaryBytes, DecimalBytes};
 use record::BUFFER_MAX;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::Preflight;
 use super::answer::{Forecast, Verdict, Wish, bytes_in, space_of, time_of};
@@ -19,6 +20,78 @@ use crate::error::Error;
 
 /// Times of at least this many seconds are printed without fractions.
 const LONG: u64 = 10;
+
+/// Whether a medium keeps up with a recording.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
+    device: &'a Path,
+    /// The identity that distinguishes the medium from others.
+    medium: &'a str,
+    /// Whether writes went past the page cache.
+    direct: bool,
+    measured: Measured,
+    model: Model,
+    /// The answer in words.
+    answer: &'static str,
+    /// Whether the whole recording fits, if with another buffer.
+    fits: bool,
+    /// When the buffer overflows, or the medium is full; none if neither happens.
+    at_ns: Option<u64>,
+    /// When the buffer that was asked for overflows; none if it does not.
+    overflow_ns: Option<u64>,
+    /// The wanted rate in bytes per second.
+    rate: u64,
+    /// The wanted time.
+    time_ns: u64,
+    buffer_bytes: u64,
+    /// The buffer that the recording needs.
+    needed_bytes: u64,
+    /// The same in chunks, where a buffer is large enough.
+    needed_chunks: Option<u64>,
+    /// The room on the medium that the recording needs.
+    space_bytes: u64,
+    /// The room on the medium.
+    room_bytes: u64,
+    /// The largest rate in bytes per second that fits for that time.
+    largest_rate: u64,
+}
+
+/// What was measured.
+#[derive(Serialize, JsonSchema)]
+struct Measured {
+    bytes: u64,
+    time_ns: u64,
+    chunk_bytes: u32,
+    /// Whether the medium was full then.
+    full: bool,
+    burst_bytes_per_second: u64,
+    sustained_bytes_per_second: u64,
+    pauses: u64,
+    longest_pause_ns: u64,
+    /// The times of chunks.
+    latency_ns: Distribution,
+}
+
+/// The model of the medium that the measurement was fitted to.
+#[derive(Serialize, JsonSchema)]
+struct Model {
+    steps: Vec<RateStep>,
+    pause_every_bytes: u64,
+    pause_ns: u64,
+    constants: usize,
+    fitted_to_writes: u64,
+    /// Bytes of the recording beyond those that were measured.
+    extrapolated_bytes: u64,
+    /// The name of the model that was chosen; none for the one that fits best.
+    preset: Option<&'static str>,
+}
+
+/// A rate from a number of bytes on.
+#[derive(Serialize, JsonSchema)]
+struct RateStep {
+    after_bytes: u64,
+    bytes_per_second: u64,
+}
 
 /// A size as people read it, in powers of ten, as rates are.
 pub(super) fn size(bytes: u64) -> String {
@@ -111,10 +184,10 @@ fn latency(preflight: &Preflight) -> Distribution {
     preflight.measured.chunks.iter().map(|chunk| chunk.took).collect()
 }
 
-fn json(args: &PreflightArgs, preflight: &Preflight) -> Value {
+fn json<'a>(args: &'a PreflightArgs, preflight: &'a Preflight) -> Json<'a> {
     let Preflight { fit, behaviour, wish, forecast, .. } = preflight;
-    let step = |(after, rate): &(u64, u64)| json!({ "after_bytes": after, "bytes_per_second": rate });
-    let steps: Vec<_> = behaviour.steps.iter().map(step).collect();
+    let step = |(after, rate): &(u64, u64)| RateStep { after_bytes: *after, bytes_per_second: *rate };
+    let steps = behaviour.steps.iter().map(step).collect();
     let wanted = bytes_in(wish.time, wish.rate);
     let (at, chunks) = match forecast.verdict {
         Verdict::Fits => (None, None),
@@ -122,43 +195,43 @@ fn json(args: &PreflightArgs, preflight: &Preflight) -> Value {
         Verdict::Overflows { at } => (Some(at), None),
         Verdict::Full { at, chunks } => (Some(at), Some(chunks)),
     };
-    json!({
-        "device": args.device,
-        "medium": preflight.medium,
-        "direct": preflight.is_direct,
-        "measured": {
-            "bytes": fit.bytes,
-            "time_ns": fit.time.get(),
-            "chunk_bytes": wish.chunk,
-            "full": preflight.measured.is_full,
-            "burst_bytes_per_second": fit.burst(),
-            "sustained_bytes_per_second": fit.sustained(),
-            "pauses": fit.pauses,
-            "longest_pause_ns": fit.pause.get(),
-            "latency_ns": latency(preflight),
+    Json {
+        device: &args.device,
+        medium: &preflight.medium,
+        direct: preflight.is_direct,
+        measured: Measured {
+            bytes: fit.bytes,
+            time_ns: fit.time.get(),
+            chunk_bytes: wish.chunk,
+            full: preflight.measured.is_full,
+            burst_bytes_per_second: fit.burst(),
+            sustained_bytes_per_second: fit.sustained(),
+            pauses: fit.pauses,
+            longest_pause_ns: fit.pause.get(),
+            latency_ns: latency(preflight),
         },
-        "model": {
-            "steps": steps,
-            "pause_every_bytes": behaviour.pause_every,
-            "pause_ns": behaviour.pause_ns,
-            "constants": fit.constants(),
-            "fitted_to_writes": fit.writes,
-            "extrapolated_bytes": wanted.saturating_sub(fit.bytes),
-            "preset": args.model.map(|model| model.name),
+        model: Model {
+            steps,
+            pause_every_bytes: behaviour.pause_every,
+            pause_ns: behaviour.pause_ns,
+            constants: fit.constants(),
+            fitted_to_writes: fit.writes,
+            extrapolated_bytes: wanted.saturating_sub(fit.bytes),
+            preset: args.model.map(|model| model.name),
         },
-        "answer": forecast.verdict.word(),
-        "fits": forecast.verdict.is_good(),
-        "at_ns": at.map(Nanos::get),
-        "overflow_ns": forecast.overflow.map(Nanos::get),
-        "rate": wish.rate,
-        "time_ns": wish.time.get(),
-        "buffer_bytes": wish.buffer,
-        "needed_bytes": forecast.needed,
-        "needed_chunks": chunks,
-        "space_bytes": forecast.space,
-        "room_bytes": wish.room,
-        "largest_rate": forecast.largest_rate,
-    })
+        answer: forecast.verdict.word(),
+        fits: forecast.verdict.is_good(),
+        at_ns: at.map(Nanos::get),
+        overflow_ns: forecast.overflow.map(Nanos::get),
+        rate: wish.rate,
+        time_ns: wish.time.get(),
+        buffer_bytes: wish.buffer,
+        needed_bytes: forecast.needed,
+        needed_chunks: chunks,
+        space_bytes: forecast.space,
+        room_bytes: wish.room,
+        largest_rate: forecast.largest_rate,
+    }
 }
 
 fn text(args: &PreflightArgs, preflight: &Preflight) -> String {

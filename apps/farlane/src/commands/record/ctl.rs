@@ -7,9 +7,9 @@ use live::drivers::record::{Handle, State, Status};
 use record::PinRange;
 use record::registers::Direction;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::ring;
+use super::ring::{self, Range};
 use super::trigger;
 use crate::args::{PinArgs, RecordControlArgs, RecordRequest};
 use crate::commands::{control, print, print_json, status};
@@ -43,6 +43,16 @@ pub(super) enum Request {
     },
 }
 
+/// The answers to requests other than for the status.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Starting { starting: bool },
+    Triggered { triggered: bool },
+    Stopping { stopping: bool },
+    Pinned { pinned: Vec<Range> },
+}
+
 impl Request {
     fn pin(args: &PinArgs) -> Self {
         let last_ns = args.last.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -71,10 +81,8 @@ impl Request {
     }
 }
 
-fn pins_text(pinned: &Value) -> String {
-    let pins = pinned.as_array().map(Vec::as_slice).unwrap_or_default();
-    let one =
-        |pin: &Value| format!("pinned: stream {}, {} B from {}\n", pin["stream"], pin["bytes"], pin["from"]);
+fn pins_text(pins: &[Range]) -> String {
+    let one = |pin: &Range| format!("pinned: stream {}, {} B from {}\n", pin.stream, pin.bytes, pin.from);
     match pins {
         [] => "nothing is pinned any more\n".to_owned(),
         pins => pins.iter().map(one).collect(),
@@ -92,16 +100,15 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     if matches!(request, Request::Status) {
         return status::show(&control::report(&args.path)?, output.json);
     }
-    let answer = control::ask(&args.path, &request)?;
+    let answer: Answer = control::ask_for(&args.path, &request)?;
     if output.json {
         return print_json(&answer);
     }
-    match request {
-        Request::Status => Ok(()),
-        Request::Start => print("it begins\n"),
-        Request::Trigger => print("it is triggered\n"),
-        Request::Stop => print("it ends\n"),
-        Request::Pin { .. } => print(&pins_text(&answer["pinned"])),
+    match answer {
+        Answer::Starting { .. } => print("it begins\n"),
+        Answer::Triggered { .. } => print("it is triggered\n"),
+        Answer::Stopping { .. } => print("it ends\n"),
+        Answer::Pinned { pinned } => print(&pins_text(&pinned)),
     }
 }
 
@@ -113,22 +120,25 @@ impl daemon::Request for Request {
 
 /// Carries out `request` for the recording or replay of `handle`. Whether it `waits` for a start.
 pub(super) fn answer(request: Request, handle: &Handle, waits: bool) -> Result<Value, String> {
-    match request {
-        Request::Status => Err("every daemon answers it by itself".to_owned()),
-        Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
-        Request::Start if handle.start() => Ok(json!({ "starting": true })),
-        Request::Start => Err("one is under way; stop it first".to_owned()),
-        Request::Trigger if handle.trigger() => Ok(json!({ "triggered": true })),
-        Request::Trigger => Err(not_armed(&handle.status())),
+    let answer = match request {
+        Request::Status => return Err("every daemon answers it by itself".to_owned()),
+        Request::Start if !waits => {
+            return Err("it has begun by itself; --on-demand waits for start".to_owned());
+        }
+        Request::Start if handle.start() => Answer::Starting { starting: true },
+        Request::Start => return Err("one is under way; stop it first".to_owned()),
+        Request::Trigger if handle.trigger() => Answer::Triggered { triggered: true },
+        Request::Trigger => return Err(not_armed(&handle.status())),
         Request::Stop => {
             handle.stop();
-            Ok(json!({ "stopping": true }))
+            Answer::Stopping { stopping: true }
         }
         Request::Pin { .. } => {
             let pinned = handle.pin(request.range()?).map_err(ring::refusal)?;
-            Ok(json!({ "pinned": ring::pins_json(&pinned) }))
+            Answer::Pinned { pinned: pinned.iter().map(Range::from).collect() }
         }
-    }
+    };
+    control::reply(&answer)
 }
 
 /// Why a trigger is refused, with the remedy.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::drivers::record::{Handle, State, Status, Triggered};
+use live::drivers::record::{Handle, Recorded, State, Status, Triggered};
 use record::registers::Direction;
 use record::{Kept, Progress};
-use serde_json::{Value, json};
 
+use super::account::{EachEnd, OfPair};
 use super::recorder::{self, Made};
 use super::view::View;
 use super::{first, not_certified, print, print_json};
@@ -141,22 +141,11 @@ fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Made, Error>>
     live::sys::logging::flush();
     let pairs = || own.iter().zip(&recorded);
     if args.output.json {
-        let recordings: Vec<Value> = pairs()
-            .map(|(args, recorded)| {
-                let mut account = recorder::account(recorded);
-                account["from"] = super::sources::name(&args.from[0]).into();
-                account["to"] = first(&args.to).to_string_lossy().into();
-                account
-            })
-            .collect();
-        let all = |key: &str| recordings.iter().filter_map(|account| account[key].as_u64()).sum::<u64>();
-        let is_certified = recorded.iter().all(|recorded| recorded.is_certified);
-        print_json(
-            &json!({ "event": "end", "bytes_in": all("bytes_in"), "bytes_stored": all("bytes_stored"),
-            "bytes_lost": all("bytes_lost"), "bytes_overwritten": all("bytes_overwritten"),
-            "high_water_bytes": all("high_water_bytes"), "certified": is_certified,
-            "recordings": recordings }),
-        )?;
+        let one = |(args, recorded): (&RecordArgs, &Recorded)| {
+            let to = first(&args.to).to_string_lossy().into_owned();
+            OfPair::of(super::sources::name(&args.from[0]), to, recorded)
+        };
+        print_json(&EachEnd::of(pairs().map(one).collect()))?;
     } else {
         let (mut text, mut sums) = (String::new(), [0; 3]);
         for (args, recorded) in pairs() {

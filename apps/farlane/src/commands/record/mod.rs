@@ -1,5 +1,6 @@
 //! The commands on recordings, and their common parts.
 
+pub(crate) mod account;
 mod ctl;
 mod each;
 pub(crate) mod export;
@@ -15,7 +16,7 @@ mod sessions;
 mod sources;
 pub(crate) mod survey;
 mod trigger;
-mod view;
+pub(crate) mod view;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,6 @@ use live::drivers::record::{Far, Part, ReadError, Recording};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use record::Algorithm;
-use serde_json::Value;
 
 pub(super) use sources::check_packets;
 
@@ -37,15 +37,6 @@ use crate::error::{Error, NvmeError};
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Adds a digest to an account under the name of its algorithm. `sha256` is there always, and null
-/// if it was not computed.
-fn add_digest(account: &mut Value, algorithm: Algorithm, digest: &[u8; 32]) {
-    account["sha256"] = (algorithm == Algorithm::Sha256).then(|| hex(digest)).into();
-    if algorithm == Algorithm::Blake3 {
-        account["blake3"] = hex(digest).into();
-    }
 }
 
 /// A digest and the name of its algorithm, for a person.

@@ -3,8 +3,8 @@
 use live::drivers::record::{Handle, Limits, Recorded, Source, record_raw};
 use record::RawConfig;
 use record::format::{ALIGNMENT, Content};
-use serde_json::{Value, json};
 
+use super::account::{Addresses, RawEnd};
 use super::view::View;
 use super::{first, print, print_json, recorder, sources};
 use crate::args::{RecordArgs, SourceUrl, UdpUrl};
@@ -87,23 +87,9 @@ fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -
     live::sys::logging::flush();
     let status = handle.status();
     if args.output.json {
-        let mut account = recorder::account(recorded);
-        for kind in ["gaps", "restarts"] {
-            let places = account[kind].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-            for place in places {
-                place["address"] = (start + place["from"].as_u64().unwrap_or(0)).into();
-            }
-        }
-        let more = json!({ "event": "end", "raw": true, "start_address": start,
-            "maximum_address": status.maximum_address, "last_address": status.last_address });
-        if let (Value::Object(account), Value::Object(more)) = (&mut account, more) {
-            account.extend(more);
-            // Nothing on the medium certifies anything.
-            if let Some(durable) = account.remove("certified") {
-                account.insert("durable".to_owned(), durable);
-            }
-        }
-        print_json(&account)?;
+        let (maximum_address, last_address) = (status.maximum_address, status.last_address);
+        let addresses = Addresses { start_address: start, maximum_address, last_address };
+        print_json(&RawEnd::of(recorded, addresses))?;
     } else {
         let addresses = format!("  from address {start} up to {}\n", status.last_address);
         print(&(recorder::text(args, recorded) + &addresses))?;

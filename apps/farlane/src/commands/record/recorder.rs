@@ -7,22 +7,21 @@ use daemon::Settings;
 use engine::Nanos;
 use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Heard, Limits, Place, Recorded, Recording, Refused, Source, Status, Target, heed_file_limit,
-    record,
+    Far, Handle, Limits, Place, Recorded, Recording, Refused, Source, Status, Target, heed_file_limit, record,
 };
 use live::sys::sandbox::Needs;
-use record::format::{MEMBERS_MAX, STREAMS_MAX, StreamTotals};
+use record::format::{MEMBERS_MAX, STREAMS_MAX};
 use record::registers::Direction;
 use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
-use serde_json::{Value, json};
 
-use super::gaps::{gaps_json, gaps_text, restarts_json};
-use super::rules::{rule_json, rule_text};
+use super::account::End;
+use super::gaps::gaps_text;
+use super::rules::rule_text;
 use super::sessions::Sessions;
 use super::view::View;
 use super::{
-    add_digest, ctl, digest_text, each, far, first, need_medium, not_certified, parts, print, print_json,
-    raw, ring, sessions, sources, trigger, unreadable,
+    ctl, digest_text, each, far, first, need_medium, not_certified, parts, print, print_json, raw, ring,
+    sessions, sources, trigger, unreadable,
 };
 use crate::args::{RecordAction, RecordArgs, SourceUrl};
 use crate::commands::OPENED_BY_NAMESPACE;
@@ -263,42 +262,13 @@ pub(crate) fn refused(to: &[PathBuf], refused: Refused) -> Error {
 fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
     live::sys::logging::flush();
     match args.output.json {
-        true => {
-            let mut account = account(recorded);
-            account["event"] = "end".into();
-            print_json(&account)?;
-        }
+        true => print_json(&End::of(recorded))?,
         false => print(&text(args, recorded))?,
     }
     match recorded.is_certified {
         true => Ok(()),
         false => Err(not_certified(to)),
     }
-}
-
-/// The account of a recording.
-pub(super) fn account(recorded: &Recorded) -> Value {
-    let certificate = &recorded.certificate;
-    let heard = recorded.heard.iter().zip(&recorded.broken);
-    let stream = |(stream, (heard, broken)): (&StreamTotals, (&Option<Heard>, &Option<String>))| {
-        let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
-            "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten, "broken": broken });
-        add_digest(&mut account, certificate.algorithm, &stream.digest);
-        sources::add_heard(&mut account, heard.as_ref());
-        account
-    };
-    let mut streams: Vec<_> = certificate.streams.iter().zip(heard).map(stream).collect();
-    for (stream, rule) in streams.iter_mut().zip(&recorded.rules) {
-        stream["sequence_rule"] = rule_json(Some(*rule));
-    }
-    let mut account = json!({ "reason": certificate.reason.words(), "bytes_in": certificate.bytes_in(),
-        "bytes_stored": certificate.bytes_stored(), "bytes_lost": certificate.bytes_lost(),
-        "bytes_overwritten": certificate.bytes_overwritten(), "gaps": gaps_json(&recorded.gaps),
-        "restarts": restarts_json(&recorded.gaps),
-        "high_water_bytes": certificate.high_water, "streams": streams,
-        "triggered": recorded.triggered.map(trigger::of), "certified": recorded.is_certified });
-    add_digest(&mut account, certificate.algorithm, &certificate.digest);
-    account
 }
 
 /// The account of a recording, for a person.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use engine::Nanos;
 use record::format::Pin;
 use record::{BUFFER_MIN, Config, Keep, PinRefusal, RingConfig, Survey};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{KeepFor, RecordArgs};
 use crate::error::Error;
@@ -62,9 +63,19 @@ fn nanos(time: Duration) -> Nanos {
     Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-pub(super) fn pins_json(pins: &[Pin]) -> Value {
-    let pin = |pin: &Pin| json!({ "stream": pin.stream, "from": pin.from, "bytes": pin.end - pin.from });
-    pins.iter().map(pin).collect()
+/// Bytes of a stream that follow each other.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(super) struct Range {
+    pub(super) stream: u32,
+    /// The place of the first byte in the stream.
+    pub(super) from: u64,
+    pub(super) bytes: u64,
+}
+
+impl From<&Pin> for Range {
+    fn from(pin: &Pin) -> Self {
+        Self { stream: pin.stream, from: pin.from, bytes: pin.end - pin.from }
+    }
 }
 
 /// The content of a ring by streams, in order: stream, place of the first byte, and behind the
@@ -79,9 +90,9 @@ fn held(survey: &Survey) -> Vec<Pin> {
     streams.flat_map(of_stream).collect()
 }
 
-/// The ranges that a ring holds; null if the recording is no ring.
-pub(super) fn held_json(survey: &Survey) -> Value {
-    if survey.is_ring() { pins_json(&held(survey)) } else { Value::Null }
+/// The ranges that a ring holds; none if the recording is no ring.
+pub(super) fn ranges(survey: &Survey) -> Option<Vec<Range>> {
+    survey.is_ring().then(|| held(survey).iter().map(Range::from).collect())
 }
 
 /// Bytes that a ring does not hold any more.

@@ -2,12 +2,25 @@
 
 use record::Survey;
 use record::sequence::SequenceRule;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// A rule; null if the recording does not say by which one it was made.
-pub(super) fn rule_json(rule: Option<SequenceRule>) -> Value {
-    let known = |rule: SequenceRule| json!({ "option": rule.option(), "window": rule.window(), "words": rule.to_string() });
-    rule.map_or(Value::Null, known)
+/// The rule by which the losses of a stream were found.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Rule {
+    /// The value of the source's option; none if it had none.
+    option: Option<String>,
+    /// How many packets a packet may come late without counting as lost; none if the rule has no such
+    /// number.
+    window: Option<u32>,
+    /// The rule in words.
+    words: String,
+}
+
+impl From<SequenceRule> for Rule {
+    fn from(rule: SequenceRule) -> Self {
+        Self { option: rule.option(), window: rule.window(), words: rule.to_string() }
+    }
 }
 
 /// The rule of a stream, for a person.
@@ -22,9 +35,9 @@ pub(super) fn of(survey: &Survey) -> impl Iterator<Item = Option<SequenceRule>> 
     (0..survey.streams()).map(move |stream| superblock.and_then(|superblock| superblock.rule(stream)))
 }
 
-/// The rules of a recording's streams, by number.
-pub(super) fn rules_json(survey: &Survey) -> Vec<Value> {
-    of(survey).map(rule_json).collect()
+/// The rules of a recording's streams, by number; none where the recording does not name it.
+pub(super) fn all(survey: &Survey) -> Vec<Option<Rule>> {
+    of(survey).map(|rule| rule.map(Rule::from)).collect()
 }
 
 /// The rules of a recording's streams, for a person.

@@ -16,7 +16,8 @@ use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use record::registers::Direction;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::ctl::{self, Request};
 use super::metrics;
@@ -78,12 +79,19 @@ impl<S: Fn() -> Result<(), Error>> Work<S> {
                 self.handle.fail();
                 warn!("this one failed: {error}");
                 if self.json {
-                    report_json(&json!({ "event": "error", "error": error.to_string() }))?;
+                    report_json(&Failed { event: "error", error: error.to_string() })?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The event that reports why a recording or replay on demand failed.
+#[derive(Serialize)]
+struct Failed {
+    event: &'static str,
+    error: String,
 }
 
 /// Reports the thread's end to the loop, also when the thread panics.

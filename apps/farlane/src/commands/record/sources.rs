@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use live::drivers::record::{Bound, Heard, OnFull, Source, Udp};
 use record::format::CHUNK_DEFAULT;
 use record::sequence::Tracker;
-use serde_json::{Value, json};
 
 use super::is_same_file;
 use crate::args::{OnFullArg, RecordArgs, SourceUrl, UdpUrl};
@@ -113,16 +112,6 @@ pub(super) fn name(source: &SourceUrl) -> String {
         SourceUrl::Generate(rate) => format!("generate:{rate}"),
         SourceUrl::Udp(url) => url.text.clone(),
         SourceUrl::Packets(interface) => format!("packets:{interface}"),
-    }
-}
-
-/// Adds the report of a source of packets to the account of its stream.
-pub(super) fn add_heard(account: &mut Value, heard: Option<&Heard>) {
-    let Some(heard) = heard else { return };
-    account["packets"] = heard.packets.into();
-    if let Some(counts) = heard.numbers {
-        account["sequence"] = json!({ "reordered": counts.reordered, "late": counts.late,
-            "twice": counts.twice, "foreign": counts.foreign, "anew": counts.anew });
     }
 }
 

@@ -2,14 +2,16 @@
 
 use engine::Nanos;
 use live::drivers::record::{Recording, Signer};
-use serde_json::{Value, json};
+use record::Hole;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::gaps::{SHOWN_MAX, gaps_json, gaps_text, losses, restarts, restarts_json};
-use super::rules::{rules_json, rules_text};
+use super::account::Digest;
+use super::gaps::{Gaps, Loss, SHOWN_MAX, gaps_text, losses, restarts};
+use super::ring::Range;
+use super::rules::{self, Rule, rules_text};
 use super::trigger::date;
-use super::{
-    add_digest, digest_text, first, hex, open_recording, print, print_json, read_recording, ring, unreadable,
-};
+use super::{digest_text, first, hex, open_recording, print, print_json, read_recording, ring, unreadable};
 use crate::args::{RecordingArgs, VerifyArgs};
 use crate::error::Error;
 
@@ -17,9 +19,94 @@ fn read(args: &RecordingArgs, change: bool) -> Result<Recording, Error> {
     read_recording(&args.paths, change)
 }
 
-fn bad_json(recording: &Recording) -> Vec<Value> {
+/// Whether a recording's certificate is true.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Proof {
+    ok: bool,
+    bytes: u64,
+    #[serde(flatten)]
+    gaps: Gaps,
+    /// The rule of each stream; none if the recording does not name it.
+    sequence_rules: Vec<Option<Rule>>,
+    bad_chunks: Vec<BadChunk>,
+    /// Bytes that are neither on the medium nor declared as lost.
+    missing: Vec<Range>,
+    /// The ranges that a ring holds; none if the recording is no ring.
+    held: Option<Vec<Range>>,
+    /// Bytes that a ring does not hold any more.
+    bytes_overwritten: u64,
+    /// Whether there is a certificate.
+    certificate: bool,
+    being_written: bool,
+    /// The key that signed the certificate.
+    signed_by: Option<String>,
+    /// Whether the certificate was changed after it was signed.
+    wrong_signature: bool,
+    #[serde(flatten)]
+    digest: Digest,
+}
+
+/// What was found in a damaged recording.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Recovered {
+    /// Whether there was anything to do.
+    recovered: bool,
+    bytes: u64,
+    chunks: usize,
+    /// The gaps that the recovery declared.
+    new_gaps: Vec<Loss>,
+    #[serde(flatten)]
+    gaps: Gaps,
+    /// The rule of each stream; none if the recording does not name it.
+    sequence_rules: Vec<Option<Rule>>,
+    bad_chunks: Vec<BadChunk>,
+    #[serde(flatten)]
+    digest: Digest,
+}
+
+/// What a recording is.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Info<'a> {
+    /// The recording's identifier.
+    recording: String,
+    /// The name of each stream.
+    streams: &'a [String],
+    chunk_bytes: u32,
+    chunks: usize,
+    bytes: u64,
+    gaps: usize,
+    restarts: usize,
+    /// The rule of each stream; none if the recording does not name it.
+    sequence_rules: Vec<Option<Rule>>,
+    /// In nanoseconds since 1970.
+    first_time: u64,
+    /// In nanoseconds since 1970.
+    last_time: u64,
+    /// Why the recording ended; none if it has not, or was cut off.
+    ended: Option<&'static str>,
+    triggered: Option<Triggered>,
+    being_written: bool,
+}
+
+/// The trigger of a recording.
+#[derive(Serialize, JsonSchema)]
+struct Triggered {
+    /// In nanoseconds since 1970.
+    when: u64,
+    /// The time of the trigger after the first byte.
+    before_ns: u64,
+}
+
+/// A slot whose chunk can't be used.
+#[derive(Serialize, JsonSchema)]
+struct BadChunk {
+    slot: u64,
+    why: String,
+}
+
+fn bad_chunks(recording: &Recording) -> Vec<BadChunk> {
     let bad = recording.survey.bad.iter();
-    bad.map(|bad| json!({ "slot": bad.slot, "why": bad.why.to_string() })).collect()
+    bad.map(|bad| BadChunk { slot: bad.slot, why: bad.why.to_string() }).collect()
 }
 
 fn account(recording: &Recording) -> String {
@@ -34,6 +121,31 @@ fn account(recording: &Recording) -> String {
     text + &format!("  {}\n", digest_text(survey.algorithm(), &recording.digest_of_all()))
 }
 
+impl Proof {
+    fn of(recording: &Recording, is_proved: bool) -> Self {
+        let (survey, signer) = (&recording.survey, recording.signer());
+        let range = |hole: &Hole| Range { stream: hole.stream, from: hole.from, bytes: hole.bytes };
+        Self {
+            ok: is_proved,
+            bytes: survey.bytes(),
+            gaps: Gaps::of(&survey.gaps, None),
+            sequence_rules: rules::all(survey),
+            bad_chunks: bad_chunks(recording),
+            missing: survey.holes.iter().map(range).collect(),
+            held: ring::ranges(survey),
+            bytes_overwritten: ring::overwritten(survey),
+            certificate: survey.certificate.is_some(),
+            being_written: recording.in_use,
+            signed_by: match signer {
+                Signer::Known(key) => Some(key.to_string()),
+                Signer::Nobody | Signer::Wrong => None,
+            },
+            wrong_signature: signer == Signer::Wrong,
+            digest: Digest::of(survey.algorithm(), &recording.digest_of_all()),
+        }
+    }
+}
+
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let (asked, args) = (args.signed_by, &args.recording);
     // The exit status is the answer, even if the reader of the output leaves.
@@ -42,31 +154,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let (survey, signer) = (&recording.survey, recording.signer());
     let is_signed = asked.is_none_or(|asked| signer == Signer::Known(asked));
     let is_proved = recording.is_proved() && is_signed;
-    let known = match signer {
-        Signer::Known(key) => Some(key.to_string()),
-        Signer::Nobody | Signer::Wrong => None,
-    };
     if args.output.json {
-        let missing: Vec<_> = survey
-            .holes
-            .iter()
-            .map(|hole| json!({ "stream": hole.stream, "from": hole.from, "bytes": hole.bytes }))
-            .collect();
-        let mut proof = json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
-            "restarts": restarts_json(&survey.gaps), "sequence_rules": rules_json(survey),
-            "bad_chunks": bad_json(&recording), "missing": missing,
-            "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
-            "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
-            "signed_by": known, "wrong_signature": signer == Signer::Wrong });
-        add_digest(&mut proof, survey.algorithm(), &recording.digest_of_all());
-        print_json(&proof)?;
+        print_json(&Proof::of(&recording, is_proved))?;
     } else {
         let word = if is_proved { "proved" } else { "NOT proved" };
         let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
-        let signed = match (signer, known) {
-            (Signer::Wrong, _) => "  the signature is WRONG: the certificate was changed\n".to_owned(),
-            (_, Some(key)) => format!("  signed by {key}\n"),
-            _ => String::new(),
+        let signed = match signer {
+            Signer::Wrong => "  the signature is WRONG: the certificate was changed\n".to_owned(),
+            Signer::Known(key) => format!("  signed by {key}\n"),
+            Signer::Nobody => String::new(),
         };
         print(&(head + &account(&recording) + &signed))?;
     }
@@ -90,12 +186,16 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
     };
     let survey = &recording.survey;
     if args.output.json {
-        let mut found = json!({ "recovered": !was_whole, "bytes": survey.bytes(),
-            "chunks": survey.entries.len(), "new_gaps": gaps_json(&new), "gaps": gaps_json(&survey.gaps),
-            "restarts": restarts_json(&survey.gaps), "sequence_rules": rules_json(survey),
-            "bad_chunks": bad_json(&recording) });
-        add_digest(&mut found, survey.algorithm(), &recording.digest_of_all());
-        return print_json(&found);
+        return print_json(&Recovered {
+            recovered: !was_whole,
+            bytes: survey.bytes(),
+            chunks: survey.entries.len(),
+            new_gaps: Loss::all(&new),
+            gaps: Gaps::of(&survey.gaps, None),
+            sequence_rules: rules::all(survey),
+            bad_chunks: bad_chunks(&recording),
+            digest: Digest::of(survey.algorithm(), &recording.digest_of_all()),
+        });
     }
     let word = if was_whole { "nothing to do" } else { "recovered" };
     let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
@@ -110,11 +210,23 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     let ended = survey.certificate.as_ref().map(|certificate| certificate.reason.words());
     let (gaps, restarts) = (losses(&survey.gaps).count(), restarts(&survey.gaps).count());
     if args.output.json {
-        return print_json(&json!({ "recording": id, "streams": names, "chunk_bytes": survey.chunk,
-            "chunks": survey.entries.len(), "bytes": survey.bytes(), "gaps": gaps,
-            "restarts": restarts, "sequence_rules": rules_json(survey), "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended, "triggered": survey.trigger.map(|trigger| json!({ "when": trigger.time,
-                "before_ns": trigger.before })),
-            "being_written": recording.in_use }));
+        return print_json(&Info {
+            recording: id,
+            streams: &names,
+            chunk_bytes: survey.chunk,
+            chunks: survey.entries.len(),
+            bytes: survey.bytes(),
+            gaps,
+            restarts,
+            sequence_rules: rules::all(survey),
+            first_time: survey.times.0,
+            last_time: survey.times.1,
+            ended,
+            triggered: survey
+                .trigger
+                .map(|trigger| Triggered { when: trigger.time, before_ns: trigger.before }),
+            being_written: recording.in_use,
+        });
     }
     let state = ended.unwrap_or(if recording.in_use { "being written" } else { "cut off" });
     let time = Nanos::new(survey.times.1.saturating_sub(survey.times.0));

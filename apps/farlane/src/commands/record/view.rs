@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use engine::Nanos;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use live::drivers::record::{Status, Writes};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::trigger;
 use crate::commands::report_json;
@@ -16,6 +17,39 @@ use crate::commands::report_json;
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// The length of the bar that shows how full the buffer is.
 const BAR: usize = 20;
+
+/// What a recorder does, once a second.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Event {
+    /// `progress`.
+    event: &'static str,
+    state: &'static str,
+    bytes_in: u64,
+    bytes_stored: u64,
+    /// Bytes that the medium has made durable.
+    bytes_acknowledged: u64,
+    /// Bytes in declared gaps.
+    bytes_lost: u64,
+    /// Bytes that a ring does not hold any more.
+    bytes_overwritten: u64,
+    /// Bytes in the buffer.
+    fill_bytes: u64,
+    /// The most bytes that the buffer held.
+    high_water_bytes: u64,
+    buffer_bytes: u64,
+    /// The time before a trigger that is kept; none unless the recorder waits for one.
+    kept_ns: Option<u64>,
+    bytes_per_second: f64,
+    gaps: u64,
+    /// How often senders started over.
+    restarts: u64,
+    /// The mean time of a write since the last event.
+    write_latency_ns: u64,
+    slowest_write_ns: u64,
+    /// Pauses of the medium.
+    pauses: u64,
+    longest_pause_ns: u64,
+}
 
 enum Shown {
     /// An event on standard output each time.
@@ -92,17 +126,28 @@ impl View {
     }
 }
 
-fn event(status: &Status, rate: f64, latency: Nanos) -> Value {
+fn event(status: &Status, rate: f64, latency: Nanos) -> Event {
     let (progress, writes) = (&status.progress, &status.writes);
-    json!({ "event": "progress", "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
-        "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
-        "bytes_overwritten": progress.overwritten,
-        "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
-        "buffer_bytes": status.buffer, "state": status.state.word(),
-        "kept_ns": status.kept.map(|kept| kept.time.get()), "bytes_per_second": rate.round(), "gaps": status.gaps,
-        "restarts": progress.restarts,
-        "write_latency_ns": latency.get(), "slowest_write_ns": writes.slowest.get(),
-        "pauses": writes.pauses, "longest_pause_ns": writes.longest_pause.get() })
+    Event {
+        event: "progress",
+        state: status.state.word(),
+        bytes_in: progress.bytes_in,
+        bytes_stored: progress.stored,
+        bytes_acknowledged: progress.acknowledged,
+        bytes_lost: progress.lost,
+        bytes_overwritten: progress.overwritten,
+        fill_bytes: progress.fill,
+        high_water_bytes: progress.high_water,
+        buffer_bytes: status.buffer,
+        kept_ns: status.kept.map(|kept| kept.time.get()),
+        bytes_per_second: rate.round(),
+        gaps: status.gaps,
+        restarts: progress.restarts,
+        write_latency_ns: latency.get(),
+        slowest_write_ns: writes.slowest.get(),
+        pauses: writes.pauses,
+        longest_pause_ns: writes.longest_pause.get(),
+    }
 }
 
 fn text(status: &Status, rate: f64, latency: Nanos, line: &str) -> String {
@@ -161,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_event_has_what_the_text_has() {
-        let event = event(&status(), 5.4, Nanos::from_millis(2));
+        let event = serde_json::to_value(event(&status(), 5.4, Nanos::from_millis(2))).unwrap();
         assert_eq!((&event["event"], &event["bytes_per_second"]), (&"progress".into(), &5.0.into()));
         assert_eq!((&event["write_latency_ns"], &event["pauses"]), (&2_000_000.into(), &2.into()));
     }

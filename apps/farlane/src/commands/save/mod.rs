@@ -3,44 +3,27 @@
 //! The daemon reports its offer; the command that asks changes the file, with its own rights. So a
 //! daemon needs no right to change its own configuration.
 
+pub(crate) mod offer;
 mod replace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use toml_edit::DocumentMut;
 
 use super::{print, print_json};
-use crate::args::{Backing, SaveArgs};
+use crate::args::SaveArgs;
 use crate::error::{DaemonError, Error};
 use crate::whole_file;
 
-/// A namespace in a daemon's report.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Told {
-    pub(crate) nsid: u32,
-    pub(crate) namespace: Option<String>,
-    pub(crate) ram: Option<String>,
-    pub(crate) ana_group: Option<u32>,
-}
-
-/// A daemon's report of a namespace, which [`Told`] reads.
-pub(crate) fn tell_namespace(nsid: u32, backing: &Backing) -> Value {
-    match backing {
-        Backing::Medium(spec) => json!({ "nsid": nsid, "namespace": spec.to_string() }),
-        Backing::Ram(spec) => json!({ "nsid": nsid, "ram": spec.to_string() }),
-    }
-}
-
-impl Told {
-    /// The medium or the memory behind the namespace.
-    ///
-    /// # Errors
-    /// When the report names neither, or both.
-    pub(crate) fn backing(&self) -> Result<Backing, String> {
-        Backing::asked(self.namespace.as_deref(), self.ram.as_deref())
-    }
+/// The file that was written, and what to know of it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Saved<'a> {
+    file: &'a Path,
+    /// Whether the file said something else before.
+    changed: bool,
+    notes: &'a [String],
 }
 
 /// A daemon's file, and the text that it is about to have.
@@ -52,9 +35,8 @@ pub(crate) struct File {
 
 impl File {
     /// Reads the file that a daemon names in its offer.
-    pub(crate) fn read(offered: &Value) -> Result<Self, Error> {
-        let path = offered["config"].as_str().ok_or(DaemonError::NoFileToSave)?;
-        let path = PathBuf::from(path);
+    pub(crate) fn read(config: Option<&PathBuf>) -> Result<Self, Error> {
+        let path = config.ok_or(DaemonError::NoFileToSave)?.clone();
         let before = whole_file::read(&path, texts::LIST_MAX)?;
         texts::check_nesting(&before).map_err(|why| wrong(&path, &why))?;
         let wrong = |error: toml_edit::TomlError| wrong(&path, error.to_string().trim_end());
@@ -72,7 +54,7 @@ impl File {
             replace::replace(place, &self.path, &text).map_err(failed)?;
         }
         if args.output.json {
-            return print_json(&json!({ "file": place, "changed": is_changed, "notes": notes }));
+            return print_json(&Saved { file: place, changed: is_changed, notes });
         }
         print(&match is_changed {
             true => format!("saved to {}\n", place.display()),
@@ -84,12 +66,6 @@ impl File {
 }
 
 /// The error that a file can't be saved, for this reason.
-pub(crate) fn wrong(path: &std::path::Path, why: &str) -> Error {
+pub(crate) fn wrong(path: &Path, why: &str) -> Error {
     Error::Config { path: path.to_owned(), why: why.to_owned() }
-}
-
-/// The daemon's answer, as a type of ours.
-pub(crate) fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
-    T::deserialize(told)
-        .map_err(|error| DaemonError::Asked { why: format!("the daemon's answer: {error}") }.into())
 }

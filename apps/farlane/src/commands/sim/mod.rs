@@ -4,7 +4,7 @@ pub(crate) mod explain;
 pub(crate) mod play;
 mod plot;
 pub(crate) mod published;
-mod streams;
+pub(crate) mod streams;
 pub(crate) mod sweep;
 mod table;
 mod timeline;

@@ -9,12 +9,48 @@ use engine::Nanos;
 use live::sys::files::{self, Kind};
 use scenarios::file::scenario::{Done, Played};
 use scenarios::summary::Summary;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::streams::Stream;
 use super::{read_scenario, streams, timeline, write};
 use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
+
+/// What the tasks and streams of a scenario did.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Json {
+    scenario: String,
+    seed: u64,
+    /// How long the host took to bring the device up.
+    pub(crate) boot_ns: u64,
+    /// The number of events of the simulated world.
+    pub(crate) events: u64,
+    /// A fingerprint of all that happened in the simulated world.
+    digest: String,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) streams: Vec<Stream>,
+}
+
+/// What a task did.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Task {
+    task: String,
+    /// Operations that were measured.
+    count: u64,
+    /// Operations that failed.
+    failed: u64,
+    /// Bytes that were transferred.
+    bytes: u64,
+    bits_per_second: u64,
+    mean_ns: u64,
+    min_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
+}
 
 pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let path = args.scenario.as_path();
@@ -47,16 +83,15 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
         write(path, &trace(&played))?;
     }
     if args.output.json {
-        let tasks: Vec<_> = played.tasks.iter().map(task_json).collect();
-        return print_json(&json!({
-            "scenario": name.to_string(),
-            "seed": seed,
-            "boot_ns": played.boot.get(),
-            "events": played.events,
-            "digest": format!("{:016x}", played.digest),
-            "tasks": tasks,
-            "streams": played.streams.iter().map(streams::to_json).collect::<Vec<_>>(),
-        }));
+        return print_json(&Json {
+            scenario: name.to_string(),
+            seed,
+            boot_ns: played.boot.get(),
+            events: played.events,
+            digest: format!("{:016x}", played.digest),
+            tasks: played.tasks.iter().map(Task::of).collect(),
+            streams: played.streams.iter().map(Stream::of).collect(),
+        });
     }
     let mut text = match played.boot {
         Nanos::ZERO => format!("{name}, seed {seed}\n"),
@@ -89,10 +124,23 @@ fn task_text(task: &Done) -> String {
     text
 }
 
-fn task_json(task: &Done) -> Value {
-    let of = Summary::of(task);
-    let figures = Summary::FIGURES.map(|(name, value)| (name.to_owned(), Value::from(value(&of))));
-    [("task".to_owned(), Value::from(task.name.as_str()))].into_iter().chain(figures).collect()
+impl Task {
+    fn of(task: &Done) -> Self {
+        let of = Summary::of(task);
+        Self {
+            task: task.name.clone(),
+            count: of.count,
+            failed: of.failed,
+            bytes: of.bytes,
+            bits_per_second: of.rate,
+            mean_ns: of.mean.get(),
+            min_ns: of.shortest.get(),
+            p50_ns: of.median.get(),
+            p99_ns: of.p99.get(),
+            p999_ns: of.p999.get(),
+            max_ns: of.longest.get(),
+        }
+    }
 }
 
 fn trace(played: &Played) -> String {

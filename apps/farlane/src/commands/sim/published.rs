@@ -1,11 +1,38 @@
 //! `farlane model published`: simulated values beside published ones.
 
 use scenarios::published::{self, Kind, Report, Row};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::args::PublishedArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
+
+/// Published values beside ours.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json {
+    rows: Vec<PublishedRow>,
+}
+
+/// A published value beside ours.
+#[derive(Serialize, JsonSchema)]
+struct PublishedRow {
+    /// The name of the experiment.
+    experiment: &'static str,
+    /// The measured quantity.
+    row: String,
+    /// The published value; none if there is none.
+    published: Option<f64>,
+    /// The value that the simulation gives.
+    ours: f64,
+    /// The unit of both values.
+    unit: &'static str,
+    error_percent: Option<f64>,
+    /// Whether the row was used to choose parameters.
+    kind: &'static str,
+    /// Where the parameters behind the row come from.
+    source: &'static str,
+}
 
 pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
     let names: Vec<&str> = match &args.name {
@@ -16,25 +43,27 @@ pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
     for name in names {
         let report = published::run(name, args.seed).map_err(Error::Simulation)?;
         if args.output.json {
-            rows.extend(report.rows.iter().map(row_json));
+            rows.extend(report.rows.iter().map(PublishedRow::of));
         } else {
             print(&table(name, &report, args.sources))?;
         }
     }
-    if args.output.json { print_json(&serde_json::json!({ "rows": rows })) } else { Ok(()) }
+    if args.output.json { print_json(&Json { rows }) } else { Ok(()) }
 }
 
-fn row_json(row: &Row) -> Value {
-    json!({
-        "experiment": row.experiment,
-        "row": row.row,
-        "published": row.published,
-        "ours": rounded(row.ours),
-        "unit": row.unit,
-        "error_percent": row.error_percent().map(rounded),
-        "kind": row.kind.name(),
-        "source": row.source,
-    })
+impl PublishedRow {
+    fn of(row: &Row) -> Self {
+        Self {
+            experiment: row.experiment,
+            row: row.row.clone(),
+            published: row.published,
+            ours: rounded(row.ours),
+            unit: row.unit,
+            error_percent: row.error_percent().map(rounded),
+            kind: row.kind.name(),
+            source: row.source,
+        }
+    }
 }
 
 /// `value` to three decimals, so that the printed number has no noise in it.

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use ::status::Status;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
-use super::request::Request;
+use super::request::{AccessSet, Changed, Request, Resized};
 use super::save;
 use crate::args::{SubsystemArgs, TargetAction};
-use crate::commands::control::{self, await_far, plain, tell_changes};
+use crate::commands::control::{self, await_far, tell_changes};
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
@@ -28,37 +28,32 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
                 ram: args.added.ram.map(|ram| ram.to_string()),
                 ana_group: args.ana_group,
             };
-            let added = ask_at(&args.place, &request)?;
-            print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["nqn"])))
+            let Changed { nqn, nsid } = ask_at(&args.place, &request)?;
+            print(&format!("added namespace {nsid} to {nqn}\n"))
         }
         TargetAction::Remove(args) => {
             let request = Request::Remove { nqn: args.place.name(), nsid: args.removed.nsid };
-            let removed = ask_at(&args.place, &request)?;
-            print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["nqn"])))
+            let Changed { nqn, nsid } = ask_at(&args.place, &request)?;
+            print(&format!("removed namespace {nsid} from {nqn}\n"))
         }
         TargetAction::Resize(args) => {
             let (nqn, resized) = (args.place.name(), args.resized);
             let request = Request::Resize { nqn, nsid: resized.nsid, size: resized.size };
-            let done = ask_at(&args.place, &request)?;
+            let done: Resized = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
-            print(&format!("namespace {} of {} has {} B\n", done["nsid"], plain(&done["nqn"]), done["bytes"]))
+            print(&format!("namespace {} of {} has {} B\n", done.nsid, done.nqn, done.bytes))
         }
         TargetAction::Ana(args) => {
             let (nqn, port) = (args.place.name(), args.port);
             let (group, state, controller) = (args.group, args.state, args.controller);
             let request = Request::Ana { nqn, group, state, port, controller };
-            let done = ask_at(&args.place, &request)?;
+            let done: AccessSet = ask_at(&args.place, &request)?;
             if args.output.json {
                 return print_json(&done);
             }
-            print(&format!(
-                "group {} of {} is {}\n",
-                done["group"],
-                plain(&done["nqn"]),
-                plain(&done["state"])
-            ))
+            print(&format!("group {} of {} is {}\n", done.group, done.nqn, done.state.word()))
         }
         TargetAction::Save(args) => {
             let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
@@ -69,7 +64,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
 }
 
 /// Asks the target that has the subsystem.
-fn ask_at(place: &SubsystemArgs, request: &Request) -> Result<Value, Error> {
+fn ask_at<T: DeserializeOwned>(place: &SubsystemArgs, request: &Request) -> Result<T, Error> {
     let given = place.control.control.as_ref();
     let socket = match place.name() {
         None => control::only("target", given)?,
@@ -81,9 +76,9 @@ fn ask_at(place: &SubsystemArgs, request: &Request) -> Result<Value, Error> {
             control::with("target", given, &format!("the subsystem {nqn}"), has)?
         }
     };
-    control::ask(&socket, request)
+    control::ask_for(&socket, request)
 }
 
-fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
-    control::ask(&control::only("target", given)?, request)
+fn ask<T: DeserializeOwned>(given: Option<&PathBuf>, request: &Request) -> Result<T, Error> {
+    control::ask_for(&control::only("target", given)?, request)
 }

@@ -7,7 +7,7 @@ mod cores;
 mod hosts;
 mod hosts_told;
 mod metrics;
-mod request;
+pub(crate) mod request;
 mod save;
 mod server;
 mod status;

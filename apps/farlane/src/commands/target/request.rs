@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use daemon::Common;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::args::AccessState;
@@ -59,6 +60,47 @@ pub(super) enum Request {
     Offered,
     /// Reads the configuration file again.
     Reload,
+}
+
+/// The answer to a request to add or remove a namespace.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Changed {
+    /// NQN of the subsystem.
+    pub(super) nqn: String,
+    pub(super) nsid: u32,
+}
+
+/// The new length of a namespace.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Resized {
+    /// NQN of the subsystem.
+    pub(super) nqn: String,
+    pub(super) nsid: u32,
+    pub(super) bytes: u64,
+}
+
+/// The new ANA state of a group of namespaces.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AccessSet {
+    /// NQN of the subsystem.
+    pub(super) nqn: String,
+    pub(super) group: u32,
+    pub(super) state: AccessState,
+    #[serde(flatten)]
+    pub(super) of: AccessOf,
+}
+
+/// The controllers whose state was set.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum AccessOf {
+    Controller {
+        controller: u16,
+    },
+    Port {
+        /// The port's address; none for all ports.
+        port: Option<SocketAddr>,
+    },
 }
 
 impl daemon::Request for Request {

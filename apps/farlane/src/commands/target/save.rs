@@ -1,51 +1,27 @@
 //! A target's offer in its file: `[[subsystem.namespace]]` and `[[subsystem.ana]]`.
 
-use std::net::SocketAddr;
-
 use nvme::subsystem::BlockSize;
 use nvme::wire::Guard;
-use serde::Deserialize;
-use serde_json::Value as Answer;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, Value, value};
 
 use super::config::{Listed, listed_in};
-use crate::args::{AccessState, Backing, MediumSpec, SaveArgs};
-use crate::commands::save::{File, Told, understand, wrong};
+use crate::args::{Backing, MediumSpec, SaveArgs};
+use crate::commands::save::offer::{Access, Subsystems, Told};
+use crate::commands::save::{File, wrong};
 use crate::error::Error;
-
-/// The offer that a target reports.
-#[derive(Debug, Deserialize)]
-struct Offered {
-    subsystems: Vec<Subsystem>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Subsystem {
-    nqn: String,
-    namespaces: Vec<Told>,
-    ana: Vec<Access>,
-}
-
-#[derive(Debug, PartialEq, Deserialize)]
-struct Access {
-    group: u32,
-    port: Option<SocketAddr>,
-    state: AccessState,
-}
 
 /// Writes a target's offer into its file.
 ///
 /// # Errors
 /// When there is no file, it can't be written, or it can't describe the offer.
-pub(super) fn save(args: &SaveArgs, told: &Answer) -> Result<(), Error> {
-    let mut file = File::read(told)?;
-    let offered: Offered = understand(told)?;
-    change(&file.before, &mut file.document, &offered).map_err(|why| wrong(&file.path, &why))?;
+pub(super) fn save(args: &SaveArgs, offered: &Subsystems) -> Result<(), Error> {
+    let mut file = File::read(offered.config.as_ref())?;
+    change(&file.before, &mut file.document, offered).map_err(|why| wrong(&file.path, &why))?;
     file.write(args, &[])
 }
 
 /// Makes the document, whose text is given, offer the same as the target.
-fn change(text: &str, document: &mut DocumentMut, offered: &Offered) -> Result<(), String> {
+fn change(text: &str, document: &mut DocumentMut, offered: &Subsystems) -> Result<(), String> {
     let known = listed_in(text)?;
     let item = document.get_mut("subsystem");
     let mut tables: Vec<&mut dyn TableLike> = match item {
@@ -237,7 +213,7 @@ state = "non-optimized" # far
 nqn = "nqn.2026-01.io.farlane:two"
 "#;
 
-    fn told(namespaces: &str, ana: &str) -> Offered {
+    fn told(namespaces: &str, ana: &str) -> Subsystems {
         let of = |nqn: &str, namespaces: &str, ana: &str| {
             format!(r#"{{"nqn":"nqn.2026-01.io.farlane:{nqn}","namespaces":[{namespaces}],"ana":[{ana}]}}"#)
         };
@@ -245,7 +221,7 @@ nqn = "nqn.2026-01.io.farlane:two"
         serde_json::from_str(&format!(r#"{{"subsystems":[{},{two}]}}"#, of("one", namespaces, ana))).unwrap()
     }
 
-    fn changed(text: &str, offered: &Offered) -> String {
+    fn changed(text: &str, offered: &Subsystems) -> String {
         let mut document: DocumentMut = text.parse().unwrap();
         change(text, &mut document, offered).unwrap();
         document.to_string()

@@ -1,8 +1,10 @@
 //! `farlane observe trace chain`: where the time of a command went.
 
 use captures::{Ordered, Population, Times, name, populations};
+use distribution::Distribution;
 use engine::Nanos;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::{Command, Kind, Step};
 
 use super::advice;
@@ -12,6 +14,74 @@ use crate::error::Error;
 
 /// Columns of the longest bar.
 const BAR: usize = 30;
+
+/// The steps of one NVMe command in a capture.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Chain {
+    command: String,
+    queue: Option<u16>,
+    id: Option<u16>,
+    nsid: Option<u32>,
+    lba: Option<u64>,
+    blocks: Option<u32>,
+    bytes: u64,
+    /// The status of the completion.
+    status: Option<u16>,
+    /// Whether the command is inferred from the sizes and addresses of data.
+    inferred: bool,
+    /// The time until the completion.
+    latency_ns: u64,
+    /// The time until the last packet.
+    whole_ns: u64,
+    hops: Vec<ChainHop>,
+}
+
+/// A step of a command.
+#[derive(Serialize, JsonSchema)]
+struct ChainHop {
+    step: &'static str,
+    ns: u64,
+    packets: u32,
+}
+
+/// The steps of all commands, by kind.
+#[derive(Serialize)]
+struct Chains<'a> {
+    chains: Vec<KindChain<'a>>,
+}
+
+/// The steps of the commands of a kind.
+#[derive(Serialize)]
+struct KindChain<'a> {
+    command: &'a str,
+    count: u64,
+    latency_ns: &'a Distribution,
+    whole_ns: &'a Distribution,
+    hops: Vec<KindHop<'a>>,
+    /// The step that takes most of the time, in words.
+    dominates: Option<String>,
+}
+
+/// A step of the commands of a kind.
+#[derive(Serialize)]
+struct KindHop<'a> {
+    step: &'static str,
+    ns: &'a Distribution,
+}
+
+impl<'a> KindChain<'a> {
+    fn of(command: &'a str, of: &'a Population) -> Self {
+        let hop = |(step, one): (&Step, &'a Times)| KindHop { step: step.name(), ns: &one.times };
+        Self {
+            command,
+            count: of.count,
+            latency_ns: &of.latency,
+            whole_ns: &of.whole,
+            hops: of.steps.iter().map(hop).collect(),
+            dominates: advice::of(of),
+        }
+    }
+}
 
 pub(super) fn run(args: &ChainArgs) -> Result<(), Error> {
     match args.command {
@@ -35,7 +105,7 @@ fn one(args: &ChainArgs, number: u64) -> Result<(), Error> {
         return Err(Error::Range { what: "--command", value: number, expected });
     };
     if args.capture.output.json {
-        return print_json(&as_json(&command));
+        return print_json(&Chain::of(&command));
     }
     let whole = command.length();
     let mut text = format!(
@@ -84,16 +154,30 @@ fn title(command: &Command) -> String {
     format!("{}{queue}{place}", name(command.kind))
 }
 
-fn as_json(command: &Command) -> Value {
-    let packets = |step: Step| command.hops.iter().find(|hop| hop.step == step).map_or(0, |hop| hop.packets);
-    let hop = |(step, length): (Step, Nanos)| json!({ "step": step.name(), "ns": length.get(), "packets": packets(step) });
-    json!({
-        "command": name(command.kind), "queue": command.queue, "id": command.id,
-        "nsid": command.namespace, "lba": command.lba, "blocks": command.blocks, "bytes": command.bytes,
-        "status": command.status, "inferred": matches!(command.kind, Kind::InferredRead | Kind::InferredWrite),
-        "latency_ns": command.latency().get(), "whole_ns": command.length().get(),
-        "hops": command.chain().into_iter().map(hop).collect::<Vec<_>>(),
-    })
+impl Chain {
+    fn of(command: &Command) -> Self {
+        let packets =
+            |step: Step| command.hops.iter().find(|hop| hop.step == step).map_or(0, |hop| hop.packets);
+        let hop = |(step, length): (Step, Nanos)| ChainHop {
+            step: step.name(),
+            ns: length.get(),
+            packets: packets(step),
+        };
+        Self {
+            command: name(command.kind),
+            queue: command.queue,
+            id: command.id,
+            nsid: command.namespace,
+            lba: command.lba,
+            blocks: command.blocks,
+            bytes: command.bytes,
+            status: command.status,
+            inferred: matches!(command.kind, Kind::InferredRead | Kind::InferredWrite),
+            latency_ns: command.latency().get(),
+            whole_ns: command.length().get(),
+            hops: command.chain().into_iter().map(hop).collect(),
+        }
+    }
 }
 
 /// The chains of all commands, by kind.
@@ -103,12 +187,8 @@ fn all(args: &ChainArgs) -> Result<(), Error> {
         captures::refuse_empty(args.capture.source())?;
     }
     if args.capture.output.json {
-        let kind = |(name, of): (&String, &Population)| {
-            let steps = of.steps.iter().map(|(step, one)| json!({ "step": step.name(), "ns": one.times }));
-            json!({ "command": name, "count": of.count, "latency_ns": of.latency, "whole_ns": of.whole,
-                "hops": steps.collect::<Vec<_>>(), "dominates": advice::of(of) })
-        };
-        return print_json(&json!({ "chains": kinds.iter().map(kind).collect::<Vec<_>>() }));
+        let chains = kinds.iter().map(|(name, of)| KindChain::of(name, of)).collect();
+        return print_json(&Chains { chains });
     }
     let mut text = String::new();
     for (name, of) in &kinds {

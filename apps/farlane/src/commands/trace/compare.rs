@@ -1,10 +1,12 @@
 //! `farlane observe trace compare`: two captures, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use captures::{Population, Source, Times, populations};
 use distribution::{Distribution, Ranks};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::Step;
 
 use crate::args::CompareArgs;
@@ -20,6 +22,43 @@ struct Row {
     what: &'static str,
     times: [Distribution; 2],
     ranks: Ranks,
+}
+
+/// Two captures, step by step.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Compared<'a> {
+    first: &'a Path,
+    second: &'a Path,
+    rows: Vec<PrintedRow>,
+}
+
+/// A step of a kind of command in both captures.
+#[derive(Serialize, JsonSchema)]
+struct PrintedRow {
+    command: String,
+    step: &'static str,
+    first_ns: Distribution,
+    second_ns: Distribution,
+    /// How much longer the second capture's median is: 0.5 is half as long again.
+    difference: Option<f64>,
+    /// How often a time of the second capture is longer than one of the first, from 0 to 1.
+    second_longer: f64,
+    /// How often chance alone makes such a difference, from 0 to 1.
+    chance: f64,
+    /// Whether chance explains the difference too rarely.
+    significant: bool,
+}
+
+impl<'a> Compared<'a> {
+    /// The comparison of the captures at two paths.
+    pub(in crate::commands) fn of(
+        [first, second]: [&'a Path; 2],
+        captures: [&BTreeMap<String, Population>; 2],
+    ) -> Self {
+        let rows = rows(captures);
+        let count = rows.len();
+        Self { first, second, rows: rows.into_iter().map(|row| row.printed(count)).collect() }
+    }
 }
 
 /// The times of the two captures.
@@ -42,11 +81,20 @@ impl Row {
         self.ranks.chance < CHANCE / rows as f64
     }
 
-    fn as_json(&self, rows: usize) -> Value {
-        json!({ "command": self.command, "step": self.what, "first_ns": self.times[0],
-            "second_ns": self.times[1], "difference": self.difference(),
-            "second_longer": self.ranks.greater, "chance": self.ranks.chance,
-            "significant": self.is_significant(rows) })
+    /// The row for machines, as one of `rows`.
+    fn printed(self, rows: usize) -> PrintedRow {
+        let (difference, significant) = (self.difference(), self.is_significant(rows));
+        let [first_ns, second_ns] = self.times;
+        PrintedRow {
+            command: self.command,
+            step: self.what,
+            first_ns,
+            second_ns,
+            difference,
+            second_longer: self.ranks.greater,
+            chance: self.ranks.chance,
+            significant,
+        }
     }
 }
 
@@ -54,18 +102,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
     let read = |from| populations(from, args.three_sigma);
     let of = |file| Source { file, columns: args.columns.as_ref() };
     let captures = [read(of(&args.first))?, read(of(&args.second))?];
-    let rows = rows(captures.each_ref());
     if args.output.json {
-        let rows = rows.iter().map(|row| row.as_json(rows.len())).collect::<Vec<_>>();
-        return print_json(&json!({ "first": args.first, "second": args.second, "rows": rows }));
+        return print_json(&Compared::of([&args.first, &args.second], captures.each_ref()));
     }
-    print(&text(&rows))
-}
-
-/// The rows of two captures that `trace compare --json` prints.
-pub(in crate::commands) fn compared(captures: [&BTreeMap<String, Population>; 2]) -> Vec<Value> {
-    let rows = rows(captures);
-    rows.iter().map(|row| row.as_json(rows.len())).collect()
+    print(&text(&rows(captures.each_ref())))
 }
 
 /// A row for each step of each kind of command.

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::DissectorArgs;
 use crate::commands::{print, print_json};
@@ -17,10 +17,22 @@ const NAME: &str = "farlane.lua";
 /// Where Wireshark looks for a user's plugins, below the home directory.
 const PLUGINS: &str = ".local/lib/wireshark/plugins";
 
+/// The script.
+#[derive(Serialize)]
+struct Script {
+    dissector: &'static str,
+}
+
+/// The path of the script.
+#[derive(Serialize)]
+struct Installed<'a> {
+    path: &'a Path,
+}
+
 pub(super) fn run(args: &DissectorArgs) -> Result<(), Error> {
     if !args.install {
         return match args.output.json {
-            true => print_json(&json!({ "dissector": SCRIPT })),
+            true => print_json(&Script { dissector: SCRIPT }),
             false => print(SCRIPT),
         };
     }
@@ -34,7 +46,7 @@ pub(super) fn run(args: &DissectorArgs) -> Result<(), Error> {
     made.map_err(|error| Error::File { path: path.clone(), error })?;
     whole_file::replace(&path, SCRIPT.as_bytes())?;
     match args.output.json {
-        true => print_json(&json!({ "path": path })),
+        true => print_json(&Installed { path: &path }),
         false => {
             print(&format!("{}\nWireshark and tshark use it from their next start on\n", path.display()))
         }

@@ -1,7 +1,7 @@
 //! `farlane observe trace`: the meaning of a capture of PCIe packets.
 
 mod advice;
-mod chain;
+pub(crate) mod chain;
 mod compare;
 mod dissector;
 mod export;
@@ -12,7 +12,7 @@ use crate::args::TraceAction;
 use crate::error::Error;
 
 pub(in crate::commands) use advice::of as advice;
-pub(in crate::commands) use compare::compared;
+pub(crate) use compare::Compared;
 
 pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
     match action {

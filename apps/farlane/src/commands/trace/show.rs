@@ -5,11 +5,60 @@ use std::io::{self, BufWriter, Write};
 use captures::{Ordered, each_packet, name};
 use engine::{Instant, Nanos};
 use pcie::wire::{Header, Kind};
-use serde_json::json;
+use serde::Serialize;
 use trace::{Command, Direction, Seen, Transactions};
 
 use crate::args::{Level, ShowArgs};
 use crate::error::Error;
+
+/// A line for machines.
+#[derive(Serialize)]
+struct Line<T> {
+    number: u64,
+    /// The time since the first packet.
+    at_ns: u64,
+    #[serde(flatten)]
+    value: T,
+}
+
+/// A command in a line.
+#[derive(Serialize)]
+struct CommandLine<'a> {
+    command: &'a str,
+    queue: Option<u16>,
+    id: Option<u16>,
+    nsid: Option<u32>,
+    lba: Option<u64>,
+    blocks: Option<u32>,
+    bytes: u64,
+    status: Option<u16>,
+    latency_ns: u64,
+}
+
+/// A packet in a line.
+#[derive(Serialize)]
+struct PacketLine {
+    direction: &'static str,
+    tlp: String,
+    requester: String,
+    tag: u16,
+    address: Option<u64>,
+    bytes: usize,
+}
+
+/// A request with its completions in a line.
+#[derive(Serialize)]
+struct TransactionLine {
+    direction: &'static str,
+    tlp: String,
+    requester: String,
+    /// The address, of a request of memory.
+    address: Option<u64>,
+    bytes: u32,
+    status: String,
+    completions: u32,
+    latency_ns: u64,
+}
 
 /// Lines of a capture, with times that count from its first packet.
 struct Lines {
@@ -26,12 +75,7 @@ impl Lines {
     }
 
     /// Writes a line, for machines or for people.
-    fn line(
-        &mut self,
-        at: Instant,
-        value: impl FnOnce() -> serde_json::Value,
-        text: impl FnOnce() -> String,
-    ) {
+    fn line<T: Serialize>(&mut self, at: Instant, value: impl FnOnce() -> T, text: impl FnOnce() -> String) {
         if self.number == 0 && !self.is_json {
             self.result = writeln!(self.out, "number  microseconds");
         }
@@ -42,10 +86,9 @@ impl Lines {
         }
         self.result = match self.is_json {
             true => {
-                let mut value = value();
-                value["number"] = json!(self.number);
-                value["at_ns"] = json!(since.get());
-                writeln!(self.out, "{value}")
+                let line = Line { number: self.number, at_ns: since.get(), value: value() };
+                let written = serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from);
+                written.and_then(|()| writeln!(self.out))
             }
             false => writeln!(self.out, "{:6} {:>13.3} {}", self.number, since.get() as f64 / 1e3, text()),
         };
@@ -87,10 +130,16 @@ fn command_line(lines: &mut Lines, command: &Command) {
     let (kind, length) = (name(command.kind), command.latency());
     lines.line(
         begun,
-        || {
-            json!({ "command": kind, "queue": command.queue, "id": command.id, "nsid": command.namespace,
-                "lba": command.lba, "blocks": command.blocks, "bytes": command.bytes,
-                "status": command.status, "latency_ns": length.get() })
+        || CommandLine {
+            command: &kind,
+            queue: command.queue,
+            id: command.id,
+            nsid: command.namespace,
+            lba: command.lba,
+            blocks: command.blocks,
+            bytes: command.bytes,
+            status: command.status,
+            latency_ns: length.get(),
         },
         || {
             let lba = command.lba.map(|lba| format!(" LBA {lba}")).unwrap_or_default();
@@ -98,6 +147,14 @@ fn command_line(lines: &mut Lines, command: &Command) {
             format!("{kind:20}{queue}{lba} {} B in {length}", command.bytes)
         },
     );
+}
+
+/// A direction for machines.
+const fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Down => "down",
+        Direction::Up => "up",
+    }
 }
 
 const fn arrow(direction: Direction) -> &'static str {
@@ -114,11 +171,13 @@ fn shown(header: &Header) -> String {
 
 fn packet(lines: &mut Lines, seen: &Seen<'_>) {
     let text = || format!("{} {}", arrow(seen.direction), shown(seen.header));
-    let value = || {
-        json!({ "direction": if seen.direction == Direction::Down { "down" } else { "up" },
-            "tlp": shown(seen.header),
-            "requester": seen.header.requester().to_string(), "tag": seen.header.tag().get(),
-            "address": seen.header.first_byte_address(), "bytes": seen.header.payload_len() })
+    let value = || PacketLine {
+        direction: word(seen.direction),
+        tlp: shown(seen.header),
+        requester: seen.header.requester().to_string(),
+        tag: seen.header.tag().get(),
+        address: seen.header.first_byte_address(),
+        bytes: seen.header.payload_len(),
     };
     lines.line(seen.at, value, text);
 }
@@ -131,11 +190,16 @@ fn transaction(lines: &mut Lines, transactions: &mut Transactions, seen: &Seen<'
             one.begun,
             || {
                 let is_memory = matches!(one.request.kind, Kind::Memory(_));
-                json!({ "direction": if one.direction == Direction::Down { "down" } else { "up" },
-                    "tlp": shown(&one.request), "requester": one.requester.to_string(),
-                    "address": is_memory.then_some(one.address), "bytes": one.bytes,
-                    "status": one.status.to_string(), "completions": one.completions,
-                    "latency_ns": length.get() })
+                TransactionLine {
+                    direction: word(one.direction),
+                    tlp: shown(&one.request),
+                    requester: one.requester.to_string(),
+                    address: is_memory.then_some(one.address),
+                    bytes: one.bytes,
+                    status: one.status.to_string(),
+                    completions: one.completions,
+                    latency_ns: length.get(),
+                }
             },
             || {
                 let (completions, status) = (one.completions, one.status);

@@ -1,6 +1,6 @@
 //! `farlane observe trace stats`: the content of a capture.
 
-use captures::statistics::{as_json, confidence, failed};
+use captures::statistics::{Report, confidence, failed};
 use captures::{Analysis, Groups, each_command, of_kind};
 
 use crate::args::CaptureArgs;
@@ -11,7 +11,7 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = Groups::new();
     let analysis = each_command(args.source(), |command| of_kind(&mut groups, command.kind).add(&command))?;
     match args.output.json {
-        true => print_json(&as_json(&analysis, &groups))?,
+        true => print_json(&Report::of(&analysis, &groups))?,
         false => print(&text(&analysis, &groups))?,
     }
     Ok(analysis.check(args.source().file, !groups.is_empty())?)

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::api::query::Refusal;
-use super::index::Index;
+use super::index::{Index, Summary};
 
 /// A file that was named.
 #[derive(Debug)]
@@ -17,6 +18,38 @@ pub(crate) struct Capture {
     bytes: u64,
     read: AtomicU64,
     index: OnceLock<Result<Arc<Index>, String>>,
+}
+
+/// The captures that were named, and how far each was read. Times of all answers count from the first
+/// packet.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct List<'a> {
+    pub(super) captures: Vec<Entry<'a>>,
+}
+
+/// A capture that was named.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Entry<'a> {
+    name: String,
+    path: &'a Path,
+    /// Bytes of the file; 0 if it is not there.
+    file_bytes: u64,
+    /// Bytes that were read.
+    read_bytes: u64,
+    state: State,
+    /// Why the file can't be read; none unless that failed.
+    why: Option<&'a str>,
+    /// What the capture has; none until it is read.
+    summary: Option<Summary<'a>>,
+}
+
+/// How far a capture is.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Reading,
+    Ready,
+    Failed,
 }
 
 impl Capture {
@@ -53,15 +86,14 @@ impl Capture {
     }
 
     /// The entry in the list of captures.
-    pub(super) fn as_json(&self) -> Value {
-        let (bytes, read) = self.progress();
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
+    pub(super) fn entry(&self) -> Entry<'_> {
+        let (file_bytes, read_bytes) = self.progress();
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned();
         let (state, why, summary) = match self.index.get() {
-            None => ("reading", None, Value::Null),
-            Some(Ok(index)) => ("ready", None, index.summary()),
-            Some(Err(why)) => ("failed", Some(why), Value::Null),
+            None => (State::Reading, None, None),
+            Some(Ok(index)) => (State::Ready, None, Some(index.summary())),
+            Some(Err(why)) => (State::Failed, Some(why.as_str()), None),
         };
-        json!({ "name": name, "path": self.path, "file_bytes": bytes, "read_bytes": read, "state": state,
-            "why": why, "summary": summary })
+        Entry { name, path: &self.path, file_bytes, read_bytes, state, why, summary }
     }
 }

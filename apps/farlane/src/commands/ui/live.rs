@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::commands::top::{Look, Top, top};
 
@@ -41,7 +41,9 @@ impl Live {
         let look = Look::now();
         let passed = last.as_ref().map(|(at, ..)| at.elapsed().as_secs_f64());
         let before = last.as_ref().map_or(&look, |(_, before, _)| before);
-        let answer = json!(Answer { passed_s: passed, top: top(before, &look) });
+        let answer = Answer { passed_s: passed, top: top(before, &look) };
+        // Numbers and text are always JSON.
+        let answer = serde_json::to_value(answer).unwrap_or_default();
         *last = Some((Instant::now(), look, answer.clone()));
         answer
     }

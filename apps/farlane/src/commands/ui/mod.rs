@@ -1,15 +1,15 @@
 //! `farlane observe ui`: captures, scenarios and running daemons in a browser.
 
-mod api;
+pub(crate) mod api;
 mod assets;
-mod captures;
+pub(crate) mod captures;
 mod guard;
 mod index;
 mod live;
 mod server;
-mod simulator;
+pub(crate) mod simulator;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use ::live::sys::entropy;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{control, print, print_json};
 use crate::args::UiArgs;
@@ -29,6 +30,13 @@ use simulator::Simulator;
 
 /// How often the progress bar moves.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Where the page is. Every process that knows the URL may look.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Place<'a> {
+    listening: SocketAddr,
+    url: &'a str,
+}
 
 pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let is_scenario = |path: &&std::path::PathBuf| has_extension(path, "toml");
@@ -51,7 +59,7 @@ pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let token = Token::new(entropy::system());
     let url = format!("http://{address}/{}/", token.text());
     match args.output.json {
-        true => print_json(&json!({ "listening": address, "url": url }))?,
+        true => print_json(&Place { listening: address, url: &url })?,
         false => print(&format!("{url}\n"))?,
     }
     if args.open {

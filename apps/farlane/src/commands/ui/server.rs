@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Serialize;
 
 use super::api::Api;
 use super::api::query::Refusal;
@@ -160,10 +160,10 @@ const fn words(fault: BodyFault) -> &'static str {
 }
 
 fn refused(refusal: &Refusal) -> Answer {
-    as_json(refusal.status, &refusal.as_json())
+    as_json(refusal.status, &refusal.answer())
 }
 
-fn as_json(status: u16, value: &Value) -> Answer {
+fn as_json(status: u16, value: &impl Serialize) -> Answer {
     response(status, "application/json", json_line(value).unwrap_or_default().into_bytes())
 }
 

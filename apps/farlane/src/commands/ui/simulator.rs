@@ -11,10 +11,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use scenarios::file::sweep::{Axis, apply};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::api::query::Refusal;
+use crate::commands::sim::explain::{self, Operation};
+use crate::commands::sim::play::{self, Task};
+use crate::commands::sim::streams::Stream;
 use crate::error::Error;
 use crate::whole_file;
 
@@ -36,6 +41,57 @@ const OWN: [(&str, &str); 6] = [
     ("nvme-tcp", include_str!("../../../../../scenarios/fabrics/nvme-tcp.toml")),
     ("nvme-roce", include_str!("../../../../../scenarios/fabrics/nvme-roce.toml")),
 ];
+
+/// Scenarios, and the values that each has.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Scenarios<'a> {
+    scenarios: Vec<Described<'a>>,
+}
+
+/// A scenario.
+#[derive(Serialize, JsonSchema)]
+struct Described<'a> {
+    name: &'a str,
+    /// The comment at the beginning of its file.
+    about: String,
+    /// Its file.
+    text: &'a str,
+    values: Vec<Leaf>,
+}
+
+/// A value that may be changed.
+#[derive(Serialize, JsonSchema)]
+struct Leaf {
+    /// The keys that lead to it, joined by dots.
+    path: String,
+    value: LeafValue,
+}
+
+/// A value of a file.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum LeafValue {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+    Switch(bool),
+}
+
+/// What a scenario with changed values predicts: what farlane model sim and farlane model explain
+/// print.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Played {
+    tasks: Vec<Task>,
+    streams: Vec<Stream>,
+    /// How long the host took to bring the device up.
+    boot_ns: u64,
+    /// The number of events of the simulated world.
+    events: u64,
+    /// Where the time of each operation goes; none where there are no operations.
+    operations: Option<Vec<Operation>>,
+    /// The scenario's file with the changed values.
+    text: String,
+}
 
 /// A scenario with values that may be changed.
 #[derive(Debug)]
@@ -89,21 +145,21 @@ impl Simulator {
     }
 
     /// The scenarios with their values.
-    pub(super) fn list(&self) -> Value {
-        let one = |known: &Known| {
+    pub(super) fn list<'a>(&'a self) -> Scenarios<'a> {
+        let one = |known: &'a Known| {
             let mut values = Vec::new();
             if let Ok(file) = texts::parse::<toml::Table>(&known.text) {
                 leaves("", &toml::Value::Table(file), &mut values);
             }
             let about = known.text.lines().take_while(|line| line.starts_with('#'));
             let about: Vec<_> = about.map(|line| line.trim_start_matches(['#', ' '])).collect();
-            json!({ "name": known.name, "about": about.join(" "), "text": known.text, "values": values })
+            Described { name: &known.name, about: about.join(" "), text: &known.text, values }
         };
-        json!({ "scenarios": self.known.iter().map(one).collect::<Vec<_>>() })
+        Scenarios { scenarios: self.known.iter().map(one).collect() }
     }
 
     /// Plays the scenario `number` with the values that `body` changes.
-    pub(super) fn play(&self, number: u64, body: &[u8]) -> Result<Value, Refusal> {
+    pub(super) fn play(&self, number: u64, body: &[u8]) -> Result<Played, Refusal> {
         let known = usize::try_from(number).ok().and_then(|number| self.known.get(number));
         let known = known.ok_or_else(|| Refusal::nothing(&format!("scenario {number}")))?;
         let wanted: Wanted = serde_json::from_slice(body).map_err(Refusal::malformed)?;
@@ -120,13 +176,12 @@ impl Simulator {
         let played = Running::start(&["model", "sim", "-", "--json"], known, &text)?;
         let explained = ["model", "explain", "-", "--json", "--percentile", &percentile];
         let explained = Running::start(&explained, known, &text)?;
-        let played = played.answer(until, is_newest)?;
+        let played: play::Json = played.answer(until, is_newest)?;
         // A scenario without single operations has none to explain.
-        let explained = explained.answer(until, is_newest).unwrap_or(Value::Null);
-        Ok(
-            json!({ "tasks": played["tasks"], "streams": played["streams"], "boot_ns": played["boot_ns"], "events": played["events"],
-            "operations": explained["operations"], "text": text }),
-        )
+        let explained = explained.answer::<explain::Json>(until, is_newest).ok();
+        let play::Json { tasks, streams, boot_ns, events, .. } = played;
+        let operations = explained.map(|explained| explained.operations);
+        Ok(Played { tasks, streams, boot_ns, events, operations, text })
     }
 }
 
@@ -149,21 +204,24 @@ fn changed(text: &str, set: &Map<String, Value>) -> Result<String, Refusal> {
 }
 
 /// The places of `value` that hold one thing, with the keys that lead to them.
-fn leaves(path: &str, value: &toml::Value, found: &mut Vec<Value>) {
+fn leaves(path: &str, value: &toml::Value, found: &mut Vec<Leaf>) {
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    match value {
-        toml::Value::Table(table) => table.iter().for_each(|(key, value)| leaves(&below(key), value, found)),
+    let leaf = match value {
+        toml::Value::Table(table) => {
+            return table.iter().for_each(|(key, value)| leaves(&below(key), value, found));
+        }
         toml::Value::Array(list) => {
             // A place in a list can be changed where it is a table, or a list again.
             let inner = list.iter().enumerate().filter(|(_, value)| value.is_table() || value.is_array());
-            inner.for_each(|(at, value)| leaves(&below(&at.to_string()), value, found));
+            return inner.for_each(|(at, value)| leaves(&below(&at.to_string()), value, found));
         }
-        toml::Value::String(text) => found.push(json!({ "path": path, "value": text })),
-        toml::Value::Integer(number) => found.push(json!({ "path": path, "value": number })),
-        toml::Value::Float(number) => found.push(json!({ "path": path, "value": number })),
-        toml::Value::Boolean(is_so) => found.push(json!({ "path": path, "value": is_so })),
-        toml::Value::Datetime(_) => {}
-    }
+        toml::Value::String(text) => LeafValue::Text(text.clone()),
+        toml::Value::Integer(number) => LeafValue::Whole(*number),
+        toml::Value::Float(number) => LeafValue::Number(*number),
+        toml::Value::Boolean(is_so) => LeafValue::Switch(*is_so),
+        toml::Value::Datetime(_) => return,
+    };
+    found.push(Leaf { path: path.to_owned(), value: leaf });
 }
 
 /// A process that simulates. It is killed when it is dropped.
@@ -184,7 +242,11 @@ impl Running {
     }
 
     /// Waits for the answer, as long as it `is_wanted`.
-    fn answer(mut self, until: Instant, is_wanted: impl Fn() -> bool) -> Result<Value, Refusal> {
+    fn answer<T: DeserializeOwned>(
+        mut self,
+        until: Instant,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<T, Refusal> {
         // A process whose output is not read would wait with a long answer.
         let read = |stream: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
@@ -230,12 +292,14 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn each_scenario_of_the_program_has_a_description_and_values_that_can_be_changed() {
         let simulator = Simulator::new(&[]).unwrap();
-        let list = simulator.list();
+        let list = serde_json::to_value(simulator.list()).unwrap();
         for (scenario, known) in list["scenarios"].as_array().unwrap().iter().zip(&simulator.known) {
             assert!(!scenario["about"].as_str().unwrap().is_empty(), "{scenario}");
             let values = scenario["values"].as_array().unwrap();

@@ -1,8 +1,10 @@
 //! The report of a preflight of datagrams.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::super::report::{rate, size};
 use super::Answer;
@@ -27,47 +29,108 @@ pub(super) fn print_answer(args: &PreflightArgs, medium: &str, answer: &Answer) 
     }
 }
 
-/// The result of a trial, for machines.
-fn seen_json(seen: &Seen) -> Value {
-    let thread = |turns| seen.percent(turns).map(|(ran, waited)| json!({ "ran": ran, "waited": waited }));
-    let lost = seen.lost.iter();
-    let lost = lost
-        .map(|(place, lost)| ((*place).to_owned(), json!({ "packets": lost.packets, "bytes": lost.bytes })));
-    json!({
-        "rate": seen.rate,
-        "time_ns": seen.sent.time.get(),
-        "sent_bytes_per_second": seen.reached(),
-        "sent_datagrams": seen.sent.datagrams,
-        "refused_datagrams": seen.sent.refused,
-        "received_datagrams": seen.came,
-        "lost": lost.collect::<serde_json::Map<_, _>>(),
-        "sender_percent": thread(seen.sender),
-        "receiver_percent": thread(seen.receiver),
-        "digests_percent": thread(seen.digests),
-        "behind_in_sockets_bytes": seen.at_sockets(),
-        "behind_in_buffer_bytes": seen.fill,
-        "high_water_bytes": seen.high_water,
-        "pauses": seen.writes.pauses,
-        "longest_pause_ns": seen.writes.longest_pause.get(),
-        "limit": seen.limit().map(Part::words),
-    })
+/// The highest rate without loss, for machines.
+#[derive(Serialize)]
+struct Json<'a> {
+    device: &'a Path,
+    medium: &'a str,
+    streams: Option<u64>,
+    datagram_bytes: u32,
+    chunk_bytes: u32,
+    buffer_bytes: Option<u64>,
+    socket_buffers_bytes: Option<u64>,
+    /// Bytes per second of all streams together.
+    rate: u64,
+    limit: Limit,
+    trials: Vec<Trial>,
 }
 
-fn json(args: &PreflightArgs, medium: &str, answer: &Answer) -> Value {
-    let first = answer.trials.first();
-    json!({
-        "device": args.device,
-        "medium": medium,
-        "streams": first.map(|seen| seen.streams),
-        "datagram_bytes": args.datagrams.datagram,
-        "chunk_bytes": args.chunk,
-        "buffer_bytes": first.map(|seen| seen.buffer),
-        "socket_buffers_bytes": first.map(|seen| seen.sockets),
-        "rate": answer.found.rate,
-        "limit": { "part": answer.found.limit.words(), "remedy": answer.found.limit.remedy(),
-            "seen": answer.limited().map(seen_json) },
-        "trials": answer.trials.iter().map(seen_json).collect::<Vec<_>>(),
-    })
+/// The part that limits the rate.
+#[derive(Serialize)]
+struct Limit {
+    part: &'static str,
+    remedy: &'static str,
+    /// The trial in which it was seen.
+    seen: Option<Trial>,
+}
+
+/// The result of a trial.
+#[derive(Serialize)]
+struct Trial {
+    rate: u64,
+    time_ns: u64,
+    sent_bytes_per_second: u64,
+    sent_datagrams: u64,
+    refused_datagrams: u64,
+    received_datagrams: u64,
+    /// The losses by their places.
+    lost: BTreeMap<&'static str, Lost>,
+    sender_percent: Option<Busy>,
+    receiver_percent: Option<Busy>,
+    digests_percent: Option<Busy>,
+    behind_in_sockets_bytes: u64,
+    behind_in_buffer_bytes: u64,
+    high_water_bytes: u64,
+    pauses: u64,
+    longest_pause_ns: u64,
+    limit: Option<&'static str>,
+}
+
+/// A loss.
+#[derive(Serialize)]
+struct Lost {
+    packets: u64,
+    bytes: u64,
+}
+
+/// How much of its time a thread ran, and waited for a processor.
+#[derive(Serialize)]
+struct Busy {
+    ran: u64,
+    waited: u64,
+}
+
+impl Trial {
+    fn of(seen: &Seen) -> Self {
+        let busy = |turns| seen.percent(turns).map(|(ran, waited)| Busy { ran, waited });
+        let lost = seen.lost.iter();
+        Self {
+            rate: seen.rate,
+            time_ns: seen.sent.time.get(),
+            sent_bytes_per_second: seen.reached(),
+            sent_datagrams: seen.sent.datagrams,
+            refused_datagrams: seen.sent.refused,
+            received_datagrams: seen.came,
+            lost: lost
+                .map(|(place, lost)| (*place, Lost { packets: lost.packets, bytes: lost.bytes }))
+                .collect(),
+            sender_percent: busy(seen.sender),
+            receiver_percent: busy(seen.receiver),
+            digests_percent: busy(seen.digests),
+            behind_in_sockets_bytes: seen.at_sockets(),
+            behind_in_buffer_bytes: seen.fill,
+            high_water_bytes: seen.high_water,
+            pauses: seen.writes.pauses,
+            longest_pause_ns: seen.writes.longest_pause.get(),
+            limit: seen.limit().map(Part::words),
+        }
+    }
+}
+
+fn json<'a>(args: &'a PreflightArgs, medium: &'a str, answer: &'a Answer) -> Json<'a> {
+    let (first, limit) = (answer.trials.first(), answer.found.limit);
+    Json {
+        device: &args.device,
+        medium,
+        streams: first.map(|seen| seen.streams),
+        datagram_bytes: args.datagrams.datagram,
+        chunk_bytes: args.chunk,
+        buffer_bytes: first.map(|seen| seen.buffer),
+        socket_buffers_bytes: first.map(|seen| seen.sockets),
+        rate: answer.found.rate,
+        limit: Limit { part: limit.words(), remedy: limit.remedy(), seen: answer.limited().map(Trial::of) },
+        trials: answer.trials.iter().map(Trial::of).collect(),
+    }
 }
 
 /// How busy a thread was, for people.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use live::sys::files::{self, Kind};
 use record::Survey;
 use record::format::{Entry, Gap};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::part::{Chunk, Opened, Part};
 use super::{first, print, print_json};
@@ -58,6 +59,20 @@ struct Summary {
     /// Packets or messages, where the format has such.
     messages: u64,
     files: Vec<PathBuf>,
+}
+
+/// What was written in another format.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Converted<'a> {
+    format: &'static str,
+    bytes: u64,
+    /// Packets or messages, where the format has such.
+    messages: u64,
+    /// Bytes that were lost, or are in chunks that can't be used.
+    bytes_lost: u64,
+    /// Chunks that can't be used.
+    bad_chunks: u64,
+    files: &'a [String],
 }
 
 /// Writes a format.
@@ -167,8 +182,14 @@ fn choose(survey: &Survey, format: Format, args: &ConvertArgs) -> Result<Vec<Exp
 fn report(summary: &Summary, format: Format, lost: u64, bad: u64, is_json: bool) -> Result<(), Error> {
     let files: Vec<_> = summary.files.iter().map(|file| file.display().to_string()).collect();
     if is_json {
-        return print_json(&json!({ "format": format.word(), "bytes": summary.bytes,
-            "messages": summary.messages, "bytes_lost": lost, "bad_chunks": bad, "files": files }));
+        return print_json(&Converted {
+            format: format.word(),
+            bytes: summary.bytes,
+            messages: summary.messages,
+            bytes_lost: lost,
+            bad_chunks: bad,
+            files: &files,
+        });
     }
     let mut text = format!("{} B exported to {}", summary.bytes, files.join(" and "));
     if summary.messages > 0 {

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use sha2::{Digest as _, Sha512};
 
 use super::{Chunk, Exported, Summary, Writer, create};
@@ -26,8 +26,55 @@ pub(super) struct Sigmf {
     /// The first bytes of a sample whose rest is in the next chunk.
     begun: Vec<u8>,
     bytes: u64,
-    captures: Vec<Value>,
-    annotations: Vec<Value>,
+    captures: Vec<Capture>,
+    annotations: Vec<Annotation>,
+}
+
+/// The description of a recording: SigMF's names begin with `core:`.
+#[derive(Serialize)]
+struct Description<'a> {
+    global: Global<'a>,
+    captures: Vec<Capture>,
+    annotations: Vec<Annotation>,
+}
+
+/// What is true of all samples.
+#[derive(Serialize)]
+struct Global<'a> {
+    #[serde(rename = "core:datatype")]
+    datatype: &'a str,
+    #[serde(rename = "core:version")]
+    version: &'static str,
+    #[serde(rename = "core:recorder")]
+    recorder: &'static str,
+    #[serde(rename = "core:sha512")]
+    sha512: String,
+    #[serde(rename = "core:num_channels")]
+    num_channels: u32,
+    #[serde(rename = "core:description", skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(rename = "core:sample_rate", skip_serializing_if = "Option::is_none")]
+    sample_rate: Option<f64>,
+}
+
+/// Samples that follow each other.
+#[derive(Serialize)]
+struct Capture {
+    #[serde(rename = "core:sample_start")]
+    sample_start: u64,
+    #[serde(rename = "core:datetime")]
+    datetime: String,
+}
+
+/// A gap.
+#[derive(Serialize)]
+struct Annotation {
+    #[serde(rename = "core:sample_start")]
+    sample_start: u64,
+    #[serde(rename = "core:label")]
+    label: &'static str,
+    #[serde(rename = "core:comment")]
+    comment: String,
 }
 
 /// The paths of the data and of the description, from either of them or from their common name.
@@ -103,14 +150,13 @@ impl Writer for Sigmf {
             let sample = self.samples();
             if missing > 0 {
                 let comment = format!("{missing} bytes of the stream were lost before this sample");
-                self.annotations.push(json!({ "core:sample_start": sample, "core:label": "gap",
-                    "core:comment": comment }));
+                self.annotations.push(Annotation { sample_start: sample, label: "gap", comment });
             }
             let first = chunk.packets(&stream.part).next().filter(|_| stream.part.is_packets());
             let nanos = first.map_or(chunk.entry.time, |packet| packet.time.nanos);
             let time = UNIX_EPOCH + Duration::from_nanos(nanos);
-            self.captures.push(json!({ "core:sample_start": sample,
-                "core:datetime": humantime::format_rfc3339_nanos(time).to_string() }));
+            let datetime = humantime::format_rfc3339_nanos(time).to_string();
+            self.captures.push(Capture { sample_start: sample, datetime });
         }
         if stream.part.is_packets() {
             // Behind a gap, samples begin with a packet.
@@ -121,21 +167,16 @@ impl Writer for Sigmf {
 
     fn finish(mut self: Box<Self>, streams: &[Exported]) -> io::Result<Summary> {
         self.data.flush()?;
-        let mut global = Map::new();
-        let mut set = |key: &str, value: Value| global.insert(format!("core:{key}"), value);
-        set("datatype", self.datatype.name.clone().into());
-        set("version", VERSION.into());
-        set("recorder", concat!("farlane ", env!("CARGO_PKG_VERSION")).into());
-        set("sha512", hex(&std::mem::take(&mut self.digest).finalize()).into());
-        set("num_channels", 1.into());
-        if let Some(stream) = streams.first() {
-            set("description", stream.name.clone().into());
-        }
-        if let Some(rate) = self.sample_rate {
-            set("sample_rate", rate.into());
-        }
-        let described =
-            json!({ "global": global, "captures": self.captures, "annotations": self.annotations });
+        let global = Global {
+            datatype: &self.datatype.name,
+            version: VERSION,
+            recorder: concat!("farlane ", env!("CARGO_PKG_VERSION")),
+            sha512: hex(&std::mem::take(&mut self.digest).finalize()),
+            num_channels: 1,
+            description: streams.first().map(|stream| stream.name.as_str()),
+            sample_rate: self.sample_rate,
+        };
+        let described = Description { global, captures: self.captures, annotations: self.annotations };
         let mut file = create(&self.paths[1])?;
         serde_json::to_writer_pretty(&mut file, &described)?;
         file.flush()?;

@@ -17,7 +17,8 @@ use live::sys::sandbox::Needs;
 use record::format::{Entry, HEADER_LENGTH};
 use record::registers::Direction;
 use record::{CLOCKS_APART, Pace};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::part::{Chunk, LeftOut, Opened, Part};
 use super::sessions::{self, Sessions};
@@ -264,12 +265,51 @@ fn bar(part: &Part, passes: u64) -> ProgressBar {
     bar
 }
 
-/// The distribution of the pacing error in nanoseconds.
-fn distribution(errors: &Histogram<u64>) -> Value {
-    json!({ "count": errors.len(), "min": errors.min(), "mean": errors.mean(), "stddev": errors.stdev(),
-        "p50": errors.value_at_quantile(0.5), "p90": errors.value_at_quantile(0.9),
-        "p99": errors.value_at_quantile(0.99), "p999": errors.value_at_quantile(0.999),
-        "max": errors.max() })
+/// What was sent, and how exactly at its time.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Replayed {
+    bytes: u64,
+    chunks: u64,
+    sends: u64,
+    /// Chunks that can't be used.
+    bad_chunks: u64,
+    /// Bytes that were lost, or are in chunks that can't be used.
+    bytes_lost: u64,
+    /// Datagrams that no program received.
+    refused_datagrams: u64,
+    elapsed_s: f64,
+    pacing_error_ns: PacingError,
+}
+
+/// The times by which bytes were sent later than due, in nanoseconds.
+#[derive(Serialize, JsonSchema)]
+struct PacingError {
+    count: u64,
+    min: u64,
+    mean: f64,
+    /// The standard deviation.
+    stddev: f64,
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    p999: u64,
+    max: u64,
+}
+
+impl From<&Histogram<u64>> for PacingError {
+    fn from(errors: &Histogram<u64>) -> Self {
+        Self {
+            count: errors.len(),
+            min: errors.min(),
+            mean: errors.mean(),
+            stddev: errors.stdev(),
+            p50: errors.value_at_quantile(0.5),
+            p90: errors.value_at_quantile(0.9),
+            p99: errors.value_at_quantile(0.99),
+            p999: errors.value_at_quantile(0.999),
+            max: errors.max(),
+        }
+    }
 }
 
 fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Result<(), Error> {
@@ -277,9 +317,16 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
     let (refused, lost) = (replay.outlet.refused(), replay.part.lost() + bad.bytes);
     let to_stdout = matches!(args.to, Destination::StandardOutput);
     if args.output.json {
-        let value = json!({ "bytes": replay.bytes, "chunks": chunks, "sends": replay.sends,
-            "bad_chunks": bad.chunks, "bytes_lost": lost, "refused_datagrams": refused,
-            "elapsed_s": took.as_secs_f64(), "pacing_error_ns": distribution(errors) });
+        let value = Replayed {
+            bytes: replay.bytes,
+            chunks,
+            sends: replay.sends,
+            bad_chunks: bad.chunks,
+            bytes_lost: lost,
+            refused_datagrams: refused,
+            elapsed_s: took.as_secs_f64(),
+            pacing_error_ns: errors.into(),
+        };
         if to_stdout {
             logging::show(json_line(&value)? + "\n");
             return Ok(());

@@ -4,9 +4,10 @@ use live::sys::logging;
 use std::time::{Duration, Instant};
 
 use live::drivers::record::{Handle, RawMedium, State};
-use serde_json::json;
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::super::account::Addresses;
 use super::super::{far, first, hex, print, print_json, unreadable};
 use super::destination::Outlet;
 use crate::args::{Destination, ReplayArgs};
@@ -15,6 +16,17 @@ use crate::error::Error;
 
 /// So much is read at once, in bytes.
 const PIECE: usize = 1 << 20;
+
+/// The account of the sent bytes for machines.
+#[derive(Serialize)]
+struct Replayed<'a> {
+    bytes: u64,
+    raw: bool,
+    #[serde(flatten)]
+    addresses: Addresses,
+    elapsed_s: f64,
+    sha256: &'a str,
+}
 
 /// The account of the sent bytes.
 struct Sent {
@@ -98,9 +110,9 @@ fn send(
 fn report(args: &ReplayArgs, handle: &Handle, sent: Sent) -> Result<(), Error> {
     let (status, seconds) = (handle.status(), sent.took.as_secs_f64());
     let (from, last, sha256) = (status.start_address, status.last_address, hex(&sent.digest.finalize()));
-    let value = json!({ "bytes": sent.bytes, "raw": true, "start_address": from,
-        "maximum_address": status.maximum_address, "last_address": last, "elapsed_s": seconds,
-        "sha256": sha256 });
+    let addresses =
+        Addresses { start_address: from, maximum_address: status.maximum_address, last_address: last };
+    let value = Replayed { bytes: sent.bytes, raw: true, addresses, elapsed_s: seconds, sha256: &sha256 };
     let text = format!(
         "{} B sent in {seconds:.3} s, from address {from} up to {last}\n  SHA-256 {sha256}\n",
         sent.bytes

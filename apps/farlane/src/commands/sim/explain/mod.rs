@@ -5,17 +5,84 @@ mod lanes;
 use std::fmt::Write as _;
 
 use engine::Nanos;
-use network_models::network::Side;
 use scenarios::explain::{Explained, Way, explain};
 use scenarios::test_bench::Segment;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::read_scenario;
+use super::streams::Direction;
 use crate::args::ExplainArgs;
 use crate::commands::{print, print_json};
 use crate::drawing::Form;
 use crate::error::Error;
 use crate::picture::{self, Hop};
+
+/// Where the time of each operation goes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Json {
+    scenario: String,
+    seed: u64,
+    pub(crate) operations: Vec<Operation>,
+}
+
+/// Where the time of an operation goes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Operation {
+    task: String,
+    /// The operation in words, such as `read of 4 KiB`.
+    operation: String,
+    /// The number of operations of the task.
+    count: usize,
+    /// The percentile of the operation among them.
+    percentile: f64,
+    /// The operation's number in its task, from 0.
+    number: u64,
+    latency_ns: u64,
+    /// The stretches of the operation's time, in their order.
+    segments: Vec<Stretch>,
+    /// The time that was spent at each place.
+    places: Vec<Spent>,
+    /// The ways of replicated frames.
+    ways: Vec<WayReport>,
+}
+
+/// A stretch of an operation's time.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Stretch {
+    /// The packet under way; none before the first one.
+    packet: Option<String>,
+    place: String,
+    /// The kind of time: waiting, processing and so on.
+    part: String,
+    /// The step in words.
+    what: String,
+    start_ns: u64,
+    length_ns: u64,
+    share_percent: f64,
+}
+
+/// The time that was spent at a place.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Spent {
+    place: String,
+    length_ns: u64,
+    share_percent: f64,
+}
+
+/// A way of replicated frames.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct WayReport {
+    direction: Direction,
+    /// The number of the way.
+    way: usize,
+    /// The hops in the order in which frames pass them.
+    hops: Vec<String>,
+    /// The number of frames that arrived over this way first.
+    won: usize,
+    /// The number of frames that were replicated.
+    of: usize,
+}
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
     let name = args.scenario.display().to_string();
@@ -28,8 +95,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
     let drawing = lanes::draw(&explained, &which);
     args.plot.iter().try_for_each(|path| drawing.write(path))?;
     if args.output.json {
-        let operations: Vec<_> = explained.iter().map(|one| operation_json(one, args.percentile)).collect();
-        return print_json(&json!({ "scenario": name, "seed": seed, "operations": operations }));
+        let operations = explained.iter().map(|one| Operation::of(one, args.percentile)).collect();
+        return print_json(&Json { scenario: name, seed, operations });
     }
     let mut text = format!("{name}, seed {seed}\n");
     for one in &explained {
@@ -111,17 +178,10 @@ fn operation_text(one: &Explained, which: &str) -> String {
     }
     for way in &one.ways {
         let hops = hops_of(one, way).join(" > ");
-        let _ = writeln!(text, "  {}, won {} of {}: {hops}", direction(way.side), way.won, way.of);
+        let _ =
+            writeln!(text, "  {}, won {} of {}: {hops}", Direction::from(way.side).word(), way.won, way.of);
     }
     text
-}
-
-/// The direction of the frames that `side` sends, as in the names of hops.
-const fn direction(side: Side) -> &'static str {
-    match side {
-        Side::Near => "there",
-        Side::Far => "back",
-    }
 }
 
 /// The names of the hops of `way`, in the order in which frames pass them.
@@ -129,57 +189,54 @@ fn hops_of<'a>(one: &'a Explained, way: &Way) -> Vec<&'a str> {
     way.hops.iter().map(|place| one.name(*place)).collect()
 }
 
-fn operation_json(one: &Explained, thousandths: usize) -> Value {
+impl Operation {
+    fn of(one: &Explained, thousandths: usize) -> Self {
+        let latency = one.chain.latency;
+        let spent = |(name, time): (&str, Nanos)| Spent {
+            place: name.to_owned(),
+            length_ns: time.get(),
+            share_percent: percent(time, latency),
+        };
+        let way = |way: &Way| WayReport {
+            direction: way.side.into(),
+            way: way.way.number,
+            hops: hops_of(one, way).into_iter().map(str::to_owned).collect(),
+            won: way.won,
+            of: way.of,
+        };
+        Self {
+            task: one.task.clone(),
+            operation: one.operation.clone(),
+            count: one.count,
+            percentile: f64::from(u32::try_from(thousandths).unwrap_or(0)) / 10.0,
+            number: one.chain.number,
+            latency_ns: latency.get(),
+            segments: stretches(one),
+            places: by_place(one).into_iter().map(spent).collect(),
+            ways: one.ways.iter().map(way).collect(),
+        }
+    }
+}
+
+/// The stretches of an operation that took time, each with the packet under way.
+fn stretches(one: &Explained) -> Vec<Stretch> {
     let mut packet = None;
-    let segments: Vec<_> = one
-        .chain
-        .segments
-        .iter()
-        .filter_map(|segment| {
-            packet = segment.packet.map(|packet| packet.name()).or(packet.take());
-            (segment.length > Nanos::ZERO).then(|| {
-                json!({
-                    "packet": packet,
-                    "place": one.name(segment.place),
-                    "part": segment.part.name(),
-                    "what": segment.what,
-                    "start_ns": segment.start.get(),
-                    "length_ns": segment.length.get(),
-                    "share_percent": percent(segment.length, one.chain.latency),
-                })
-            })
-        })
-        .collect();
-    let places: Vec<_> = by_place(one)
-        .into_iter()
-        .map(|(name, time)| {
-            json!({ "place": name, "length_ns": time.get(), "share_percent": percent(time, one.chain.latency) })
-        })
-        .collect();
-    let ways: Vec<_> = one
-        .ways
-        .iter()
-        .map(|way| {
-            json!({
-                "direction": direction(way.side),
-                "way": way.way.number,
-                "hops": hops_of(one, way),
-                "won": way.won,
-                "of": way.of,
-            })
-        })
-        .collect();
-    json!({
-        "task": one.task,
-        "operation": one.operation,
-        "count": one.count,
-        "percentile": f64::from(u32::try_from(thousandths).unwrap_or(0)) / 10.0,
-        "number": one.chain.number,
-        "latency_ns": one.chain.latency.get(),
-        "segments": segments,
-        "places": places,
-        "ways": ways,
-    })
+    let mut stretches = Vec::new();
+    for segment in &one.chain.segments {
+        packet = segment.packet.map(|packet| packet.name()).or(packet);
+        if segment.length > Nanos::ZERO {
+            stretches.push(Stretch {
+                packet: packet.clone(),
+                place: one.name(segment.place).to_owned(),
+                part: segment.part.name().to_owned(),
+                what: segment.what.to_owned(),
+                start_ns: segment.start.get(),
+                length_ns: segment.length.get(),
+                share_percent: percent(segment.length, one.chain.latency),
+            });
+        }
+    }
+    stretches
 }
 
 /// The share of `part` in `whole` in percent, to one decimal.

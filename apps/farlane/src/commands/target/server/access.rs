@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 
 use ::status::{Access, Target};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::config::AccessSpec;
 use super::super::core::Core;
+use super::super::request::{AccessOf, AccessSet};
 use super::Server;
 use crate::args::AccessState;
+use crate::commands::control::reply;
 use crate::error::Error;
 
 /// Whose access to a group is meant.
@@ -57,9 +59,8 @@ impl Server {
                 if !self.on(index, set)? {
                     return Err(format!("{name} has no controller {controller}"));
                 }
-                return Ok(
-                    json!({ "nqn": name.as_str(), "group": group, "state": state, "controller": controller }),
-                );
+                let of = AccessOf::Controller { controller };
+                return reply(&AccessSet { nqn: name.to_string(), group, state, of });
             }
             Whose::Port(port) => {
                 let is_meant = |(_, spec, address): &&(_, super::PortSpec, SocketAddr)| {
@@ -76,8 +77,8 @@ impl Server {
         spec.access.retain(|one| one.group != group || port.is_some() && one.port != port);
         spec.access.push(AccessSpec { port, group, state });
         self.apply_access(index, Some(group)).map_err(|error| error.to_string())?;
-        info!("group {group} of {name} is {}", json!(state));
-        Ok(json!({ "nqn": name.as_str(), "group": group, "state": state, "port": port }))
+        info!("group {group} of {name} is {:?}", state.word());
+        reply(&AccessSet { nqn: name.to_string(), group, state, of: AccessOf::Port { port } })
     }
 
     /// Sets in the engines the ANA state in which each port reaches each group, or group `only`.

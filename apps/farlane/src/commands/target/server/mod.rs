@@ -18,16 +18,17 @@ use live::media::state::Store;
 use live::reactor::{Context, Driver, Hirer, Jobs, Sources, Turn};
 use nvme_fabrics::target::{Directory, DiscoveryAccess, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::config::{Listed, Offer, PortSpec, Source, SubsystemSpec};
 use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
-use super::request::Request;
+use super::request::{Changed, Request, Resized};
 use super::status;
 use crate::args::{Backing, Discovery};
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
+use crate::commands::control::reply;
 use crate::commands::listening::Listening;
 use crate::commands::{counted, print, print_json};
 use crate::error::Error;
@@ -297,7 +298,7 @@ impl Server {
         let offered = &mut self.subsystems[index];
         offered.listed.push(Listed { id, ana_group, backing });
         info!(nqn = %offered.spec.nqn, nsid = id, "{} has namespace {id}", offered.spec.nqn);
-        Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": id }))
+        reply(&Changed { nqn: offered.spec.nqn.to_string(), nsid: id })
     }
 
     fn add_namespace(
@@ -317,7 +318,7 @@ impl Server {
         let offered = &mut self.subsystems[index];
         offered.listed.retain(|one| one.id != nsid);
         info!(nqn = %offered.spec.nqn, nsid, "{} has namespace {nsid} no more", offered.spec.nqn);
-        Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid }))
+        reply(&Changed { nqn: offered.spec.nqn.to_string(), nsid })
     }
 
     fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
@@ -334,7 +335,7 @@ impl Server {
             one.backing.set_size(bytes);
         }
         info!(nqn = %offered.spec.nqn, nsid, bytes, "namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
-        Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid, "bytes": bytes }))
+        reply(&Resized { nqn: offered.spec.nqn.to_string(), nsid, bytes })
     }
 
     fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String> {

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use live::sys::service;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::config::{self, Listed, PortSpec, Source, SubsystemSpec};
 use super::{Offered, Server};
+use crate::commands::control::{Reloaded, reply};
 use crate::commands::served::changes::resized;
 
 impl Server {
@@ -52,7 +53,7 @@ impl Server {
         for change in &changes {
             info!("{change}");
         }
-        Ok(json!({ "changes": changes }))
+        reply(&Reloaded { changes })
     }
 
     fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {

@@ -8,13 +8,20 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use captures::{Commands, Source, populations};
-use serde_json::json;
+use serde::Serialize;
 use trace::Command;
 
 use crate::args::{Form, Out, TraceConvertArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::whole_file::WholeFile;
+
+/// The file, and the number of commands in it.
+#[derive(Serialize)]
+struct Converted<'a> {
+    to: &'a Path,
+    commands: u64,
+}
 
 pub(super) fn run(args: &TraceConvertArgs) -> Result<(), Error> {
     let Out { path, form } = &args.to;
@@ -30,7 +37,7 @@ pub(super) fn run(args: &TraceConvertArgs) -> Result<(), Error> {
         }
     };
     match args.capture.output.json {
-        true => print_json(&json!({ "to": path, "commands": count })),
+        true => print_json(&Converted { to: path, commands: count }),
         false => print(&format!("{count} commands in {}\n", path.display())),
     }
 }

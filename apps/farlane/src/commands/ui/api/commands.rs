@@ -1,11 +1,12 @@
 //! The list of a capture's commands, a page at a time, and one command with its packets.
 
 use engine::{Instant, Nanos};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::Hop;
 
 use super::frames::{self, Wanted};
-use super::part::{Part, way};
+use super::part::{Part, Way, way};
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::{Index, Key, Row};
 
@@ -13,6 +14,69 @@ use crate::commands::ui::index::{Index, Key, Row};
 const PAGE_MAX: u64 = 1000;
 /// The most packets of a command that are shown at once.
 pub(super) const MEMBERS_MAX: u64 = 512;
+
+/// A page of the list of commands.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct List {
+    /// The number of all commands.
+    commands: usize,
+    /// The number of wanted commands.
+    matched: u64,
+    /// The number of wanted commands before this page.
+    offset: u64,
+    rows: Vec<Line>,
+}
+
+/// A command in a line.
+#[derive(Serialize, JsonSchema)]
+struct Line {
+    /// Counts from 1, as `trace chain --command` does.
+    number: usize,
+    begun_ns: u64,
+    command: String,
+    /// The number of the kind.
+    kind: u16,
+    queue: Option<u32>,
+    id: Option<u32>,
+    nsid: Option<u32>,
+    lba: Option<u64>,
+    blocks: Option<u32>,
+    bytes: u64,
+    packets: u32,
+    /// The status of the completion.
+    status: Option<u32>,
+    failed: bool,
+    /// The time until the completion.
+    latency_ns: u64,
+    /// The time until the last packet.
+    whole_ns: u64,
+}
+
+/// One command, its steps, and its packets. The times of its steps add up to the whole; first and last
+/// count from its beginning.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct One {
+    #[serde(flatten)]
+    line: Line,
+    steps: Vec<Passed>,
+    frames: Vec<frames::Line>,
+    /// The number of frames before the first one of `frames`.
+    frames_from: u64,
+    /// The number of known frames.
+    frames_known: usize,
+}
+
+/// A step of a command.
+#[derive(Serialize, JsonSchema)]
+struct Passed {
+    step: &'static str,
+    way: Way,
+    /// The time since the end of the step before.
+    ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    packets: u32,
+}
 
 /// Which commands are wanted.
 struct Filter {
@@ -67,7 +131,7 @@ impl Filter {
 }
 
 /// Answers a request for a page of the list.
-pub(super) fn list(index: &Index, query: &Query) -> Result<Value, Refusal> {
+pub(super) fn list(index: &Index, query: &Query) -> Result<List, Refusal> {
     let filter = Filter::of(index, query)?;
     let key = query.one_of("sort", &Key::ALL, Key::name)?.unwrap_or(Key::Begun);
     let offset = query.number("offset", 0..=u64::from(u32::MAX))?.unwrap_or(0);
@@ -86,24 +150,33 @@ pub(super) fn list(index: &Index, query: &Query) -> Result<Value, Refusal> {
         }
         matched += 1;
     }
-    Ok(json!({ "commands": count, "matched": matched, "offset": offset, "rows": page }))
+    Ok(List { commands: count, matched, offset, rows: page })
 }
 
-/// A row as JSON. Its number counts from 1, as `trace chain --command` does.
-fn row(index: &Index, place: usize) -> Value {
+fn row(index: &Index, place: usize) -> Line {
     let row = &index.commands.rows()[place];
-    json!({
-        "number": place + 1, "begun_ns": (row.begun - index.first).get(),
-        "command": index.kinds[usize::from(row.kind)].name, "kind": row.kind,
-        "queue": row.queue(), "id": row.id(), "nsid": row.namespace(), "lba": row.lba(),
-        "blocks": row.blocks(), "bytes": row.bytes, "packets": row.packets, "status": row.status(),
-        "failed": row.is_failed(), "latency_ns": row.latency.get(), "whole_ns": row.whole.get(),
-    })
+    Line {
+        number: place + 1,
+        begun_ns: (row.begun - index.first).get(),
+        command: index.kinds[usize::from(row.kind)].name.clone(),
+        kind: row.kind,
+        queue: row.queue(),
+        id: row.id(),
+        nsid: row.namespace(),
+        lba: row.lba(),
+        blocks: row.blocks(),
+        bytes: row.bytes,
+        packets: row.packets,
+        status: row.status(),
+        failed: row.is_failed(),
+        latency_ns: row.latency.get(),
+        whole_ns: row.whole.get(),
+    }
 }
 
 /// Answers a request for the command `number`: its fields, its steps, and its packets from the one
 /// that `query` names.
-pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<Value, Refusal> {
+pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<One, Refusal> {
     let count = index.commands.rows().len();
     let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     let place = place.filter(|place| *place < count);
@@ -120,17 +193,18 @@ pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<Value, Re
         .take(usize::try_from(MEMBERS_MAX).unwrap_or(usize::MAX))
         .map(|(number, step)| Wanted { number: *number, part: part(*step) })
         .collect();
-    let mut answer = row(index, place);
-    answer["steps"] = chain(&found, &steps.hops);
-    answer["frames"] = frames::lines(index, &wanted)?.into();
-    answer["frames_from"] = first.into();
-    answer["frames_known"] = steps.members.len().into();
-    Ok(answer)
+    Ok(One {
+        line: row(index, place),
+        steps: chain(&found, &steps.hops),
+        frames: frames::lines(index, &wanted)?,
+        frames_from: first,
+        frames_known: steps.members.len(),
+    })
 }
 
 /// The steps in the order of their ends. Times count from the beginning of the command; `ns` is
 /// from the end of the step before, and all of these add up to the whole.
-fn chain(row: &Row, hops: &[Hop]) -> Value {
+fn chain(row: &Row, hops: &[Hop]) -> Vec<Passed> {
     let mut hops = hops.to_vec();
     hops.sort_by_key(|hop| (hop.last, hop.step));
     let mut before = row.begun;
@@ -138,8 +212,14 @@ fn chain(row: &Row, hops: &[Hop]) -> Value {
     let one = |hop: Hop| {
         let length: Nanos = hop.last - before;
         before = hop.last;
-        json!({ "step": hop.step.name(), "way": way(hop.step), "ns": length.get(),
-            "first_ns": after(hop.first), "last_ns": after(hop.last), "packets": hop.packets })
+        Passed {
+            step: hop.step.name(),
+            way: way(hop.step),
+            ns: length.get(),
+            first_ns: after(hop.first),
+            last_ns: after(hop.last),
+            packets: hop.packets,
+        }
     };
     hops.into_iter().map(one).collect()
 }

@@ -3,12 +3,13 @@
 use captures::{Held, Packet};
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, DataTransfer, IoOpcode, SubmissionQueueEntry};
 use pcie::wire::{Completion, ConfigRequest, IoRequest, Kind, MemoryRequest, Message, Tlp, Width};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::fabric::Endpoint;
 use trace::fields::{self, Entry};
 use trace::{Direction, Step};
 
-use super::part::Part;
+use super::part::{Part, Way};
 
 /// The most bytes of a frame that are shown.
 const BYTES_MAX: usize = 8192;
@@ -20,10 +21,46 @@ const NAMES_MAX: usize = 3;
 /// The opcode of Fabrics commands.
 const FABRICS: u8 = 0x7f;
 
+/// All that is known of a frame.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Whole {
+    fields: Vec<Field>,
+    /// The first bytes of the packet or payload.
+    hex: String,
+    /// The number of bytes that `hex` leaves out.
+    hidden_bytes: usize,
+    /// What the payload means; none if that is not known.
+    meaning: Option<Meaning>,
+}
+
+/// A field of a frame.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Field {
+    name: String,
+    value: String,
+    /// The place of the first byte of `hex` that has the field, and the place behind the last; none if
+    /// no byte of `hex` has it.
+    bytes: Option<[usize; 2]>,
+}
+
+/// What a payload means.
+#[derive(Serialize, JsonSchema)]
+struct Meaning {
+    title: &'static str,
+    rows: Vec<MeaningRow>,
+}
+
+/// A name and its value.
+#[derive(Serialize, JsonSchema)]
+struct MeaningRow {
+    name: String,
+    value: String,
+}
+
 /// Names and values, with the bytes that have them: the first, and the one behind the last.
 #[derive(Debug, Default)]
 struct Fields {
-    fields: Vec<Value>,
+    fields: Vec<Field>,
     /// The offset that is added to each place.
     base: usize,
 }
@@ -31,7 +68,7 @@ struct Fields {
 impl Fields {
     fn add(&mut self, name: &str, value: impl ToString, (from, to): (usize, usize)) {
         let place = [self.base + from, self.base + to];
-        self.fields.push(json!({ "name": name, "value": value.to_string(), "bytes": place }));
+        self.fields.push(Field { name: name.to_owned(), value: value.to_string(), bytes: Some(place) });
     }
 
     fn add_if(&mut self, is_set: bool, name: &str, place: (usize, usize)) {
@@ -75,11 +112,11 @@ fn end((address, port): Endpoint) -> std::net::SocketAddr {
 }
 
 /// Which way it passes: `down` to the device, or `up` to the host.
-pub(super) const fn direction(held: &Held<'_>) -> Option<&'static str> {
+pub(super) const fn direction(held: &Held<'_>) -> Option<Way> {
     match held {
         Held::Packet(packet) => Some(match packet.direction {
-            Direction::Down => "down",
-            Direction::Up => "up",
+            Direction::Down => Way::Down,
+            Direction::Up => Way::Up,
         }),
         _ => None,
     }
@@ -97,7 +134,7 @@ pub(super) const fn payload_bytes(held: &Held<'_>) -> usize {
 
 /// All that is known of a frame, which is this part of a command. Places of fields count from the
 /// first byte of `hex`.
-pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
+pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Whole {
     let (fields, bytes, meaning) = match held {
         Held::Packet(packet) => {
             // The bytes before the packet in its frame belong to the capture.
@@ -126,24 +163,26 @@ pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
         Held::Malformed | Held::Foreign | Held::Unknown => (Vec::new(), frame, None),
     };
     let shown = &bytes[..bytes.len().min(BYTES_MAX)];
-    json!({ "fields": fields, "hex": hex(shown), "hidden_bytes": bytes.len() - shown.len(), "meaning": meaning })
+    Whole { fields, hex: hex(shown), hidden_bytes: bytes.len() - shown.len(), meaning }
 }
 
 /// The fields of a network's frame: those that distinguish it from others, and those of its
 /// content.
-fn network_fields(rows: &[(&str, String)], held: &fields::Held) -> Vec<Value> {
-    let rows = rows.iter().map(|(name, value)| json!({ "name": name, "value": value, "bytes": null }));
-    let within = held.fields.iter().map(|field| {
-        let place = [field.place.start, field.place.end];
-        json!({ "name": field.name, "value": field.value, "bytes": place })
+fn network_fields(rows: &[(&str, String)], held: &fields::Held) -> Vec<Field> {
+    let of_frame =
+        |name: &str, value: &str| Field { name: name.to_owned(), value: value.to_owned(), bytes: None };
+    let rows = rows.iter().map(|(name, value)| of_frame(name, value));
+    let within = held.fields.iter().map(|field| Field {
+        name: field.name.to_owned(),
+        value: field.value.clone(),
+        bytes: Some([field.place.start, field.place.end]),
     });
-    let rest = (held.untold > 0)
-        .then(|| json!({ "name": "further PDUs", "value": held.untold.to_string(), "bytes": null }));
+    let rest = (held.untold > 0).then(|| of_frame("further PDUs", &held.untold.to_string()));
     rows.chain(within).chain(rest).collect()
 }
 
 /// The queue entry of the command that a network's frame carries.
-fn carried(held: &fields::Held, part: Part) -> Option<Value> {
+fn carried(held: &fields::Held, part: Part) -> Option<Meaning> {
     match held.entry.as_ref()? {
         Entry::Submission(entry) => titled("submission queue entry", submission(entry, part.is_admin)),
         Entry::Completion(entry) => titled("completion queue entry", completed(entry)),
@@ -157,13 +196,16 @@ fn hex(bytes: &[u8]) -> String {
     digits.map(|digit| DIGITS[usize::from(digit)]).collect()
 }
 
-fn packet_fields(packet: &Packet<'_>) -> Vec<Value> {
+fn packet_fields(packet: &Packet<'_>) -> Vec<Field> {
     let head = &packet.head;
     let (header, traits) = (&head.header, &head.header.traits);
     let mut fields = Fields { base: head.prefixes.encoded_len(), ..Fields::default() };
     for (place, word) in head.prefixes.words().iter().enumerate() {
-        let prefix = json!({ "name": "prefix", "value": format!("{word:#010x}"), "bytes": [place * 4, place * 4 + 4] });
-        fields.fields.push(prefix);
+        fields.fields.push(Field {
+            name: "prefix".to_owned(),
+            value: format!("{word:#010x}"),
+            bytes: Some([place * 4, place * 4 + 4]),
+        });
     }
     let text = Tlp::<&[u8]>::new(*header, &[]).to_string();
     fields.add("Fmt and Type", text.split(' ').next().unwrap_or_default(), (0, 1));
@@ -229,7 +271,7 @@ fn answer(fields: &mut Fields, completion: &Completion) {
 
 /// The meaning of the payload of a packet, which is a part of `step`: a title, and rows of names
 /// and values.
-fn meaning(packet: &Packet<'_>, step: Step, is_admin: bool) -> Option<Value> {
+fn meaning(packet: &Packet<'_>, step: Step, is_admin: bool) -> Option<Meaning> {
     let payload = packet.payload;
     let (title, rows) = match step {
         Step::Doorbell | Step::HeadDoorbell => {
@@ -270,10 +312,9 @@ fn meaning(packet: &Packet<'_>, step: Step, is_admin: bool) -> Option<Value> {
 }
 
 /// Rows of names and values under a title, if there are any.
-fn titled(title: &str, rows: Vec<(String, String)>) -> Option<Value> {
-    let row = |(name, value): (String, String)| json!({ "name": name, "value": value });
-    (!rows.is_empty())
-        .then(|| json!({ "title": title, "rows": rows.into_iter().map(row).collect::<Vec<_>>() }))
+fn titled(title: &'static str, rows: Vec<(String, String)>) -> Option<Meaning> {
+    let row = |(name, value): (String, String)| MeaningRow { name, value };
+    (!rows.is_empty()).then(|| Meaning { title, rows: rows.into_iter().map(row).collect() })
 }
 
 fn submission(entry: &SubmissionQueueEntry, is_admin: bool) -> Vec<(String, String)> {

@@ -1,7 +1,8 @@
 //! Distributions as histograms with a logarithmic scale.
 
 use distribution::Distribution;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::Index;
@@ -10,6 +11,20 @@ use crate::commands::ui::index::Index;
 const BINS: u32 = 72;
 /// The least ratio of a bin's ends: distributions distinguish no smaller differences.
 const RATIO_MIN: f64 = 1.002;
+
+/// One distribution of one capture or of two, in bins with a logarithmic scale: from each bound to the
+/// next.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Histogram<'a> {
+    command: &'a str,
+    /// `latency`, `whole`, or the name of a step.
+    of: &'a str,
+    bounds_ns: Vec<u64>,
+    /// The counts of each capture.
+    counts: Vec<Vec<u64>>,
+    /// The distribution of each capture.
+    times_ns: Vec<Distribution>,
+}
 
 /// The distribution of `what` of the kind with the name `kind`: `latency`, `whole`, or the name of
 /// a step.
@@ -23,7 +38,7 @@ fn distribution<'a>(index: &'a Index, kind: &str, what: &str) -> Option<&'a Dist
 }
 
 /// Answers a request for one distribution of each of some captures.
-pub(super) fn of(captures: &[&Index], query: &Query) -> Result<Value, Refusal> {
+pub(super) fn of<'a>(captures: &[&Index], query: &'a Query) -> Result<Histogram<'a>, Refusal> {
     let kind = query.text("kind").ok_or_else(|| Refusal::value("kind", "", "the name of a command"))?;
     let what = query.text("of").unwrap_or("latency");
     let filter = query.flag("three_sigma");
@@ -36,11 +51,8 @@ pub(super) fn of(captures: &[&Index], query: &Query) -> Result<Value, Refusal> {
         return Err(Refusal::nothing(&format!("{what} of {kind}")));
     }
     let bounds = bounds(&all);
-    let counts = |one: &Distribution| one.counts_within(&bounds);
-    Ok(json!({
-        "command": kind, "of": what, "bounds_ns": bounds,
-        "counts": all.iter().map(counts).collect::<Vec<_>>(), "times_ns": all,
-    }))
+    let counts = all.iter().map(|one| one.counts_within(&bounds)).collect();
+    Ok(Histogram { command: kind, of: what, bounds_ns: bounds, counts, times_ns: all })
 }
 
 /// The ends of bins that hold all of `all`, each the same factor after the one before, in

@@ -1,23 +1,28 @@
 //! The questions that pages ask, and their answers as JSON: docs/schemas/ui describes each.
 
-mod commands;
+pub(crate) mod commands;
 mod decode;
-mod frames;
-mod histogram;
+pub(crate) mod frames;
+pub(crate) mod histogram;
 mod part;
-pub(super) mod query;
-mod series;
+pub(crate) mod query;
+pub(crate) mod series;
 
 use std::sync::Arc;
 
 use captures::Times;
-use serde_json::{Value, json};
+use distribution::Distribution;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use trace::Step;
 
-use super::captures::Capture;
+use super::captures::{Capture, List};
 use super::index::{Index, Kind};
 use super::live::Live;
 use super::simulator::Simulator;
-use crate::commands::trace::{advice, compared};
+use crate::commands::trace::{Compared, advice};
+use part::Way;
 use query::{Query, Refusal};
 
 /// The most captures of one answer.
@@ -42,16 +47,19 @@ impl Api {
         let query = Query::parse(query);
         let parts: Vec<_> = path.split('/').collect();
         match (parts.as_slice(), body) {
-            (["captures"], None) => Ok(json!({ "captures":
-                self.captures.iter().map(Capture::as_json).collect::<Vec<_>>() })),
+            (["captures"], None) => {
+                value(&List { captures: self.captures.iter().map(Capture::entry).collect() })
+            }
             (["captures", number, rest @ ..], None) => self.of_capture(number, rest, &query),
             (["histogram"], None) => {
                 let captures = self.side_by_side(&query)?;
-                histogram::of(&captures.iter().map(|one| &**one).collect::<Vec<_>>(), &query)
+                value(&histogram::of(&captures.iter().map(|one| &**one).collect::<Vec<_>>(), &query)?)
             }
             (["compare"], None) => self.compare(&query),
-            (["scenarios"], None) => Ok(self.simulator.list()),
-            (["scenarios", number], Some(body)) => self.simulator.play(parse("scenario", number)?, body),
+            (["scenarios"], None) => value(&self.simulator.list()),
+            (["scenarios", number], Some(body)) => {
+                value(&self.simulator.play(parse("scenario", number)?, body)?)
+            }
             (["live"], None) => Ok(self.live.now()),
             _ => Err(Refusal::nothing("such page")),
         }
@@ -65,12 +73,12 @@ impl Api {
     fn of_capture(&self, number: &str, rest: &[&str], query: &Query) -> Result<Value, Refusal> {
         let index = self.capture(parse("capture", number)?)?;
         match *rest {
-            ["kinds"] => Ok(kinds(&index, query)),
-            ["series"] => series::of(&index, query),
-            ["commands"] => commands::list(&index, query),
-            ["commands", number] => commands::one(&index, parse("command", number)?, query),
-            ["frames"] => frames::list(&index, query),
-            ["frames", number] => frames::one(&index, parse("frame", number)?, query),
+            ["kinds"] => value(&Kinds::of(&index, query)),
+            ["series"] => value(&series::of(&index, query)?),
+            ["commands"] => value(&commands::list(&index, query)?),
+            ["commands", number] => value(&commands::one(&index, parse("command", number)?, query)?),
+            ["frames"] => value(&frames::list(&index, query)?),
+            ["frames", number] => value(&frames::one(&index, parse("frame", number)?, query)?),
             _ => Err(Refusal::nothing("such page")),
         }
     }
@@ -94,8 +102,7 @@ impl Api {
             ));
         };
         let populations = [first, second].map(|one| one.populations(query.flag("three_sigma")));
-        let rows = compared(populations.each_ref());
-        Ok(json!({ "first": first.path, "second": second.path, "rows": rows }))
+        value(&Compared::of([&first.path, &second.path], populations.each_ref()))
     }
 }
 
@@ -104,10 +111,50 @@ fn parse(what: &str, text: &str) -> Result<u64, Refusal> {
     text.parse().map_err(|_| Refusal::value(what, text, "a whole number"))
 }
 
-/// Where the time of each kind of command went.
-fn kinds(index: &Index, query: &Query) -> Value {
-    let filter = query.flag("three_sigma");
-    let one = |kind: &Kind| {
+/// The answer to a question as JSON.
+fn value(answer: &impl Serialize) -> Result<Value, Refusal> {
+    serde_json::to_value(answer).map_err(|_| Refusal::fault())
+}
+
+/// Where the time of each kind of command went. A share is of the time of all commands of the kind,
+/// from 0 to 1.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Kinds<'a> {
+    kinds: Vec<KindTimes<'a>>,
+}
+
+/// Where the time of a kind of command went.
+#[derive(Serialize, JsonSchema)]
+struct KindTimes<'a> {
+    command: &'a str,
+    count: u64,
+    bytes: u64,
+    latency_ns: Distribution,
+    whole_ns: Distribution,
+    steps: Vec<StepTimes>,
+    /// The step that takes most of the time, in words.
+    dominates: Option<String>,
+}
+
+/// A step of a kind of command.
+#[derive(Serialize, JsonSchema)]
+struct StepTimes {
+    step: &'static str,
+    way: Way,
+    share: f64,
+    packets: u64,
+    ns: Distribution,
+}
+
+impl<'a> Kinds<'a> {
+    fn of(index: &'a Index, query: &Query) -> Self {
+        let filter = query.flag("three_sigma");
+        Self { kinds: index.kinds.iter().map(|kind| KindTimes::of(kind, filter)).collect() }
+    }
+}
+
+impl<'a> KindTimes<'a> {
+    fn of(kind: &'a Kind, filter: bool) -> Self {
         let mut of = kind.population.clone();
         // Shares are of all time, with or without a filter.
         let shares: Vec<f64> = of.steps.keys().map(|step| of.share(*step)).collect();
@@ -115,11 +162,21 @@ fn kinds(index: &Index, query: &Query) -> Value {
         if filter {
             of.filter();
         }
-        let steps = of.steps.iter().zip(shares).map(|((step, Times { times, packets }), share)| {
-            json!({ "step": step.name(), "way": part::way(*step), "share": share, "packets": packets, "ns": times })
-        });
-        json!({ "command": kind.name, "count": of.count, "bytes": of.bytes, "latency_ns": of.latency,
-            "whole_ns": of.whole, "steps": steps.collect::<Vec<_>>(), "dominates": dominates })
-    };
-    json!({ "kinds": index.kinds.iter().map(one).collect::<Vec<_>>() })
+        let step = |((step, Times { times, packets }), share): ((Step, Times), f64)| StepTimes {
+            step: step.name(),
+            way: part::way(step),
+            share,
+            packets,
+            ns: times,
+        };
+        Self {
+            command: &kind.name,
+            count: of.count,
+            bytes: of.bytes,
+            latency_ns: of.latency,
+            whole_ns: of.whole,
+            steps: of.steps.into_iter().zip(shares).map(step).collect(),
+            dominates,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The part of a command that a frame is, and the way of a step.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::{Step, fields};
 
 /// Which part of which command a frame is, as far as that is known.
@@ -19,20 +21,30 @@ impl Part {
     }
 }
 
-/// Which way the packets of a step pass: `down` to the device, or `up` to the host.
-pub(super) const fn way(step: Step) -> &'static str {
+/// The direction of a packet.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Way {
+    /// To the device.
+    Down,
+    /// To the host.
+    Up,
+}
+
+/// Which way the packets of a step pass.
+pub(super) const fn way(step: Step) -> Way {
     match step {
         Step::Capsule
         | Step::Doorbell
         | Step::Entry
         | Step::Listed
         | Step::DataArrived
-        | Step::HeadDoorbell => "down",
+        | Step::HeadDoorbell => Way::Down,
         Step::Fetch
         | Step::List
         | Step::ReadyToTransfer
         | Step::Data
         | Step::Completion
-        | Step::Interrupt => "up",
+        | Step::Interrupt => Way::Up,
     }
 }

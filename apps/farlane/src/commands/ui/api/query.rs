@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::error::Error;
 
@@ -13,6 +14,20 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     message: String,
     help: Option<String>,
+}
+
+/// Why a question is refused.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Refused<'a> {
+    error: Reason<'a>,
+}
+
+/// The reason of a refusal.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Reason<'a> {
+    message: &'a str,
+    /// The remedy.
+    help: Option<&'a str>,
 }
 
 impl Refusal {
@@ -43,9 +58,9 @@ impl Refusal {
         Self { status: 400, message: error.to_string(), help: None }
     }
 
-    /// The answer as JSON: docs/schemas/ui/error.json.
-    pub(crate) fn as_json(&self) -> Value {
-        json!({ "error": { "message": self.message, "help": self.help } })
+    /// The answer.
+    pub(crate) fn answer(&self) -> Refused<'_> {
+        Refused { error: Reason { message: &self.message, help: self.help.as_deref() } }
     }
 }
 
@@ -151,12 +166,12 @@ mod tests {
         assert_eq!(query.number("bins", 1..=9).unwrap(), Some(9));
         assert_eq!(query.number("to", 1..=9).unwrap(), None);
         for (name, words) in [("bins", "from 1 to 8"), ("from", "from 1 to 8")] {
-            let refusal = query.number(name, 1..=8).unwrap_err().as_json().to_string();
+            let refusal = query.number(name, 1..=8).unwrap_err().message;
             assert!(refusal.contains(name) && refusal.contains(words), "{refusal}");
         }
-        let refusal = query.one_of("sort", &["a", "b"], |name| name).unwrap_err().as_json().to_string();
+        let refusal = query.one_of("sort", &["a", "b"], |name| name).unwrap_err().message;
         assert!(refusal.contains("one of a, b"), "{refusal}");
-        let long = Refusal::value("x", &"y".repeat(1 << 20), "less").as_json().to_string();
+        let long = Refusal::value("x", &"y".repeat(1 << 20), "less").message;
         assert!(long.len() < 200);
     }
 }

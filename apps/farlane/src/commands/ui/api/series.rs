@@ -3,7 +3,8 @@
 
 use captures::held;
 use engine::{Instant, Nanos};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::{Class, Counts, Index, Row};
@@ -12,6 +13,53 @@ use crate::commands::ui::index::{Class, Counts, Index, Row};
 const BINS_MAX: u64 = 4096;
 /// The most blocks of frames that are read again to be exact.
 const EXACT_BLOCKS: usize = 256;
+
+/// What happened over time, a number for each bin. Where it is not exact, frames between two marks of
+/// the index count as evenly spread.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Series {
+    from_ns: u64,
+    to_ns: u64,
+    /// The number of bins.
+    bins: u64,
+    /// The time of a bin.
+    width_ns: f64,
+    exact: bool,
+    frames: Frames,
+    bytes_down: Vec<Short>,
+    bytes_up: Vec<Short>,
+    /// Commands that ended.
+    commands: Vec<Short>,
+    command_bytes: Vec<Short>,
+    failed: Vec<Short>,
+    /// Commands under way, on average.
+    depth: Vec<Short>,
+    latency_mean_ns: Vec<Short>,
+    latency_max_ns: Vec<Short>,
+}
+
+/// Frames by their class.
+#[derive(Serialize, JsonSchema)]
+struct Frames {
+    reads: Vec<Short>,
+    writes: Vec<Short>,
+    completions: Vec<Short>,
+    others: Vec<Short>,
+    segments: Vec<Short>,
+    foreign: Vec<Short>,
+}
+
+/// A number that is printed with three decimals at most.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Short(f64);
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rounded = (self.0 * 1000.0).round() / 1000.0;
+        if rounded == 0.0 { serializer.serialize_u64(0) } else { serializer.serialize_f64(rounded) }
+    }
+}
 
 /// A stretch of time, divided into bins.
 struct Bins {
@@ -127,7 +175,7 @@ impl Commands {
 }
 
 /// Answers a request for bins of a stretch of time.
-pub(super) fn of(index: &Index, query: &Query) -> Result<Value, Refusal> {
+pub(super) fn of(index: &Index, query: &Query) -> Result<Series, Refusal> {
     let span = (index.last - index.first).get().saturating_add(1);
     let from = query.number("from", 0..=span)?.unwrap_or(0);
     let to = query.number("to", 0..=span)?.unwrap_or(span);
@@ -149,26 +197,32 @@ pub(super) fn of(index: &Index, query: &Query) -> Result<Value, Refusal> {
     let is_wanted = |row: &&Row| kind.is_none_or(|kind| kind == u64::from(row.kind));
     index.commands.rows().iter().filter(is_wanted).for_each(|row| commands.add(&bins, row));
     commands.finish();
-    let of_class = |class: Class| {
-        let counts = frames.iter().map(|counts| short(counts.frames[class as usize]));
-        (class.name().to_owned(), counts.collect())
-    };
-    let all = |values: &[f64]| values.iter().map(|value| short(*value)).collect::<Value>();
-    let bytes = |way: usize| frames.iter().map(|counts| short(counts.bytes[way])).collect::<Value>();
-    Ok(json!({
-        "from_ns": from, "to_ns": to, "bins": count, "width_ns": bins.width, "exact": is_exact,
-        "frames": Class::ALL.into_iter().map(of_class).collect::<Map<String, Value>>(),
-        "bytes_down": bytes(0), "bytes_up": bytes(1),
-        "commands": all(&commands.ended), "command_bytes": all(&commands.bytes),
-        "failed": all(&commands.failed), "depth": all(&commands.depth),
-        "latency_mean_ns": all(&commands.latency), "latency_max_ns": all(&commands.latency_max),
-    }))
-}
-
-/// A number with three decimals at most.
-fn short(value: f64) -> Value {
-    let rounded = (value * 1000.0).round() / 1000.0;
-    if rounded == 0.0 { json!(0) } else { json!(rounded) }
+    let of_class = |class: Class| frames.iter().map(|counts| Short(counts.frames[class as usize])).collect();
+    let all = |values: &[f64]| values.iter().map(|value| Short(*value)).collect();
+    let bytes = |way: usize| frames.iter().map(|counts| Short(counts.bytes[way])).collect();
+    Ok(Series {
+        from_ns: from,
+        to_ns: to,
+        bins: count,
+        width_ns: bins.width,
+        exact: is_exact,
+        frames: Frames {
+            reads: of_class(Class::Read),
+            writes: of_class(Class::Write),
+            completions: of_class(Class::Completion),
+            others: of_class(Class::Other),
+            segments: of_class(Class::Segment),
+            foreign: of_class(Class::Foreign),
+        },
+        bytes_down: bytes(0),
+        bytes_up: bytes(1),
+        commands: all(&commands.ended),
+        command_bytes: all(&commands.bytes),
+        failed: all(&commands.failed),
+        depth: all(&commands.depth),
+        latency_mean_ns: all(&commands.latency),
+        latency_max_ns: all(&commands.latency_max),
+    })
 }
 
 /// The traffic in each bin, and whether that is exact. Where it is not, the frames of a block count
@@ -189,7 +243,7 @@ fn frames(index: &Index, bins: &Bins) -> Result<(Vec<Counts>, bool), Refusal> {
     }
     let [start, end] = [*first, *last + 1].map(|block| index.blocks.start_of(block as u64));
     // Which segments are of NVMe/TCP is known of the whole capture alone.
-    let has_pdus = index.statistics["pdus"] != 0;
+    let has_pdus = index.statistics.pdus != 0;
     index.blocks.read_from(&index.path, start, |frame| {
         if frame.number >= end {
             return false;

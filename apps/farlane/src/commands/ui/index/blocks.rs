@@ -36,18 +36,6 @@ impl Class {
     pub(crate) const ALL: [Self; 6] =
         [Self::Read, Self::Write, Self::Completion, Self::Other, Self::Segment, Self::Foreign];
 
-    /// The name in answers.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "reads",
-            Self::Write => "writes",
-            Self::Completion => "completions",
-            Self::Other => "others",
-            Self::Segment => "segments",
-            Self::Foreign => "foreign",
-        }
-    }
-
     /// The kind of a frame by its content, if it `is_ours`.
     pub(crate) fn of(held: &Held<'_>, is_ours: bool) -> Self {
         match held {

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use captures::ordered::Queue;
-use captures::statistics::as_json;
+use captures::statistics::Report;
 use captures::{
     Analysis, Groups, Item, KINDS_MAX, OTHERS, Population, Reader, Reading, Source, each_command, held, name,
     of_kind,
 };
 use engine::Instant;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::Command;
 
 use crate::error::Error;
@@ -35,7 +36,7 @@ pub(crate) struct Kind {
 pub(crate) struct Index {
     pub(crate) path: PathBuf,
     /// The statistics that `trace stats --json` prints of it.
-    pub(crate) statistics: Value,
+    pub(crate) statistics: Report,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) commands: Table,
     pub(crate) blocks: Blocks,
@@ -44,6 +45,24 @@ pub(crate) struct Index {
     pub(crate) last: Instant,
     /// Why the file was not read to its end.
     pub(crate) broken: Option<String>,
+}
+
+/// What a capture has.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Summary<'a> {
+    frames: u64,
+    commands: usize,
+    /// The time of the first packet since 1970, which is more than every reader's numbers hold.
+    begins_ns: String,
+    span_ns: u64,
+    /// What `trace stats --json` prints.
+    statistics: &'a Report,
+    /// Commands for which there was no room.
+    unlisted: u64,
+    /// Commands whose packets had no room.
+    without_packets: u64,
+    /// Why the file was not read to its end; none if it was.
+    broken: Option<&'a str>,
 }
 
 /// An index that is being made.
@@ -119,15 +138,18 @@ impl Index {
     }
 
     /// The entry in lists of captures.
-    pub(crate) fn summary(&self) -> Value {
-        let (unlisted, bare) = self.commands.left_out();
-        json!({
-            "frames": self.blocks.frames(), "commands": self.commands.rows().len(),
-            // Since 1970, which is more than every reader's numbers hold.
-            "begins_ns": self.first.as_nanos().to_string(),
-            "span_ns": (self.last - self.first).get(), "statistics": self.statistics,
-            "unlisted": unlisted, "without_packets": bare, "broken": self.broken,
-        })
+    pub(crate) fn summary(&self) -> Summary<'_> {
+        let (unlisted, without_packets) = self.commands.left_out();
+        Summary {
+            frames: self.blocks.frames(),
+            commands: self.commands.rows().len(),
+            begins_ns: self.first.as_nanos().to_string(),
+            span_ns: (self.last - self.first).get(),
+            statistics: &self.statistics,
+            unlisted,
+            without_packets,
+            broken: self.broken.as_deref(),
+        }
     }
 }
 
@@ -173,7 +195,7 @@ impl Making {
         let (first, last) = self.span.unwrap_or((Instant::ZERO, Instant::ZERO));
         Index {
             path: path.to_owned(),
-            statistics: as_json(analysis, &self.groups),
+            statistics: Report::of(analysis, &self.groups),
             kinds: self.kinds,
             commands: self.commands,
             blocks: self.blocks,
@@ -196,6 +218,6 @@ mod tests {
         let sink = Sink::begin(file.reopen().unwrap(), LINK, &[]).unwrap();
         sink.finish(Tally { seen: 5, lost: 3 }).unwrap();
         let index = Index::make(file.path(), &AtomicU64::new(0)).unwrap();
-        assert_eq!(index.statistics["lost"], 3);
+        assert_eq!(index.statistics.lost, 3);
     }
 }
