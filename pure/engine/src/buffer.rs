@@ -2,6 +2,7 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 
@@ -207,6 +208,9 @@ pub struct Pool {
     /// Bytes of all blocks that the pool remembers.
     retained: usize,
 }
+
+/// A pool of blocks that several connections share.
+pub type SharedPool = Rc<RefCell<Pool>>;
 
 /// The remembered blocks of one size.
 #[derive(Debug, Default)]

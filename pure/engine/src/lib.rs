@@ -23,7 +23,7 @@ mod script;
 mod time;
 mod watch;
 
-pub use buffer::{Buffer, BufferMut, Pool};
+pub use buffer::{Buffer, BufferMut, Pool, SharedPool};
 pub use contract::{Engine, drain, fire, next_wake, settle};
 pub use crc::{CRC32_POLYNOMIAL, Crc32, Crc32c, crc32, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use engine::{Buffer, Instant, Nanos};
+use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::wire::{CommandId, QueueId};
 use rdma::{Disconnected, Done, Endpoint, Event, Key, Operation, PostError, ReceiveRequest, WorkError};
 
@@ -293,5 +293,20 @@ impl<E: Endpoint, T> Core<E, T> {
         }
         self.state = State::Over;
         self.sender.clear();
+    }
+}
+
+impl<E: Endpoint + Engine, T> Core<E, T> {
+    /// Handles everything that has become due, also in the endpoint.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.on_time(now);
+    }
+
+    /// When [`Core::handle_timeout`] is due, if ever.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        [self.endpoint.poll_timeout(), self.deadline()].into_iter().flatten().min()
     }
 }

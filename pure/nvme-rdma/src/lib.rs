@@ -91,7 +91,7 @@ pub mod wire;
 
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
-pub use nvme::transport::QUEUE_SIZE_MAX;
+pub use nvme_fabrics::transport::QUEUE_SIZE_MAX;
 pub use rdma::SharedPool;
 
 /// In-capsule data in bytes that every controller's end accepts, also on its Admin Queue. Hosts of

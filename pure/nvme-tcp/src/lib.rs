@@ -106,17 +106,11 @@ mod reader;
 mod tests;
 pub mod wire;
 
-use alloc::rc::Rc;
-use core::cell::RefCell;
-
 use engine::Pool;
 
 pub use data_pointer::DataPointer;
-pub use engine::Outbox;
-pub use nvme::transport::QUEUE_SIZE_MAX;
-
-/// A pool of blocks that several connections share.
-pub type SharedPool = Rc<RefCell<Pool>>;
+pub use engine::{Outbox, SharedPool};
+pub use nvme_fabrics::transport::QUEUE_SIZE_MAX;
 
 /// In-capsule data in bytes that every controller accepts on its Admin Queue.
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;

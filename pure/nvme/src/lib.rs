@@ -99,5 +99,4 @@ pub mod media;
 pub mod pointer;
 pub mod rate;
 pub mod subsystem;
-pub mod transport;
 pub mod wire;

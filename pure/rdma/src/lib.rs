@@ -29,18 +29,12 @@ mod queue_pair;
 mod receive_queue;
 mod work;
 
-use alloc::rc::Rc;
-use core::cell::RefCell;
-
-use engine::Pool;
-
 pub use completion_queue::{CompletionQueue, SharedCompletionQueue};
+pub use engine::SharedPool;
+
 pub use endpoint::{Disconnected, Endpoint, Event, Limits, PRIVATE_DATA_MAX};
 pub use local::{LocalConfig, LocalEndpoint};
 pub use memory::{AccessError, Exposure, Key, ProtectionDomain, RegisterError, Remote, SharedDomain};
 pub use queue_pair::{Config, QueuePair, QueuePairId, State, TransitionError};
 pub use receive_queue::{ReceiveQueue, SharedReceiveQueue};
 pub use work::{Done, Inline, Operation, PostError, ReceiveRequest, SendRequest, WorkCompletion, WorkError};
-
-/// A pool of blocks that several queue pairs share.
-pub type SharedPool = Rc<RefCell<Pool>>;

@@ -7,8 +7,8 @@ use network_models::network::Side;
 use network_models::streams::{Measured, Order};
 use network_models::trail::{Named, Part};
 use nvme::host::{Completed, Data};
-use nvme::transport::Slot;
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
+use nvme_fabrics::transport::Slot;
 use sim::marks::{Cause, Mark, Spot};
 
 /// A request of the controller's end to the controller.

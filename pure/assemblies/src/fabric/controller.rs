@@ -2,15 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::fmt;
+use core::convert::identity;
 
 use engine::{Buffer, Engine, Instant, Outbox, Rng};
-use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
+use nvme::wire::{CompletionQueueEntry, Status};
+use nvme_fabrics::transport::ControllerOutput;
 use nvme_rdma::QUEUE_SIZE_MAX;
 use nvme_rdma::controller as rdma;
 use nvme_tcp::controller as tcp;
 
-pub use nvme::transport::{Held, Permission, Queue, Slot};
+pub use nvme_fabrics::transport::{Held, Permission, Queue, Slot};
 pub use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
 
 pub use super::Parameters;
@@ -38,54 +39,10 @@ impl From<tcp::Config> for Config {
 }
 
 /// Outputs of the connection, for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is initialised.
-    Initialized(Parameters),
-    /// A command, with its data if they were in the capsule: [`Connection::pull`] returns them.
-    Command {
-        /// Names the command until it is completed.
-        slot: Slot,
-        /// The submission queue entry of the command.
-        entry: SubmissionQueueEntry,
-    },
-    /// The data that [`Connection::pull`] has asked the host for.
-    HostData {
-        /// The command that asked for the data.
-        slot: Slot,
-        /// The data, as many bytes as were asked for.
-        data: Buffer,
-    },
-    /// Pulled data are broken; complete the command with `status`.
-    HostDataFailed {
-        /// The command that asked for the data.
-        slot: Slot,
-        /// Status to complete the command with.
-        status: Status,
-    },
-    /// The connection is over: send the contents of the outbox, then close. Nothing follows.
-    Closed(Closed),
-}
+pub type Output = ControllerOutput<Parameters, Closed>;
 
 /// Why a connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// A connection of NVMe/TCP.
-    Tcp(tcp::Closed),
-    /// A connection of NVMe/RDMA.
-    Rdma(rdma::Closed),
-}
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(why) => why.fmt(f),
-            Self::Rdma(why) => why.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Closed {}
+pub type Closed = super::Closed<tcp::Closed>;
 
 /// Counters of a connection since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,32 +69,9 @@ pub enum Connection {
     Pair(Box<rdma::Connection<Box<dyn Pair>>>),
 }
 
-/// Does the same with whichever connection it is.
-macro_rules! each {
-    ($connection:expr, $end:ident => $act:expr) => {
-        match $connection {
-            Connection::Tcp($end) => $act,
-            Connection::Iwarp($end) => $act,
-            Connection::Pair($end) => $act,
-        }
-    };
-}
-
-/// Does the same with whichever end moves the bytes of a connection, if it has bytes to move.
-macro_rules! mover {
-    ($connection:expr, $end:ident => $act:expr, else $none:expr) => {
-        match $connection {
-            Connection::Tcp($end) => $act,
-            Connection::Iwarp(connection) => {
-                let $end = connection.endpoint_mut();
-                $act
-            }
-            Connection::Pair(_) => $none,
-        }
-    };
-}
-
 impl Connection {
+    methods_of_both_ends!();
+
     /// A connection that was just accepted; see [`tcp::Connection::new`]. Of a fabric without byte
     /// streams it is `pair`, which a host has asked for.
     ///
@@ -187,50 +121,10 @@ impl Connection {
         self.outbox().is_some_and(|outbox| !outbox.is_empty())
     }
 
-    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not
-    /// looked at.
-    pub fn has_news(&self) -> bool {
-        matches!(self, Self::Pair(end) if end.endpoint().has_news())
-    }
-
-    /// The first `count` bytes of the outbox were sent. Outputs may follow.
-    ///
-    /// # Panics
-    /// When the outbox has fewer than `count` bytes.
-    #[inline]
-    pub fn sent(&mut self, count: usize) {
-        mover!(self, end => end.sent(count), else ());
-    }
-
     /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
     #[inline]
     pub fn wants_input(&self) -> bool {
         each!(self, end => end.wants_input())
-    }
-
-    /// Where the next bytes from the host belong, if they are data that are being assembled. Report
-    /// the bytes received there by [`Connection::landed`].
-    #[inline]
-    pub fn landing(&mut self) -> Option<&mut [u8]> {
-        mover!(self, end => end.landing(), else None)
-    }
-
-    /// The first `count` bytes of [`Connection::landing`] were received.
-    ///
-    /// # Panics
-    /// When [`Connection::landing`] has fewer than `count` bytes.
-    pub fn landed(&mut self, count: usize) {
-        mover!(self, end => end.landed(count), else ());
-    }
-
-    /// Bytes from the host, in order.
-    #[inline]
-    pub fn received(&mut self, now: Instant, bytes: Buffer) {
-        match self {
-            Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
-            Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
-            Self::Pair(_) => {}
-        }
     }
 
     /// How many bytes the connection holds for its host.
@@ -253,11 +147,6 @@ impl Connection {
     /// Ends the connection at once and silently: the contents of the outbox are dropped.
     pub fn give_up(&mut self) {
         each!(self, end => end.give_up());
-    }
-
-    /// Number of commands that were not completed.
-    pub fn outstanding(&self) -> u16 {
-        each!(self, end => end.outstanding())
     }
 
     /// Counters since the beginning.
@@ -306,26 +195,15 @@ impl Connection {
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         match self {
-            Self::Tcp(end) => Some(match end.poll_output()? {
-                tcp::Output::Initialized(agreed) => Output::Initialized(Parameters::Tcp(agreed)),
-                tcp::Output::Command { slot, entry } => Output::Command { slot, entry },
-                tcp::Output::HostData { slot, data } => Output::HostData { slot, data },
-                tcp::Output::HostDataFailed { slot, status } => Output::HostDataFailed { slot, status },
-                tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
-            }),
-            Self::Iwarp(end) => end.poll_output().map(Output::from),
-            Self::Pair(end) => end.poll().map(Output::from),
+            Self::Tcp(end) => {
+                end.poll_output().map(|output| output.map(Parameters::Tcp, Closed::Tcp, identity))
+            }
+            Self::Iwarp(end) => end.poll_output().map(of_rdma),
+            Self::Pair(end) => end.poll().map(of_rdma),
         }
     }
 }
 
-impl From<rdma::Output> for Output {
-    fn from(output: rdma::Output) -> Self {
-        match output {
-            rdma::Output::Initialized(agreed) => Self::Initialized(Parameters::Rdma(agreed)),
-            rdma::Output::Command { slot, entry } => Self::Command { slot, entry },
-            rdma::Output::HostData { slot, data } => Self::HostData { slot, data },
-            rdma::Output::Closed(why) => Self::Closed(Closed::Rdma(why)),
-        }
-    }
+fn of_rdma(output: rdma::Output) -> Output {
+    output.map(Parameters::Rdma, Closed::Rdma, |never| match never {})
 }

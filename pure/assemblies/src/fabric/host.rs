@@ -1,11 +1,11 @@
 //! The host's end of a connection of any fabric.
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use engine::{Buffer, Engine, Instant, Outbox};
-use nvme::host::{Completed, Data, SubmitError};
+use nvme::host::{Data, SubmitError};
 use nvme::wire::{CommandId, SubmissionQueueEntry};
+use nvme_fabrics::transport::HostOutput;
 use nvme_fabrics::wire::QueueId;
 use nvme_rdma::host as rdma;
 use nvme_tcp::host as tcp;
@@ -82,36 +82,10 @@ impl Config {
 }
 
 /// Outputs of the connection, for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is initialised: commands can be submitted.
-    Initialized(Parameters),
-    /// A command has ended.
-    Completed(Completed),
-    /// The connection is over: send the contents of the outbox, then close. Nothing follows. How
-    /// outstanding commands ended is unknown.
-    Closed(Closed),
-}
+pub type Output = HostOutput<Parameters, Closed>;
 
 /// Why a connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// A connection of NVMe/TCP.
-    Tcp(tcp::Closed),
-    /// A connection of NVMe/RDMA.
-    Rdma(rdma::Closed),
-}
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(why) => why.fmt(f),
-            Self::Rdma(why) => why.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Closed {}
+pub type Closed = super::Closed<tcp::Closed>;
 
 /// A host's end of a connection, which carries one queue.
 #[derive(Debug)]
@@ -125,32 +99,9 @@ pub enum Connection {
     Pair(rdma::Connection<Box<dyn Pair>>),
 }
 
-/// Does the same with whichever connection it is.
-macro_rules! each {
-    ($connection:expr, $end:ident => $act:expr) => {
-        match $connection {
-            Connection::Tcp($end) => $act,
-            Connection::Iwarp($end) => $act,
-            Connection::Pair($end) => $act,
-        }
-    };
-}
-
-/// Does the same with whichever end moves the bytes of a connection, if it has bytes to move.
-macro_rules! mover {
-    ($connection:expr, $end:ident => $act:expr, else $none:expr) => {
-        match $connection {
-            Connection::Tcp($end) => $act,
-            Connection::Iwarp(connection) => {
-                let $end = connection.endpoint_mut();
-                $act
-            }
-            Connection::Pair(_) => $none,
-        }
-    };
-}
-
 impl Connection {
+    methods_of_both_ends!();
+
     /// A connection that was just made; its first bytes are in the outbox.
     ///
     /// # Panics
@@ -194,11 +145,6 @@ impl Connection {
         each!(self, end => end.submit(cookie, entry, data))
     }
 
-    /// Number of commands that have not ended.
-    pub fn outstanding(&self) -> u16 {
-        each!(self, end => end.outstanding())
-    }
-
     /// The bytes to send; `None` of a connection that has none.
     #[inline]
     pub fn outbox(&self) -> Option<&Outbox> {
@@ -206,46 +152,6 @@ impl Connection {
             Self::Tcp(end) => Some(end.outbox()),
             Self::Iwarp(end) => Some(end.endpoint().outbox()),
             Self::Pair(_) => None,
-        }
-    }
-
-    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not
-    /// looked at.
-    pub fn has_news(&self) -> bool {
-        matches!(self, Self::Pair(end) if end.endpoint().has_news())
-    }
-
-    /// The first `count` bytes of the outbox were sent.
-    ///
-    /// # Panics
-    /// When the outbox has fewer than `count` bytes.
-    #[inline]
-    pub fn sent(&mut self, count: usize) {
-        mover!(self, end => end.sent(count), else ());
-    }
-
-    /// Where the next bytes from the controller belong, if they are data that are being assembled.
-    /// Report the bytes received there by [`Connection::landed`].
-    #[inline]
-    pub fn landing(&mut self) -> Option<&mut [u8]> {
-        mover!(self, end => end.landing(), else None)
-    }
-
-    /// The first `count` bytes of [`Connection::landing`] were received.
-    ///
-    /// # Panics
-    /// When [`Connection::landing`] has fewer than `count` bytes.
-    pub fn landed(&mut self, count: usize) {
-        mover!(self, end => end.landed(count), else ());
-    }
-
-    /// Bytes from the controller, in order.
-    #[inline]
-    pub fn received(&mut self, now: Instant, bytes: Buffer) {
-        match self {
-            Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
-            Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
-            Self::Pair(_) => {}
         }
     }
 
@@ -271,23 +177,13 @@ impl Connection {
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         match self {
-            Self::Tcp(end) => Some(match end.poll_output()? {
-                tcp::Output::Initialized(agreed) => Output::Initialized(Parameters::Tcp(agreed)),
-                tcp::Output::Completed(completed) => Output::Completed(completed),
-                tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
-            }),
-            Self::Iwarp(end) => end.poll_output().map(Output::from),
-            Self::Pair(end) => end.poll().map(Output::from),
+            Self::Tcp(end) => end.poll_output().map(|output| output.map(Parameters::Tcp, Closed::Tcp)),
+            Self::Iwarp(end) => end.poll_output().map(of_rdma),
+            Self::Pair(end) => end.poll().map(of_rdma),
         }
     }
 }
 
-impl From<rdma::Output> for Output {
-    fn from(output: rdma::Output) -> Self {
-        match output {
-            rdma::Output::Initialized(agreed) => Self::Initialized(Parameters::Rdma(agreed)),
-            rdma::Output::Completed(completed) => Self::Completed(completed),
-            rdma::Output::Closed(why) => Self::Closed(Closed::Rdma(why)),
-        }
-    }
+fn of_rdma(output: rdma::Output) -> Output {
+    output.map(Parameters::Rdma, Closed::Rdma)
 }

@@ -9,6 +9,81 @@
 //! pair that a device of the world moves: RoCE over datagrams, or a card. The connection has no
 //! outbox, and the world says when there is news of it (`Stirred`).
 
+/// Does the same with whichever connection it is.
+macro_rules! each {
+    ($connection:expr, $end:ident => $act:expr) => {
+        match $connection {
+            Connection::Tcp($end) => $act,
+            Connection::Iwarp($end) => $act,
+            Connection::Pair($end) => $act,
+        }
+    };
+}
+
+/// Does the same with whichever end moves the bytes of a connection, if it has bytes to move.
+macro_rules! mover {
+    ($connection:expr, $end:ident => $act:expr, else $none:expr) => {
+        match $connection {
+            Connection::Tcp($end) => $act,
+            Connection::Iwarp(connection) => {
+                let $end = connection.endpoint_mut();
+                $act
+            }
+            Connection::Pair(_) => $none,
+        }
+    };
+}
+
+/// The methods that a connection has at both ends: its bytes, its news, and its commands.
+macro_rules! methods_of_both_ends {
+    () => {
+        /// Whether the queue pair has brought something that [`Connection::poll_output`] has not
+        /// looked at.
+        pub fn has_news(&self) -> bool {
+            matches!(self, Self::Pair(end) if end.endpoint().has_news())
+        }
+
+        /// The first `count` bytes of the outbox were sent. Outputs may follow.
+        ///
+        /// # Panics
+        /// When the outbox has fewer than `count` bytes.
+        #[inline]
+        pub fn sent(&mut self, count: usize) {
+            mover!(self, end => end.sent(count), else ());
+        }
+
+        /// Where the next bytes from the other end belong, if they are data that are being
+        /// assembled. Report the bytes received there by [`Connection::landed`].
+        #[inline]
+        pub fn landing(&mut self) -> Option<&mut [u8]> {
+            mover!(self, end => end.landing(), else None)
+        }
+
+        /// The first `count` bytes of [`Connection::landing`] were received.
+        ///
+        /// # Panics
+        /// When [`Connection::landing`] has fewer than `count` bytes.
+        pub fn landed(&mut self, count: usize) {
+            mover!(self, end => end.landed(count), else ());
+        }
+
+        /// Bytes from the other end, in order.
+        #[inline]
+        pub fn received(&mut self, now: Instant, bytes: Buffer) {
+            match self {
+                Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
+                Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
+                Self::Pair(_) => {}
+            }
+        }
+
+        /// Number of commands that have not ended.
+        pub fn outstanding(&self) -> u16 {
+            each!(self, end => end.outstanding())
+        }
+    };
+}
+
 pub mod controller;
 pub mod host;
 mod queue_pairs;
@@ -110,6 +185,26 @@ impl fmt::Display for Parameters {
         }
     }
 }
+
+/// Why a connection is over. `Tcp` is the reason of that end of a connection of NVMe/TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed<Tcp> {
+    /// A connection of NVMe/TCP.
+    Tcp(Tcp),
+    /// A connection of NVMe/RDMA.
+    Rdma(nvme_rdma::host::Closed),
+}
+
+impl<Tcp: fmt::Display> fmt::Display for Closed<Tcp> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(why) => why.fmt(f),
+            Self::Rdma(why) => why.fmt(f),
+        }
+    }
+}
+
+impl<Tcp: core::error::Error> core::error::Error for Closed<Tcp> {}
 
 /// The first `count` bytes of `outbox`, in one piece; fewer if it has fewer.
 pub(crate) fn first_bytes(outbox: &Outbox, count: usize) -> Vec<u8> {

@@ -20,12 +20,13 @@ mod tests;
 use alloc::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant};
-use nvme::transport::ControllerCommands;
 use nvme::wire::{CommandId, CompletionQueueEntry, Status};
+use nvme_fabrics::transport::ControllerCommands;
 use rdma::{Endpoint, Limits};
 
 pub use crate::connection::{Closed, Fault, Parameters};
-pub use nvme::transport::{Held, Permission, Queue, Slot};
+use nvme_fabrics::transport::in_capsule;
+pub use nvme_fabrics::transport::{Held, Permission, Queue, Slot};
 pub use types::{Config, Output, Statistics};
 
 use crate::connection::Core;
@@ -317,17 +318,6 @@ impl<E: Endpoint> Connection<E> {
     }
 }
 
-/// The data of a capsule that a command uses.
-fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
-    use nvme::wire::StatusCode::{DataSglLengthInvalid, SglOffsetInvalid};
-    let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());
-    let start = start.ok_or(SglOffsetInvalid)?;
-    if offered as usize > whole.len() - start || offered < length {
-        return Err(DataSglLengthInvalid.into());
-    }
-    Ok(whole.slice(start..start + length as usize))
-}
-
 /// Inputs are the endpoint's. Its outputs, if it has any, are polled from
 /// [`Connection::endpoint_mut`].
 impl<E: Endpoint + Engine> Engine for Connection<E> {
@@ -340,10 +330,7 @@ impl<E: Endpoint + Engine> Engine for Connection<E> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.core.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.core.endpoint.handle_timeout(now);
-        }
-        self.on_time(now);
+        self.core.handle_timeout(now);
     }
 
     #[inline]
@@ -352,6 +339,6 @@ impl<E: Endpoint + Engine> Engine for Connection<E> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.core.endpoint.poll_timeout(), self.deadline()].into_iter().flatten().min()
+        self.core.poll_timeout()
     }
 }

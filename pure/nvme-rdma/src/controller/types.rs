@@ -1,8 +1,10 @@
 //! Settings, inputs and outputs of a controller's end of a connection.
 
-use engine::{Buffer, Nanos};
-use nvme::transport::Slot;
-use nvme::wire::{CommandId, SubmissionQueueEntry};
+use core::convert::Infallible;
+
+use engine::Nanos;
+use nvme::wire::CommandId;
+use nvme_fabrics::transport::ControllerOutput;
 
 use crate::connection::{Closed, Parameters};
 use crate::wire::Rejection;
@@ -27,7 +29,7 @@ pub struct Config {
     /// the request are not acceptable.
     pub refusal: Option<Rejection>,
     /// Maximum length of the data in a capsule, in bytes: at least the
-    /// [`capsule_data_max`](nvme::transport::Queue::capsule_data_max) of each queue.
+    /// [`capsule_data_max`](nvme_fabrics::transport::Queue::capsule_data_max) of each queue.
     pub capsule_data_max: u32,
     /// RDMA Reads outstanding at a time (ORD, and no more than the host's IRD): at least 1.
     pub reads_max: u16,
@@ -68,30 +70,9 @@ impl Config {
     }
 }
 
-/// An output of the connection for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is established.
-    Initialized(Parameters),
-    /// A command, with its data if they were in the capsule: [`super::Connection::pull`] returns
-    /// them.
-    Command {
-        /// Names the command until it is completed.
-        slot: Slot,
-        /// The submission queue entry of the command.
-        entry: SubmissionQueueEntry,
-    },
-    /// The data of a [`super::Connection::pull`] from the host.
-    HostData {
-        /// The command that requested the data.
-        slot: Slot,
-        /// The data, exactly as many bytes as requested.
-        data: Buffer,
-    },
-    /// The connection is over. This is the last output. A host whose memory cannot be reached loses
-    /// its connection, so no transfer fails alone.
-    Closed(Closed),
-}
+/// An output of the connection for its owner. A host whose memory cannot be reached loses its
+/// connection, so no transfer fails alone.
+pub type Output = ControllerOutput<Parameters, Closed, Infallible>;
 
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ mod tests;
 
 use engine::{Buffer, Engine, Instant};
 use nvme::host::Data;
-use nvme::transport::HostCommands;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
+use nvme_fabrics::transport::HostCommands;
 use rdma::{Endpoint, Exposure, Key};
 
 pub use crate::connection::{Closed, Fault, Parameters};
@@ -220,10 +220,7 @@ impl<E: Endpoint + Engine> Engine for Connection<E> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.core.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.core.endpoint.handle_timeout(now);
-        }
-        self.on_time(now);
+        self.core.handle_timeout(now);
     }
 
     #[inline]
@@ -232,6 +229,6 @@ impl<E: Endpoint + Engine> Engine for Connection<E> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.core.endpoint.poll_timeout(), self.deadline()].into_iter().flatten().min()
+        self.core.poll_timeout()
     }
 }

@@ -1,8 +1,8 @@
 //! Settings, inputs and outputs of a host's end of a connection.
 
 use engine::Nanos;
-use nvme::host::Completed;
 use nvme::wire::{CommandId, QueueId};
+use nvme_fabrics::transport::HostOutput;
 
 use crate::connection::{Closed, Parameters};
 use crate::wire::Request;
@@ -81,17 +81,9 @@ impl Default for Config {
     }
 }
 
-/// An output of the connection for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is established: commands can be submitted.
-    Initialized(Parameters),
-    /// A command has ended.
-    Completed(Completed),
-    /// The connection is over. This is the last output. The results of outstanding commands are
-    /// unknown. None of their memory is lent any more.
-    Closed(Closed),
-}
+/// An output of the connection for its owner. When it is closed, none of its memory is lent any
+/// more.
+pub type Output = HostOutput<Parameters, Closed>;
 
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,8 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CompletionQueueEntry, Status};
 
-pub use nvme::transport::{Held, Permission, Queue, Slot};
+use nvme_fabrics::transport::in_capsule;
+pub use nvme_fabrics::transport::{Held, Permission, Queue, Slot};
 pub use types::{Closed, Config, Output, Statistics};
 
 use crate::assembly::Assembly;
@@ -273,18 +274,6 @@ impl Connection {
     const fn backlog(&self) -> u64 {
         self.core.outbox.len() as u64 + self.reserved
     }
-}
-
-/// The data of a capsule that a command uses.
-fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
-    use nvme::wire::StatusCode::{DataSglLengthInvalid, SglOffsetInvalid};
-    let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());
-    let start = start.ok_or(SglOffsetInvalid)?;
-    let end = start + offered as usize;
-    if end > whole.len() || offered < length {
-        return Err(DataSglLengthInvalid.into());
-    }
-    Ok(whole.slice(start..start + length as usize))
 }
 
 impl Engine for Connection {

@@ -1,8 +1,8 @@
 //! The commands of a connection.
 
 use engine::Buffer;
-use nvme::transport::ControllerCommands;
 use nvme::wire::{CommandId, CompletionQueueEntry};
+use nvme_fabrics::transport::ControllerCommands;
 
 use crate::assembly::Assembly;
 use crate::{DataPointer, R2TS_PER_COMMAND_MAX};

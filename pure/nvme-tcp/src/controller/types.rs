@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use engine::{Buffer, Nanos};
-use nvme::transport::Slot;
-use nvme::wire::{CommandId, Status, SubmissionQueueEntry};
+use engine::Nanos;
+use nvme::wire::CommandId;
+use nvme_fabrics::transport::ControllerOutput;
 
 use crate::SharedPool;
 use crate::connection::{Parameters, check_alignment};
@@ -65,37 +65,9 @@ impl Config {
     }
 }
 
-/// An output of the connection for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is initialised.
-    Initialized(Parameters),
-    /// A command, with its data if they were in the capsule: [`super::Connection::pull`] returns
-    /// them.
-    Command {
-        /// Names the command until it is completed.
-        slot: Slot,
-        /// The submission queue entry of the command.
-        entry: SubmissionQueueEntry,
-    },
-    /// The data of a [`super::Connection::pull`] from the host.
-    HostData {
-        /// The command that requested the data.
-        slot: Slot,
-        /// The data, exactly as many bytes as requested.
-        data: Buffer,
-    },
-    /// A data digest of pulled data did not match; complete the command with `status`.
-    HostDataFailed {
-        /// The command that requested the data.
-        slot: Slot,
-        /// Status to complete the command with: Transient Transport Error.
-        status: Status,
-    },
-    /// The connection is over: send the contents of the outbox, then close. This is the last
-    /// output.
-    Closed(Closed),
-}
+/// An output of the connection for its owner. If a data digest of pulled data did not match, it is
+/// [`HostDataFailed`](ControllerOutput::HostDataFailed).
+pub type Output = ControllerOutput<Parameters, Closed>;
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

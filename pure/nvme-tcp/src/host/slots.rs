@@ -1,7 +1,7 @@
 //! The commands of a connection.
 
 use engine::Buffer;
-use nvme::transport::HostCommands;
+use nvme_fabrics::transport::HostCommands;
 
 use crate::R2TS_PER_COMMAND_MAX;
 use crate::assembly::Assembly;

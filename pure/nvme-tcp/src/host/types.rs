@@ -3,8 +3,8 @@
 use core::fmt;
 
 use engine::Nanos;
-use nvme::host::Completed;
 use nvme::wire::CommandId;
+use nvme_fabrics::transport::HostOutput;
 
 use crate::connection::{Parameters, check_alignment};
 use crate::wire::{Crc32c, Fault, crc32c};
@@ -123,18 +123,9 @@ impl Config {
     }
 }
 
-/// An output of the connection for its owner.
-#[derive(Debug)]
-pub enum Output {
-    /// The connection is initialised: commands can be submitted.
-    Initialized(Parameters),
-    /// A command has ended. If a data digest did not match, a success becomes Transient Transport
-    /// Error.
-    Completed(Completed),
-    /// The connection is over: send the contents of the outbox, then close. This is the last
-    /// output. The results of outstanding commands are unknown.
-    Closed(Closed),
-}
+/// An output of the connection for its owner. If a data digest did not match, the success of a
+/// completed command becomes Transient Transport Error.
+pub type Output = HostOutput<Parameters, Closed>;
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

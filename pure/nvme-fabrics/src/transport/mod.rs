@@ -1,13 +1,17 @@
-//! The common part of the ends of all message transports: the table of a queue's commands, the
-//! length of a queue, and the memory limits of a connection.
-//!
-//! A transport over memory that a driver reaches, such as PCIe, needs none of this.
+//! The common part of the ends of a connection on every fabric: the outputs of an end, the table of
+//! a queue's commands, the data in a capsule, the length of a queue, and the memory limits of a
+//! connection.
 
 mod controller;
 mod host;
+mod output;
+
+use engine::Buffer;
+use nvme::wire::{Status, StatusCode};
 
 pub use controller::ControllerCommands;
 pub use host::HostCommands;
+pub use output::{ControllerOutput, HostOutput};
 
 /// Maximum number of commands outstanding on a connection.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
@@ -61,4 +65,36 @@ pub struct Permission {
 impl Permission {
     /// Everything is permitted.
     pub const ALL: Self = Self { commands: true, data: true };
+}
+
+/// The `length` bytes that a command uses of a capsule's data. Its descriptor offers `offered` bytes
+/// at `offset`.
+///
+/// # Errors
+/// The status to complete the command with, if the bytes do not lie within the capsule, or are fewer
+/// than the command uses.
+pub fn in_capsule(capsule: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
+    let start = usize::try_from(offset).ok().filter(|start| *start <= capsule.len());
+    let start = start.ok_or(StatusCode::SglOffsetInvalid)?;
+    if offered as usize > capsule.len() - start || offered < length {
+        return Err(StatusCode::DataSglLengthInvalid.into());
+    }
+    Ok(capsule.slice(start..start + length as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_lie_within_their_capsule() {
+        let capsule = Buffer::from(vec![1, 2, 3, 4]);
+        assert_eq!(*in_capsule(&capsule, 1, 3, 2).unwrap(), [2, 3]);
+        assert_eq!(in_capsule(&capsule, 5, 0, 0).unwrap_err(), StatusCode::SglOffsetInvalid.into());
+        for (offset, offered, length) in [(1, 4, 1), (0, 2, 3), (4, 1, 1), (0, u32::MAX, 1)] {
+            let refused = in_capsule(&capsule, offset, offered, length).unwrap_err();
+            assert_eq!(refused, StatusCode::DataSglLengthInvalid.into(), "{offset} {offered} {length}");
+        }
+        assert!(in_capsule(&capsule, u64::MAX, 1, 1).is_err());
+    }
 }

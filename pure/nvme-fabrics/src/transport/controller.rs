@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::wire::{AdminOpcode, CommandId, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, CommandId, StatusCode, SubmissionQueueEntry};
 
 const NONE: u16 = u16::MAX;
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::QUEUE_SIZE_MAX;
-use crate::wire::CommandId;
+use nvme::wire::CommandId;
 
 const NONE: u16 = u16::MAX;
 
