@@ -217,6 +217,26 @@ fn only_the_live_world_has_unsafe_code() {
     }
 }
 
+/// The recorder has a loop of its own.
+#[test]
+fn the_pump_alone_drives_engines_in_the_live_world() {
+    let mut found = Vec::new();
+    for (name, text) in sources("worlds/live/src").iter().filter(|(name, _)| !is_test(name)) {
+        if name.ends_with("reactor/pump.rs") || name.contains("/drivers/record/") {
+            continue;
+        }
+        for (number, line) in without_tests(text).lines().enumerate() {
+            let mut words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            let uses = line.starts_with("use engine::")
+                && words.any(|word| ["drain", "fire", "next_wake", "settle"].contains(&word));
+            if uses || line.contains("while let") && line.contains("poll_output") {
+                found.push(format!("{name}:{}: {line}", number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "put the engine into a Pump:\n{}", found.join("\n"));
+}
+
 #[test]
 fn files_and_functions_are_small_enough_to_hold() {
     let mut long = Vec::new();

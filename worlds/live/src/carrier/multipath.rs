@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
 use tunnel::paths::{GroupId, Input, KEPT_BYTES_MAX, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
 
 use crate::carrier::Received;
@@ -13,7 +13,7 @@ use crate::carrier::identity::Fingerprint;
 use crate::carrier::route::Route;
 use crate::carrier::stream::ByteStream;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, keep_short};
-use crate::reactor::{Attention, Sources};
+use crate::reactor::{Attention, Pump, Shell, Sources};
 use crate::sys::entropy;
 use crate::sys::tcp_info::TcpInfo;
 
@@ -61,7 +61,7 @@ struct Dialling {
 /// One stream over several TCP connections.
 #[derive(Debug)]
 pub(crate) struct JoinedPaths {
-    paths: Paths,
+    paths: Pump<Paths>,
     slots: [Slot; PATHS_MAX],
     /// Bytes of the stream that have come and were not taken.
     ready: VecDeque<Buffer>,
@@ -117,7 +117,7 @@ impl JoinedPaths {
 
     fn new(paths: Paths, peer: SocketAddr, now: Instant) -> Self {
         Self {
-            paths,
+            paths: Pump::new(paths),
             slots: Default::default(),
             ready: VecDeque::new(),
             gathered: Vec::new(),
@@ -149,7 +149,7 @@ impl JoinedPaths {
 
     /// Whether a path that begins with `preamble` is one of these.
     pub(crate) fn is_ours(&self, preamble: &Preamble) -> bool {
-        !self.over && self.paths.is_ours(preamble)
+        !self.over && self.paths.engine().is_ours(preamble)
     }
 
     /// Adds an accepted path, with the bytes that came on it after the preamble.
@@ -203,11 +203,9 @@ impl JoinedPaths {
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
             connection.turn(now);
         }
-        let mut busy = false;
-        if fire(&mut self.paths, self.now) {
-            self.exchange();
-            busy = true;
-        }
+        let now = self.now;
+        let is_due = self.paths.due().is_some_and(|at| at <= now);
+        let mut busy = is_due && self.with_links(|paths, links| paths.settle(now, links));
         for index in 0..PATHS_MAX {
             busy |= self.dial(index, sources);
         }
@@ -253,47 +251,27 @@ impl JoinedPaths {
             }
             _ => None,
         };
-        self.slots.iter().filter_map(of_slot).chain(self.paths.poll_timeout()).min()
+        self.slots.iter().filter_map(of_slot).chain(self.paths.due()).min()
     }
 
     fn input(&mut self, input: Input) {
-        self.paths.handle_input(self.now, input);
+        self.paths.engine_mut().handle_input(self.now, input);
         self.exchange();
     }
 
     fn exchange(&mut self) {
-        let Self { paths, slots, ready, gathered, gathers, ahead, now, over, .. } = self;
-        drain(paths, |output| match output {
-            Output::Transmit(path, bytes) => {
-                let connection = &mut slots[usize::from(path.0)].connection;
-                if let Some(connection) = connection
-                    && connection.send(bytes).is_err()
-                {
-                    // The next receive sees the end of the connection.
-                    connection.abort();
-                }
-            }
-            Output::Deliver(bytes) => {
-                *ahead += bytes.len() as u64;
-                if !*gathers && gathered.is_empty() {
-                    return ready.push_back(bytes);
-                }
-                gathered.extend_from_slice(&bytes);
-                if gathered.len() >= GATHERED {
-                    ready.push_back(Buffer::copy_from_slice(gathered));
-                    gathered.clear();
-                }
-            }
-            Output::Drop(path, _) => slots[usize::from(path.0)].lose(*now),
-            Output::End(_) => {
-                *over = true;
-                slots.iter_mut().for_each(|slot| slot.lose(*now));
-            }
-        });
+        let now = self.now;
+        self.with_links(|paths, links| paths.exchange(now, links));
+    }
+
+    /// Has the engine and its surroundings do `what`.
+    fn with_links(&mut self, what: impl FnOnce(&mut Pump<Paths>, &mut Links<'_>) -> bool) -> bool {
+        let Self { paths, slots, ready, gathered, gathers, ahead, over, .. } = self;
+        what(paths, &mut Links { slots, ready, gathered, gathers: *gathers, ahead, over })
     }
 
     pub(crate) fn send(&mut self, bytes: Buffer) {
-        self.paths.send(self.now, bytes);
+        self.paths.engine_mut().send(self.now, bytes);
         self.exchange();
     }
 
@@ -368,7 +346,7 @@ impl JoinedPaths {
                 // The next receive sees a failure.
                 sent += connection.flush().unwrap_or(0);
                 let path = path_index(index);
-                if connection.unsent() > 0 || !self.paths.is_filled(path) {
+                if connection.unsent() > 0 || !self.paths.engine().is_filled(path) {
                     break;
                 }
                 self.input(Input::Drained(path));
@@ -379,16 +357,63 @@ impl JoinedPaths {
 
     /// The number of bytes of the stream that the other end has not acknowledged.
     pub(crate) fn unsent(&self) -> usize {
-        usize::try_from(self.paths.unacknowledged()).unwrap_or(usize::MAX)
+        usize::try_from(self.paths.engine().unacknowledged()).unwrap_or(usize::MAX)
     }
 
     /// Acknowledges received bytes to the peer, and announces that nothing more will be sent.
     pub(crate) fn close(&mut self) {
-        self.paths.conclude(self.now);
+        self.paths.engine_mut().conclude(self.now);
         self.exchange();
         self.flush();
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
             connection.close();
+        }
+    }
+}
+
+/// The surroundings of the paths for one exchange: their connections, and the bytes of the stream
+/// that have come.
+struct Links<'a> {
+    slots: &'a mut [Slot; PATHS_MAX],
+    ready: &'a mut VecDeque<Buffer>,
+    gathered: &'a mut Vec<u8>,
+    gathers: bool,
+    ahead: &'a mut u64,
+    over: &'a mut bool,
+}
+
+impl Shell<Paths> for Links<'_> {
+    fn pass(&mut self, now: Instant, output: Output, _: &mut Paths) {
+        match output {
+            Output::Transmit(path, bytes) => {
+                let connection = &mut self.slots[usize::from(path.0)].connection;
+                if let Some(connection) = connection
+                    && connection.send(bytes).is_err()
+                {
+                    // The next receive sees the end of the connection.
+                    connection.abort();
+                }
+            }
+            Output::Deliver(bytes) => self.deliver(bytes),
+            Output::Drop(path, _) => self.slots[usize::from(path.0)].lose(now),
+            Output::End(_) => {
+                *self.over = true;
+                self.slots.iter_mut().for_each(|slot| slot.lose(now));
+            }
+        }
+    }
+}
+
+impl Links<'_> {
+    fn deliver(&mut self, bytes: Buffer) {
+        *self.ahead += bytes.len() as u64;
+        if !self.gathers && self.gathered.is_empty() {
+            return self.ready.push_back(bytes);
+        }
+        self.gathered.extend_from_slice(&bytes);
+        if self.gathered.len() >= GATHERED {
+            self.ready.push_back(Buffer::copy_from_slice(self.gathered));
+            self.gathered.clear();
         }
     }
 }
@@ -459,6 +484,8 @@ impl ByteStream for JoinedPaths {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+
+    use engine::{drain, fire};
 
     use super::*;
     use crate::carrier::tcp::Listener;

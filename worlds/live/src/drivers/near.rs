@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use assemblies::near::{Event, Input, Near, Output};
-use engine::{Engine, Instant, Pool, drain, fire, next_wake};
+use engine::{Engine, Instant, Pool};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::ConnectionIndex;
@@ -32,7 +32,7 @@ struct Port {
 
 /// A function in the same process, on the root port's own link.
 struct Local {
-    function: Function,
+    function: Pump<Function>,
     media: Media,
     completions: VecDeque<media::Completion>,
 }
@@ -70,7 +70,7 @@ impl NearDriver {
 
     /// Drives a host with a function in the same process.
     pub fn direct(near: Near, function: Function, media: Media) -> Self {
-        let local = Local { function, media, completions: VecDeque::new() };
+        let local = Local { function: Pump::new(function), media, completions: VecDeque::new() };
         Self::new(near, Vec::new(), Some(Box::new(local)))
     }
 
@@ -204,7 +204,7 @@ impl Shell<Near> for NearShell {
             Output::Close(port) => self.ports[usize::from(port.0)].link.close(),
             Output::Packet(packet) => {
                 if let Some(local) = &mut self.local {
-                    local.function.handle_input(now, function::Input::Packet(packet));
+                    local.function.engine_mut().handle_input(now, function::Input::Packet(packet));
                 }
             }
             Output::Event(event) => self.events.push_back(event),
@@ -216,11 +216,11 @@ impl Shell<Near> for NearShell {
     }
 
     fn fire(&mut self, now: Instant) -> bool {
-        self.local.as_mut().is_some_and(|local| fire(&mut local.function, now))
+        self.local.as_mut().is_some_and(|local| local.function.fire(now))
     }
 
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        self.local.as_ref().and_then(|local| next_wake(&local.function, now))
+        self.local.as_ref().and_then(|local| local.function.next_wake(now))
     }
 }
 
@@ -234,32 +234,40 @@ pub(crate) fn is_somebody_else(error: &io::Error) -> bool {
 impl Local {
     /// Passes on the function's outputs; returns whether there were any.
     fn exchange(&mut self, now: Instant, near: &mut Near) -> bool {
-        let mut moved = false;
-        loop {
-            while let Some(completion) = self.completions.pop_front() {
-                moved = true;
-                self.function.handle_input(now, function::Input::Media(completion));
-            }
-            let Self { function, media, completions, .. } = self;
-            drain(function, |output| {
-                moved = true;
-                match output {
-                    function::Output::Packet(packet) => near.handle_input(now, Input::Packet(packet)),
-                    function::Output::Media(request) => {
-                        media.submit(request, &mut |completion| completions.push_back(completion));
-                    }
-                    function::Output::Notify(_) => {}
-                }
-            });
-            if self.completions.is_empty() {
-                return moved;
-            }
-        }
+        let Self { function, media, completions } = self;
+        function.exchange(now, &mut Exchange { near, media, completions })
     }
 
     fn reap(&mut self) -> io::Result<bool> {
         let completions = &mut self.completions;
         Ok(self.media.reap(&mut |completion| completions.push_back(completion))? > 0)
+    }
+}
+
+/// The surroundings of a local function for one exchange.
+struct Exchange<'a> {
+    near: &'a mut Near,
+    media: &'a mut Media,
+    completions: &'a mut VecDeque<media::Completion>,
+}
+
+impl Shell<Function> for Exchange<'_> {
+    fn pass(&mut self, now: Instant, output: function::Output, _: &mut Function) {
+        match output {
+            function::Output::Packet(packet) => self.near.handle_input(now, Input::Packet(packet)),
+            function::Output::Media(request) => {
+                self.media.submit(request, &mut |completion| self.completions.push_back(completion));
+            }
+            function::Output::Notify(_) => {}
+        }
+    }
+
+    fn answer(&mut self, now: Instant, function: &mut Function) -> bool {
+        let is_any = !self.completions.is_empty();
+        while let Some(completion) = self.completions.pop_front() {
+            function.handle_input(now, function::Input::Media(completion));
+        }
+        is_any
     }
 }
 

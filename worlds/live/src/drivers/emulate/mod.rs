@@ -7,12 +7,14 @@
 //!   anything else. Needs CAP_NET_ADMIN.
 
 mod alarm;
+mod emulator;
 mod model;
 mod pace;
 pub mod packets;
 mod rehearsal;
 pub mod relay;
 
+pub use emulator::Emulator;
 pub use packets::Packets;
 pub use relay::Relay;
 

@@ -3,58 +3,77 @@
 
 use std::collections::VecDeque;
 
-use engine::{Engine, Instant, Nanos, drain};
+use engine::{Engine, Instant, Nanos};
 use network_models::network::{ConnectionId, Network, Side};
+
+use crate::reactor::{Pump, Shell};
 
 /// The network, and when its time began.
 #[derive(Debug)]
 pub(super) struct Model<E: Engine> {
-    network: E,
+    network: Pump<E>,
     origin: Instant,
     /// The network's time of the latest event in it.
     latest: Instant,
-    /// The outputs, each with the time at which it should have come out, in this machine's time.
-    outputs: VecDeque<(Instant, E::Output)>,
+    outputs: Outputs<E::Output>,
+}
+
+/// The outputs of a network, each with the time at which it should have come out, in this machine's
+/// time.
+#[derive(Debug)]
+struct Outputs<O> {
+    /// That time for the outputs of the event that happens now.
+    at: Instant,
+    waiting: VecDeque<(Instant, O)>,
+}
+
+impl<E: Engine> Shell<E> for Outputs<E::Output> {
+    fn pass(&mut self, _: Instant, output: E::Output, _: &mut E) {
+        self.waiting.push_back((self.at, output));
+    }
 }
 
 impl Model<Network> {
     /// Opens a connection from `side` at the time `at`.
     pub(super) fn open(&mut self, at: Instant, side: Side) -> Option<ConnectionId> {
         let at = self.advance(at);
-        let id = self.network.open(at, side);
-        self.collect(at);
+        let id = self.network.engine_mut().open(at, side);
+        self.settle(at);
         id
     }
 
     pub(super) fn room(&mut self, connection: ConnectionId, side: Side, wanted: usize) -> usize {
-        self.network.room(connection, side, wanted)
+        self.network.engine_to_poll().room(connection, side, wanted)
     }
 }
 
 impl<E: Engine> Model<E> {
-    pub(super) const fn new(network: E, origin: Instant) -> Self {
-        Self { network, origin, latest: Instant::ZERO, outputs: VecDeque::new() }
+    pub(super) fn new(network: E, origin: Instant) -> Self {
+        let outputs = Outputs { at: origin, waiting: VecDeque::new() };
+        let mut model = Self { network: Pump::new(network), origin, latest: Instant::ZERO, outputs };
+        model.settle(Instant::ZERO);
+        model
     }
 
     pub(super) const fn network(&self) -> &E {
-        &self.network
+        self.network.engine()
     }
 
     /// Gives the network an input that came at `at`.
     pub(super) fn input(&mut self, at: Instant, input: E::Input<'_>) {
         let at = self.advance(at);
-        self.network.handle_input(at, input);
-        self.collect(at);
+        self.network.engine_mut().handle_input(at, input);
+        self.settle(at);
     }
 
-    /// Lets the events due by `now` happen; [`Model::poll_output`] then has their outputs.
-    pub(super) fn settle(&mut self, now: Instant) {
+    /// Lets the events due by `now` happen; [`Model::next_output`] then has their outputs.
+    pub(super) fn run_until(&mut self, now: Instant) {
         self.advance(now);
     }
 
     /// The next output of the network, and when it should have come out.
-    pub(super) fn poll_output(&mut self) -> Option<(Instant, E::Output)> {
-        self.outputs.pop_front()
+    pub(super) fn next_output(&mut self) -> Option<(Instant, E::Output)> {
+        self.outputs.waiting.pop_front()
     }
 
     /// When something is due next.
@@ -67,18 +86,16 @@ impl<E: Engine> Model<E> {
     fn advance(&mut self, at: Instant) -> Instant {
         let until = Instant::ZERO + (at - self.origin);
         while let Some(due) = self.network.poll_timeout().filter(|due| *due <= until) {
-            self.latest = self.latest.max(due);
-            self.network.handle_timeout(self.latest);
-            self.collect(due);
+            self.settle(due);
         }
         self.latest.max(until)
     }
 
-    /// Takes the outputs of an event that happened at `at`.
-    fn collect(&mut self, at: Instant) {
+    /// Settles the network at the time of its event that happens at `at`.
+    fn settle(&mut self, at: Instant) {
         self.latest = self.latest.max(at);
-        let at = self.real(at);
-        drain(&mut self.network, |output| self.outputs.push_back((at, output)));
+        self.outputs.at = self.real(at);
+        self.network.settle(self.latest, &mut self.outputs);
     }
 
     fn real(&self, at: Instant) -> Instant {

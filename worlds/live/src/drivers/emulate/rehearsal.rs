@@ -45,7 +45,7 @@ impl Rehearsal {
         let mut pipe = Pipe::new(near, now);
         pipe.join(far);
         let mut rehearsal = Self { model, id, pipe, from, to, late: Vec::new() };
-        rehearsal.settle(now);
+        rehearsal.deliver(now);
         Ok(rehearsal)
     }
 
@@ -59,7 +59,7 @@ impl Rehearsal {
             let now = context.clock.now();
             let Self { model, late, .. } = self;
             self.pipe.pump(now, &mut Flow { id: self.id, context, model, pool, late })?;
-            self.settle(now);
+            self.deliver(now);
         }
         self.late.clear();
         match self.to.read(&mut [0; 2 * MESSAGE]) {
@@ -70,9 +70,9 @@ impl Rehearsal {
         }
     }
 
-    fn settle(&mut self, now: Instant) {
-        self.model.settle(now);
-        while let Some((due, output)) = self.model.poll_output() {
+    fn deliver(&mut self, now: Instant) {
+        self.model.run_until(now);
+        while let Some((due, output)) = self.model.next_output() {
             match output {
                 Output::Incoming { .. } => self.model.input(now, Input::Accept(self.id)),
                 output => {

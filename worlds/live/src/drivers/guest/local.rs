@@ -11,11 +11,11 @@ use pcie::device::{Dma, DmaResult};
 
 use crate::media::Media;
 use crate::media::state::Notice;
-use crate::reactor::{Attention, Sources};
+use crate::reactor::{Attention, Pump, Shell, Sources};
 use crate::sys::shared::SharedMemory;
 
 pub(super) struct Local {
-    pub(super) function: Function,
+    pub(super) function: Pump<Function>,
     media: Media,
     completions: VecDeque<media::Completion>,
     pool: Pool,
@@ -23,7 +23,7 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(function: Function, media: Media) -> Self {
-        Self { function, media, completions: VecDeque::new(), pool: Pool::default() }
+        Self { function: Pump::new(function), media, completions: VecDeque::new(), pool: Pool::default() }
     }
 
     /// Makes completions of the media wake the loop.
@@ -43,7 +43,7 @@ impl Local {
     /// shared memory.
     pub(super) fn ring(&mut self, now: Instant, offset: u64, value: u32) {
         if let Ok(offset) = u32::try_from(offset) {
-            self.function.write_register(now, offset, &value.to_le_bytes());
+            self.function.engine_mut().write_register(now, offset, &value.to_le_bytes());
         }
     }
 
@@ -63,34 +63,20 @@ impl Local {
         guest: &mut Guest<D>,
         memory: &SharedMemory,
     ) -> bool {
-        let mut moved = false;
-        let Self { function, media, completions, pool, .. } = self;
+        let Self { function, media, completions, pool } = self;
+        let is_any = !completions.is_empty();
         while let Some(completion) = completions.pop_front() {
-            moved = true;
-            function.handle_input(now, function::Input::Media(completion));
+            function.engine_mut().handle_input(now, function::Input::Media(completion));
         }
         // Watchers see packets.
         let is_watched = guest.is_watched();
-        while let Some(output) = function.poll_output_within(|dma| match is_watched {
-            true => Reach::Beyond(dma),
-            false => reach(guest, memory, pool, dma),
-        }) {
-            moved = true;
-            match output {
-                function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
-                // Media in memory complete a request at once.
-                function::Output::Media(request) => media.submit(request, &mut |completion| {
-                    function.handle_input(now, function::Input::Media(completion));
-                }),
-                function::Output::Notify(notification) => media.note(&notification),
-            }
-        }
-        moved
+        let exchanged = function.exchange(now, &mut Exchange { guest, memory, media, pool, is_watched });
+        exchanged || is_any
     }
 
     /// Notifies the media that the process is ending in an orderly way.
     pub(super) fn on_stop(&mut self) {
-        self.media.on_stop(&self.function.controller().counters());
+        self.media.on_stop(&self.function.engine().controller().counters());
     }
 
     /// A notice of the SSD's state to be reported; each notice is returned once.
@@ -100,10 +86,41 @@ impl Local {
 
     /// Takes the media's completions, and gives the system the media's next requests.
     pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
-        self.media.keep(now, || self.function.controller().counters());
+        self.media.keep(now, || self.function.engine().controller().counters());
         let completions = &mut self.completions;
         self.media.reap(&mut |completion| completions.push_back(completion))?;
         Ok(!self.completions.is_empty())
+    }
+}
+
+/// The surroundings of the function for one exchange.
+struct Exchange<'a, D> {
+    guest: &'a mut Guest<D>,
+    memory: &'a SharedMemory,
+    media: &'a mut Media,
+    pool: &'a mut Pool,
+    is_watched: bool,
+}
+
+impl<D: 'static> Shell<Function> for Exchange<'_, D> {
+    #[inline]
+    fn poll(&mut self, function: &mut Function) -> Option<function::Output> {
+        let Self { guest, memory, pool, is_watched, .. } = self;
+        function.poll_output_within(|dma| match is_watched {
+            true => Reach::Beyond(dma),
+            false => reach(guest, memory, pool, dma),
+        })
+    }
+
+    fn pass(&mut self, now: Instant, output: function::Output, function: &mut Function) {
+        match output {
+            function::Output::Packet(packet) => self.guest.handle_input(now, Input::Packet(packet)),
+            // Media in memory complete a request at once.
+            function::Output::Media(request) => self.media.submit(request, &mut |completion| {
+                function.handle_input(now, function::Input::Media(completion));
+            }),
+            function::Output::Notify(notification) => self.media.note(&notification),
+        }
     }
 }
 

@@ -134,7 +134,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// The endpoint of the function, if that is an SSD in this process.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.shell.side {
-            Side::Local(local) => Some(local.function.endpoint()),
+            Side::Local(local) => Some(local.function.engine().endpoint()),
             Side::Recorder(_) | Side::Far(_) => None,
         }
     }
@@ -159,7 +159,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// The controller, if the function is in this process.
     pub fn controller(&self) -> Option<&Controller> {
         match &self.shell.side {
-            Side::Local(local) => Some(local.function.controller()),
+            Side::Local(local) => Some(local.function.engine().controller()),
             Side::Recorder(_) | Side::Far(_) => None,
         }
     }
@@ -274,7 +274,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             // The function's answer comes before everything else.
             if let Side::Local(local) = &mut self.shell.side {
                 local.exchange(now, self.guest.engine_mut(), &self.shell.memory);
-                self.next_entry = local.function.controller().next_entry();
+                self.next_entry = local.function.engine().controller().next_entry();
             }
             self.guest.exchange(now, &mut self.shell);
             self.rung_at = now;

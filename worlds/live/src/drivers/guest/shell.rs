@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use assemblies::guest::{DmaMap, Guest, Output};
-use engine::{Buffer, Engine, Instant, Nanos, Pool, fire, next_wake};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
 use nvme_pcie::function;
 use tunnel::upstream::ConnectionIndex;
 
@@ -200,7 +200,9 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
             }
             Output::Signal { vector } => self.signal(vector),
             Output::Packet(packet) => match &mut self.side {
-                Side::Local(local) => local.function.handle_input(now, function::Input::Packet(packet)),
+                Side::Local(local) => {
+                    local.function.engine_mut().handle_input(now, function::Input::Packet(packet));
+                }
                 Side::Recorder(recorder) => recorder.receive(now, packet),
                 Side::Far(_) => {}
             },
@@ -261,7 +263,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
 
     fn fire(&mut self, now: Instant) -> bool {
         match &mut self.side {
-            Side::Local(local) => fire(&mut local.function, now),
+            Side::Local(local) => local.function.fire(now),
             Side::Recorder(recorder) => recorder.fire(now),
             Side::Far(_) => false,
         }
@@ -269,7 +271,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
 
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         match &self.side {
-            Side::Local(local) => next_wake(&local.function, now),
+            Side::Local(local) => local.function.next_wake(now),
             // Without a driver, there is no interrupt.
             Side::Recorder(recorder) => self.client.as_ref().and_then(|_| recorder.next_wake(now)),
             Side::Far(_) => None,

@@ -1,11 +1,12 @@
 //! A card of another process: its registers by messages, its window mapped.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use engine::{Engine, Nanos, Pool, next_wake};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
 use niq::{HOST_MEMORY_BYTES, WINDOW_BYTES, registers};
 use rustix::event::{EventfdFlags, eventfd};
 use vfio_user::client::{Answer, Client, Config, Input, Output, RequestId};
@@ -13,6 +14,7 @@ use vfio_user::wire::DmaMap;
 use vfio_user::{Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex};
 
 use super::{WINDOW, new_memory, wait_for, whole};
+use crate::reactor::{Pump, Shell};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{Connection, Received};
@@ -25,12 +27,53 @@ type Answered = (RequestId, Result<Answer<OwnedFd>, Errno>);
 
 /// The connection to the process that serves a card.
 pub(super) struct CardClient {
-    connection: Connection,
-    client: Client<OwnedFd>,
+    client: Pump<Client<OwnedFd>>,
+    shell: ClientShell,
     clock: Clock,
     pool: Pool,
     /// Readable after an interrupt.
     interrupt: OwnedFd,
+}
+
+/// The connection to the server, and the answers that have come over it.
+struct ClientShell {
+    connection: Connection,
+    answers: VecDeque<Answered>,
+    /// Why the connection is over.
+    failed: Option<io::Error>,
+}
+
+impl Shell<Client<OwnedFd>> for ClientShell {
+    fn pass(&mut self, _: Instant, output: Output<OwnedFd>, client: &mut Client<OwnedFd>) {
+        let passed = match output {
+            Output::Transmit { bytes, descriptors } => self.send(bytes, descriptors),
+            Output::Answered { request, result } => {
+                self.answers.push_back((request, result));
+                Ok(())
+            }
+            Output::Negotiated(_) => Ok(()),
+            Output::DmaRead { token, .. } => {
+                client.dma_read_done(token, Err(Errno::EACCES));
+                Ok(())
+            }
+            Output::DmaWrite { token, .. } => {
+                if let Some(token) = token {
+                    client.dma_write_done(token, Err(Errno::EACCES));
+                }
+                Ok(())
+            }
+            Output::Close { reason } => Err(invalid(reason.to_string())),
+        };
+        // The first error is the cause of those that follow.
+        self.failed = self.failed.take().or(passed.err());
+    }
+}
+
+impl ClientShell {
+    fn send(&mut self, bytes: Buffer, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        self.connection.send(bytes, descriptors).map_err(io::Error::other)?;
+        self.connection.flush().map(|_| ()).map_err(failed)
+    }
 }
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -68,11 +111,12 @@ impl CardClient {
         clock: Clock,
     ) -> io::Result<(Self, SharedMemory, SharedMemory)> {
         let connection = Connection::connect(path)?;
-        let mut client = Client::new(Config::default());
-        client.handle_input(clock.now(), Input::Connected);
+        let mut client = Pump::new(Client::new(Config::default()));
+        client.engine_mut().handle_input(clock.now(), Input::Connected);
         let interrupt = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let mut this = Self { connection, client, clock, pool: Pool::default(), interrupt };
-        while this.client.negotiated().is_none() {
+        let shell = ClientShell { connection, answers: VecDeque::new(), failed: None };
+        let mut this = Self { client, shell, clock, pool: Pool::default(), interrupt };
+        while this.client.engine().negotiated().is_none() {
             match this.advance().map_err(turned_away)? {
                 Some((_, Err(error))) => return Err(invalid(format!("it sends no greeting: {error}"))),
                 Some(_) => {}
@@ -137,7 +181,7 @@ impl CardClient {
     /// Writes a register without waiting for the answer.
     pub(super) fn post(&mut self, register: u32, value: u32) -> io::Result<()> {
         let bytes = value.to_le_bytes();
-        self.client.write(self.clock.now(), RegionIndex::BAR0, register.into(), &bytes);
+        self.client.engine_mut().write(self.clock.now(), RegionIndex::BAR0, register.into(), &bytes);
         self.hear()
     }
 
@@ -155,12 +199,12 @@ impl CardClient {
 
     /// The descriptors that have news when an interrupt or a message comes.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.interrupt.as_fd(), self.connection.as_fd()]
+        [self.interrupt.as_fd(), self.shell.connection.as_fd()]
     }
 
     /// Whether the server is still there.
     pub(super) fn is_alive(&self) -> bool {
-        !self.connection.is_closed_by_peer()
+        !self.shell.connection.is_closed_by_peer()
     }
 
     /// Asks and waits for the answer, as long as the client's own limit.
@@ -168,7 +212,7 @@ impl CardClient {
         &mut self,
         ask: impl FnOnce(&mut Client<OwnedFd>, Clock) -> RequestId,
     ) -> io::Result<Answer<OwnedFd>> {
-        let request = ask(&mut self.client, self.clock);
+        let request = ask(self.client.engine_mut(), self.clock);
         loop {
             match self.advance()? {
                 Some((answered, result)) if answered == request => {
@@ -183,39 +227,30 @@ impl CardClient {
     /// Waits for a message, or until the client's next look at the time.
     fn wait(&self) -> io::Result<()> {
         let now = self.clock.now();
-        let length = next_wake(&self.client, now).map_or(LOOK, |at| (at - now).min(LOOK));
-        wait_for(&[self.connection.as_fd()], length)
+        let length = self.client.poll_timeout().map_or(LOOK, |at| (at - now).min(LOOK));
+        wait_for(&[self.shell.connection.as_fd()], length)
     }
 
     /// Moves the messages that there are; returns the next answer, or `None` once there is none.
     fn advance(&mut self) -> io::Result<Option<Answered>> {
         loop {
-            while let Some(output) = self.client.poll_output() {
-                match output {
-                    Output::Transmit { bytes, descriptors } => {
-                        self.connection.send(bytes, descriptors).map_err(io::Error::other)?;
-                        self.connection.flush().map_err(failed)?;
-                    }
-                    Output::Answered { request, result } => return Ok(Some((request, result))),
-                    Output::Negotiated(_) => {}
-                    Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
-                    Output::DmaWrite { token, .. } => {
-                        if let Some(token) = token {
-                            self.client.dma_write_done(token, Err(Errno::EACCES));
-                        }
-                    }
-                    Output::Close { reason } => return Err(invalid(reason.to_string())),
-                }
-            }
             let now = self.clock.now();
-            match self.connection.receive(&mut self.pool).map_err(failed)? {
+            self.client.exchange(now, &mut self.shell);
+            if let Some(answer) = self.shell.answers.pop_front() {
+                return Ok(Some(answer));
+            }
+            if let Some(error) = self.shell.failed.take() {
+                return Err(error);
+            }
+            match self.shell.connection.receive(&mut self.pool).map_err(failed)? {
                 Received::Data(bytes, descriptors) => {
-                    self.client.handle_input(now, Input::Received { bytes: &bytes, descriptors });
+                    let input = Input::Received { bytes: &bytes, descriptors };
+                    self.client.engine_mut().handle_input(now, input);
                 }
                 Received::Closed => return Err(gone()),
-                Received::Nothing if engine::fire(&mut self.client, now) => {}
+                Received::Nothing if self.client.settle(now, &mut self.shell) => {}
                 Received::Nothing => {
-                    self.connection.flush().map_err(failed)?;
+                    self.shell.connection.flush().map_err(failed)?;
                     return Ok(None);
                 }
             }
@@ -225,6 +260,6 @@ impl CardClient {
 
 impl fmt::Debug for CardClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CardClient({:?})", self.connection)
+        write!(f, "CardClient({:?})", self.shell.connection)
     }
 }

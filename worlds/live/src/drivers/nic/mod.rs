@@ -10,6 +10,7 @@ mod eth;
 pub mod floor;
 mod loopback;
 mod served;
+mod shell;
 mod shm;
 mod station;
 #[cfg(test)]

@@ -6,23 +6,23 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use engine::{Engine, Instant, Nanos};
+use engine::{Instant, Nanos};
 use rdma::measure::{Client, Output, Peer, Test};
 
-use super::stream::Stream;
+use super::stream::{OverIwarp, Stream, Streams};
 use super::{Memory, Provider};
 use crate::client::blocking::{Application, Blocking};
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
-use crate::reactor::{Attention, Context, Driver, Reactor, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Pump, Reactor, Sources, Turn};
 use crate::sys::address::Host;
 use crate::sys::clock::Clock;
 
 #[derive(Debug)]
 enum Carried {
     /// The connections of the client, in their order.
-    Iwarp(Vec<Stream>, Box<Client<iwarp::Connection>>),
+    Iwarp(Vec<Stream>, Box<Pump<OverIwarp<Client<iwarp::Connection>>>>),
     Roce(Box<Roce>, Box<Client<RoceEndpoint>>),
     Verbs(Box<Verbs>, Box<Client<VerbsEndpoint>>),
 }
@@ -67,7 +67,7 @@ impl Measurement {
             Provider::Iwarp => {
                 let (stream, end) = connect(&way, &memory, clock.now(), private_data)?;
                 let client = Client::new(end, test, peer, &memory.pool);
-                Carried::Iwarp(vec![stream], Box::new(client))
+                Carried::Iwarp(vec![stream], Box::new(Pump::new(OverIwarp(client))))
             }
             Provider::Roce => {
                 let route = Route::to(server, local)?;
@@ -95,10 +95,10 @@ impl Measurement {
                     context.sources().add(stream.socket.as_raw_fd(), Attention::EachTurn)?;
                     streams.truncate(1);
                     streams.push(stream);
-                    client.join(end);
+                    client.engine_mut().0.join(end);
                 }
                 // The server may listen again soon.
-                Err(_) => client.refused(context.now),
+                Err(_) => client.engine_mut().0.refused(context.now),
             },
             Carried::Roce(world, client) => {
                 let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), &[]);
@@ -114,7 +114,7 @@ impl Measurement {
         let mut told = false;
         loop {
             let output = match &mut self.carried {
-                Carried::Iwarp(_, client) => client.poll(now),
+                Carried::Iwarp(_, client) => client.engine_mut().0.poll(now),
                 Carried::Roce(_, client) => client.poll(now),
                 Carried::Verbs(_, client) => client.poll(now),
             };
@@ -155,11 +155,8 @@ impl Driver for Measurement {
         let mut busy = match &mut self.carried {
             Carried::Iwarp(streams, client) => {
                 let mut busy = false;
-                for (stream, end) in streams.iter_mut().zip(client.endpoints_mut()) {
-                    if end.poll_timeout().is_some_and(|at| at <= now) {
-                        end.handle_timeout(now);
-                    }
-                    busy |= stream.receive(end, &self.memory.pool, now);
+                for (which, stream) in streams.iter_mut().enumerate() {
+                    busy |= stream.receive(client.engine_mut(), which, &self.memory.pool, now);
                 }
                 busy
             }
@@ -174,10 +171,8 @@ impl Driver for Measurement {
         busy |= self.take_news(context, heard)?;
         match &mut self.carried {
             Carried::Iwarp(streams, client) => {
-                for (stream, end) in streams.iter_mut().zip(client.endpoints_mut()) {
-                    busy |= stream.send(end, now);
-                }
-                let mut ends = streams.iter().zip(client.endpoints());
+                busy |= client.settle(now, &mut Streams(streams));
+                let mut ends = streams.iter().zip(client.engine().0.endpoints());
                 if self.is_stopping && ends.all(|(stream, end)| stream.is_over(end)) {
                     return Ok(Turn::Done);
                 }
@@ -207,8 +202,7 @@ impl Driver for Measurement {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.carried {
             Carried::Iwarp(_, client) => {
-                let ends = client.endpoints().iter().filter_map(Engine::poll_timeout);
-                ends.chain(client.deadline()).min()
+                Instant::earlier(client.poll_timeout(), client.engine().0.deadline())
             }
             Carried::Roce(world, client) => world.poll_timeout().into_iter().chain(client.deadline()).min(),
             Carried::Verbs(world, client) => world.poll_timeout().into_iter().chain(client.deadline()).min(),
@@ -218,7 +212,7 @@ impl Driver for Measurement {
     fn on_stop(&mut self, _now: Instant) {
         self.is_stopping = true;
         match &mut self.carried {
-            Carried::Iwarp(_, client) => client.stop(),
+            Carried::Iwarp(_, client) => client.engine_mut().0.stop(),
             Carried::Roce(_, client) => client.stop(),
             Carried::Verbs(_, client) => client.stop(),
         }

@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use engine::{Engine, Instant, Nanos};
+use engine::{Instant, Nanos};
 use rdma::Endpoint;
 use rdma::measure::{Desk, Limits, Server, Test};
 use tracing::warn;
 
-use super::stream::Stream;
+use super::stream::{OverIwarp, Stream, Streams};
 use super::{CONNECTIONS_MAX, Memory, Provider, limits};
 use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, PathMtu, Roce, RoceEndpoint};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 
 /// How long the last words of a connection may take.
 const LAST_WORDS: Nanos = Nanos::from_secs(1);
@@ -25,7 +25,7 @@ const LAST_WORDS: Nanos = Nanos::from_secs(1);
 #[derive(Debug)]
 struct Connection {
     stream: Stream,
-    server: Server<iwarp::Connection>,
+    server: Pump<OverIwarp<Server<iwarp::Connection>>>,
     /// Until when its last words must be said, once it is over.
     until: Option<Instant>,
 }
@@ -126,7 +126,7 @@ fn accept(listener: &Listener, connections: &mut Vec<Connection>, makes: &Makes,
             continue;
         }
         let end = iwarp::Connection::accept(context.now, makes.memory.iwarp());
-        let server = makes.server(context.now, end, connections.len());
+        let server = Pump::new(OverIwarp(makes.server(context.now, end, connections.len())));
         connections.push(Connection { stream: Stream::new(socket), server, until: None });
     }
 }
@@ -134,23 +134,18 @@ fn accept(listener: &Listener, connections: &mut Vec<Connection>, makes: &Makes,
 impl Connection {
     /// Continues. Returns whether anything passed, and whether the connection is there still.
     fn turn(&mut self, memory: &Memory, now: Instant) -> (bool, bool) {
-        let end = self.server.endpoint_mut();
-        if end.poll_timeout().is_some_and(|at| at <= now) {
-            end.handle_timeout(now);
-        }
-        let received = self.stream.receive(end, &memory.pool, now);
-        if !settle(&mut self.server, now) && self.until.is_none() {
+        let received = self.stream.receive(self.server.engine_mut(), 0, &memory.pool, now);
+        if !settle(&mut self.server.engine_mut().0, now) && self.until.is_none() {
             self.until = Some(now + LAST_WORDS);
         }
-        let end = self.server.endpoint_mut();
-        let sent = self.stream.send(end, now);
+        let sent = self.server.settle(now, &mut Streams(core::slice::from_mut(&mut self.stream)));
         let is_late = self.until.is_some_and(|until| until <= now);
-        (received || sent, !is_late && !self.stream.is_over(end))
+        (received || sent, !is_late && !self.stream.is_over(self.server.engine().0.endpoint()))
     }
 
     fn wake(&self) -> Instant {
-        let own = self.until.unwrap_or_else(|| self.server.deadline());
-        self.server.endpoint().poll_timeout().map_or(own, |at| at.min(own))
+        let own = self.until.unwrap_or_else(|| self.server.engine().0.deadline());
+        self.server.poll_timeout().map_or(own, |at| at.min(own))
     }
 }
 

@@ -6,22 +6,20 @@
 //! strength (`pure/roce/README.md`).
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use engine::{BufferMut, Engine, Instant, Nanos, fire, next_wake};
+use engine::{BufferMut, Engine, Instant, Nanos};
 use rdma::{SharedDomain, SharedPool};
-use socket2::Socket;
 
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Context, Driver, Pump, Sources, Turn};
 use crate::sys::digest::crc32;
 use crate::sys::entropy::system;
 use crate::sys::marked::{self, Marked};
 use crate::sys::precedence::Precedence;
 
+use line::Line;
 pub(crate) use route::Route;
 
 pub use roce::{Config, Counters, Device, PORT, PathMtu, RoceEndpoint, SharedDevice};
@@ -42,23 +40,41 @@ pub enum Change {
     Restored,
 }
 
+/// The device as this driver's engine. Users of its connections change it between two turns.
 #[derive(Debug)]
-enum Line {
-    Open {
-        socket: Socket,
-        is_registered: bool,
-    },
-    /// The socket has failed, and is opened again at this time.
-    Closed {
-        again: Instant,
-        why: String,
-    },
+struct Driven {
+    device: SharedDevice,
+    /// A datagram has come, or a deadline was due, since the last query.
+    has_news: bool,
+}
+
+impl Engine for Driven {
+    type Input<'a> = roce::Input;
+    type Output = roce::Output;
+
+    fn handle_input(&mut self, now: Instant, input: roce::Input) {
+        self.has_news = true;
+        self.device.borrow_mut().handle_input(now, input);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.has_news = true;
+        self.device.borrow_mut().handle_timeout(now);
+    }
+
+    fn poll_output(&mut self) -> Option<roce::Output> {
+        self.device.borrow_mut().poll_output()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.device.borrow().poll_timeout()
+    }
 }
 
 /// A device with its socket. Users of its connections work between two turns.
 #[derive(Debug)]
 pub struct Roce {
-    device: SharedDevice,
+    device: Pump<Driven>,
     line: Line,
     address: SocketAddr,
     precedence: Precedence,
@@ -71,11 +87,6 @@ pub struct Roce {
     /// How many datagrams the next call asks for: after a call that found none, one. Asking for
     /// many takes longer, and most calls of a polling loop find none.
     wanted: usize,
-    /// Datagrams that the kernel has not taken yet.
-    waiting: VecDeque<roce::Datagram>,
-    wake: Option<Instant>,
-    /// A datagram has come, or a deadline was due, since the last query.
-    has_news: bool,
     change: Option<Change>,
     is_over: bool,
 }
@@ -109,8 +120,8 @@ impl Roce {
         let length_max = config.mtu.bytes() + OVERHEAD;
         let device = Rc::new(RefCell::new(Device::new(config, domain, Rc::clone(&pool), system())));
         Ok(Self {
-            device,
-            line: Line::Open { socket, is_registered: false },
+            device: Pump::new(Driven { device, has_news: false }),
+            line: Line::new(socket),
             address,
             precedence,
             pool,
@@ -118,9 +129,6 @@ impl Roce {
             places: Vec::with_capacity(marked::BATCH_MAX),
             arrived: Vec::with_capacity(marked::BATCH_MAX),
             wanted: 1,
-            waiting: VecDeque::with_capacity(marked::BATCH_MAX),
-            wake: None,
-            has_news: false,
             change: None,
             is_over: false,
         })
@@ -128,7 +136,7 @@ impl Roce {
 
     /// The device, for users that make connections.
     pub const fn device(&self) -> &SharedDevice {
-        &self.device
+        &self.device.engine().device
     }
 
     /// Adds the socket to the sources that end a loop's sleep, unless it is added already. A socket
@@ -137,16 +145,12 @@ impl Roce {
     /// # Errors
     /// When the system refuses.
     pub fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if let Line::Open { socket, is_registered: is_registered @ false } = &mut self.line {
-            sources.add(socket.as_raw_fd(), Attention::EachTurn)?;
-            *is_registered = true;
-        }
-        Ok(())
+        self.line.register(sources)
     }
 
     /// Whether there is nothing to register.
     pub(crate) const fn is_registered(&self) -> bool {
-        !matches!(self.line, Line::Open { is_registered: false, .. })
+        self.line.is_registered()
     }
 
     /// The address of the device, with the port of RoCE.
@@ -156,7 +160,7 @@ impl Roce {
 
     /// Whether there may be news of connections since the last call.
     pub const fn take_news(&mut self) -> bool {
-        core::mem::replace(&mut self.has_news, false)
+        core::mem::replace(&mut self.device.engine_to_poll().has_news, false)
     }
 
     /// The last change of the socket, returned once.
@@ -166,10 +170,7 @@ impl Roce {
 
     /// Why the socket does not work now, if it does not.
     pub(crate) fn failure(&self) -> Option<&str> {
-        match &self.line {
-            Line::Open { .. } => None,
-            Line::Closed { why, .. } => Some(why),
-        }
+        self.line.failure()
     }
 
     /// Receives, fires due deadlines, and sends. Returns whether there was anything to do.
@@ -181,36 +182,24 @@ impl Roce {
     /// Fires due deadlines, and sends. Returns whether there was anything to do. A caller that has
     /// let users of connections work calls this after them.
     pub fn flush(&mut self, now: Instant) -> bool {
-        let mut device = self.device.borrow_mut();
-        let fired = fire(&mut *device, now);
-        drop(device);
-        self.has_news |= fired;
         self.open_again(now);
-        let (sent, is_blocked) = self.send(now);
-        // While the kernel takes nothing, deadlines wait with the unsent datagrams.
-        let due = if is_blocked { None } else { next_wake(&*self.device.borrow(), now) };
-        self.wake = match &self.line {
-            Line::Open { .. } => due,
-            Line::Closed { again, .. } => Instant::earlier(due, Some(*again)),
-        };
-        fired || sent
-    }
-
-    /// Sends waiting datagrams. Returns whether there were any, and whether some are left.
-    fn send(&mut self, now: Instant) -> (bool, bool) {
-        let Line::Open { socket, .. } = &self.line else { return (self.lose(), false) };
-        let outcome = socket::send(socket, &mut self.waiting, &mut self.device.borrow_mut());
-        outcome.unwrap_or_else(|error| {
-            self.fail(now, error);
-            (true, false)
-        })
+        // Users of connections may have changed the device.
+        self.device.engine_mut();
+        let busy = self.device.settle(now, &mut self.line);
+        match self.line.take_error() {
+            None => busy,
+            Some(error) => {
+                self.fail(now, error);
+                true
+            }
+        }
     }
 
     /// Takes the datagrams that have come. Returns whether there were any.
     pub fn receive(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for _ in 0..RECEIVES_MAX {
-            let Line::Open { socket, .. } = &self.line else { break };
+            let Some(socket) = self.line.socket() else { break };
             let mut pool = self.pool.borrow_mut();
             self.places.resize_with(marked::BATCH_MAX, || pool.take(self.length_max));
             drop(pool);
@@ -228,55 +217,43 @@ impl Roce {
                 }
             }
             busy = true;
-            let mut device = self.device.borrow_mut();
             for (mut place, arrived) in self.places.drain(..self.arrived.len()).zip(&self.arrived) {
                 place.truncate(arrived.length);
                 let bytes = self.pool.borrow_mut().seal(place);
                 let Marked { from, is_marked, .. } = *arrived;
                 let received =
                     roce::Received { from, to: self.address, identification: None, is_marked, bytes };
-                device.handle_input(now, roce::Input::Datagram(received));
+                self.device.engine_mut().handle_input(now, roce::Input::Datagram(received));
             }
             if wanted == 1 || self.arrived.len() < wanted {
                 break;
             }
         }
-        self.has_news |= busy;
         busy
     }
 
     /// The socket has failed: connections are over, and it is opened again later.
     fn fail(&mut self, now: Instant, error: io::Error) {
-        self.line = Line::Closed { again: now + OPEN_AGAIN, why: error.to_string() };
-        self.waiting.clear();
-        let mut device = self.device.borrow_mut();
-        device.cut();
-        fire(&mut *device, now);
-        drop(device);
-        self.lose();
-        self.has_news = true;
+        self.line.close(now + OPEN_AGAIN, &error);
+        let driven = self.device.engine_mut();
+        driven.has_news = true;
+        driven.device.borrow_mut().cut();
+        self.device.settle(now, &mut self.line);
         self.change = Some(Change::Failed(error));
     }
 
     /// Opens a socket that has failed, when it is time.
     fn open_again(&mut self, now: Instant) {
-        let Line::Closed { again, .. } = &self.line else { return };
-        if *again > now {
+        if self.line.again().is_none_or(|again| again > now) {
             return;
         }
-        self.line = match socket::open(self.address, self.precedence) {
+        match socket::open(self.address, self.precedence) {
             Ok(socket) => {
                 self.change = Some(Change::Restored);
-                Line::Open { socket, is_registered: false }
+                self.line = Line::new(socket);
             }
-            Err(error) => Line::Closed { again: now + OPEN_AGAIN, why: error.to_string() },
-        };
-    }
-
-    /// Drops unsent datagrams while there is no socket. Returns whether there were any.
-    fn lose(&mut self) -> bool {
-        let mut device = self.device.borrow_mut();
-        core::iter::from_fn(|| device.poll_output()).count() > 0
+            Err(error) => self.line.close(now + OPEN_AGAIN, &error),
+        }
     }
 }
 
@@ -296,7 +273,7 @@ impl Driver for Roce {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.wake
+        Instant::earlier(self.device.poll_timeout(), self.line.again())
     }
 
     fn on_stop(&mut self, _now: Instant) {
@@ -304,6 +281,7 @@ impl Driver for Roce {
     }
 }
 
+mod line;
 mod route;
 mod socket;
 #[cfg(test)]

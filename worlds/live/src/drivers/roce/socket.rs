@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 
-use engine::Engine;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendmsg_addr, sendto, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Device, PORT};
+use super::PORT;
 use crate::sys::marked::{self, BATCH_MAX};
 use crate::sys::option::set_option;
 use crate::sys::precedence::{Precedence, set_priority};
@@ -76,40 +75,25 @@ fn taken(error: io::Error, address: SocketAddr) -> io::Error {
     }
 }
 
-/// Sends waiting datagrams and those of the device. Returns whether there were any, and whether
-/// some are left.
-pub(super) fn send(
-    socket: &Socket,
-    waiting: &mut VecDeque<roce::Datagram>,
-    device: &mut Device,
-) -> io::Result<(bool, bool)> {
-    let mut busy = false;
-    loop {
-        while waiting.len() < BATCH_MAX
-            && let Some(roce::Output::Datagram(datagram)) = device.poll_output()
-        {
-            waiting.push_back(datagram);
+/// Sends the first of the waiting datagrams, of which there is at least one. Returns whether the
+/// kernel has taken any.
+pub(super) fn send(socket: &Socket, waiting: &mut VecDeque<roce::Datagram>) -> io::Result<bool> {
+    // Nearly always there is one datagram, or one and an acknowledgement.
+    let sent = match waiting.front().filter(|_| waiting.len() <= FEW) {
+        Some(first) => send_one(socket, first),
+        None => send_batch(socket, waiting),
+    };
+    match sent {
+        Ok(count) => {
+            waiting.drain(..count);
+            Ok(true)
         }
-        if waiting.is_empty() {
-            return Ok((busy, false));
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) if is_loss(&error) => {
+            waiting.pop_front();
+            Ok(true)
         }
-        // Nearly always there is one datagram, or one and an acknowledgement.
-        let sent = match waiting.front().filter(|_| waiting.len() <= FEW) {
-            Some(first) => send_one(socket, first),
-            None => send_batch(socket, waiting),
-        };
-        match sent {
-            Ok(count) => {
-                busy = true;
-                waiting.drain(..count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((busy, true)),
-            Err(error) if is_loss(&error) => {
-                busy = true;
-                waiting.pop_front();
-            }
-            Err(error) => return Err(error),
-        }
+        Err(error) => Err(error),
     }
 }
 

@@ -8,7 +8,7 @@ use rdma::{
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use socket2::{Domain, Type};
+use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::reactor::{Outcome, Reactor};
@@ -180,7 +180,7 @@ fn marks_of_the_network_are_told_to_the_sender() {
     let counters = |two: &Two| two.devices().map(|device| device.borrow().counters());
     assert!(counters(&two).iter().all(|one| (one.marked, one.notified) == (0, 0)));
     // All datagrams of the first device pass a congested network.
-    let Line::Open { socket, .. } = &two.0[0].line else { panic!("{:?}", two.0[0]) };
+    let Some(socket) = two.0[0].line.socket() else { panic!("{:?}", two.0[0]) };
     marked::enable(socket, false, 3).unwrap();
     there.post_receive(ReceiveRequest { id: 1, length_max: 20_000 }).unwrap();
     here.post_send(message(20_000)).unwrap();
@@ -197,7 +197,7 @@ fn a_socket_that_fails_ends_its_connections_and_is_opened_again() {
     // A socket of another kind refuses every datagram.
     let socket = Socket::new(Domain::UNIX, Type::DGRAM, None).unwrap();
     socket.set_nonblocking(true).unwrap();
-    two.0[0].line = Line::Open { socket, is_registered: true };
+    two.0[0].line = Line::new(socket);
     here.post_send(message(100)).unwrap();
     let mut event = None;
     run(&mut reactor, &mut two, || {

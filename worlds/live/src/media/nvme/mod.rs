@@ -20,6 +20,7 @@ use nvme_pcie::host::{
 use pcie::memory::Memory;
 
 use super::commands::{Commands, PIECE_BYTES, Refused};
+use crate::reactor::{Pump, Shell};
 use crate::sys::clock::Clock;
 use crate::sys::vfio::Way;
 
@@ -76,7 +77,7 @@ impl fmt::Display for Notice {
 
 /// A medium whose bytes are those of the namespaces of one NVMe controller, one after another.
 pub struct NvmeMedium<P: Port = VfioPort> {
-    host: Host,
+    host: Pump<Host>,
     port: P,
     clock: Clock,
     report: fn(Notice),
@@ -123,7 +124,7 @@ impl<P: Port> NvmeMedium<P> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let every = if self.port.interrupts().next().is_some() { POLL_BEHIND } else { POLL_EVERY };
         let poll = (self.in_flight() > 0).then(|| self.reaped + every);
-        [poll, self.host.poll_timeout()].into_iter().flatten().min()
+        Instant::earlier(poll, self.host.due())
     }
 
     /// Takes a request. The controller sees the request in the next `reap`, so that several
@@ -139,10 +140,10 @@ impl<P: Port> NvmeMedium<P> {
         let now = self.clock.now();
         self.reaped = now;
         let mut done = self.commands.take_ended(out);
-        if self.host.poll_timeout().is_some_and(|at| at <= now) {
+        if self.host.due().is_some_and(|at| at <= now) {
             // While this process did not run, commands may have ended in time.
-            self.host.poll_completions(now, self.port.memory());
-            self.host.handle_timeout(now);
+            self.host.engine_mut().poll_completions(now, self.port.memory());
+            done += usize::from(self.with_shell(out, |host, shell| host.settle(now, shell)));
         }
         for _ in 0..ROUNDS_MAX {
             let moved = self.exchange(now, out) + self.fill(now, out);
@@ -155,51 +156,77 @@ impl<P: Port> NvmeMedium<P> {
         done + self.exchange(now, out)
     }
 
-    /// Carries out the requests of the driver and passes on their results; returns the number of
-    /// outputs.
+    /// Carries out the requests of the driver and passes on their results; returns 0 if there were
+    /// none.
     fn exchange(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
-        self.host.poll_completions(now, self.port.memory());
-        let mut moved = 0;
-        while let Some(output) = self.host.poll_output() {
-            moved += 1;
-            match output {
-                Output::RegisterRead { cookie, offset, length } => {
-                    let bytes = self.port.read_register(offset, length);
-                    let bytes = bytes.as_ref().and_then(|bytes| bytes.get(..length as usize));
-                    self.host.handle_input(now, Input::RegisterRead { cookie, bytes });
-                }
-                Output::RegisterWrite { offset, bytes } => self.port.write_register(offset, &bytes),
-                Output::Completed(completed) => self.on_completed(&completed, out),
-                Output::Ready(_) => {
-                    if std::mem::take(&mut self.resetting) {
-                        (self.report)(Notice::Back);
-                    }
-                }
-                Output::Failed(error) => {
-                    self.failed = Some(error);
-                    (self.report)(Notice::Failed(error));
-                }
-                Output::Event(event) => (self.report)(Notice::Event(event)),
-                Output::Resetting(reason) => {
-                    self.resetting = true;
-                    (self.report)(Notice::Resetting(reason));
-                }
-            }
-        }
-        moved
+        self.host.engine_mut().poll_completions(now, self.port.memory());
+        usize::from(self.with_shell(out, |host, shell| host.exchange(now, shell)))
+    }
+
+    /// Has the engine and its surroundings do `what`.
+    fn with_shell<O: FnMut(Completion)>(
+        &mut self,
+        out: &mut O,
+        what: impl FnOnce(&mut Pump<Host>, &mut Exchange<'_, P, O>) -> bool,
+    ) -> bool {
+        let Self { host, port, commands, pool, report, resetting, failed, .. } = self;
+        let (slots_base, report) = (self.slots_base, *report);
+        what(host, &mut Exchange { port, commands, pool, slots_base, report, resetting, failed, out })
     }
 
     /// Submits commands as long as there is room; returns how many.
     fn fill(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
         let Self { commands, host, port, slots_base, .. } = self;
         let submit = |piece, entry, data| {
-            submit(now, host, port.memory(), slot(*slots_base, piece), piece, entry, &data)
+            submit(now, host.engine_mut(), port.memory(), slot(*slots_base, piece), piece, entry, &data)
         };
         // A controller that was given up refuses every command.
         commands.fill(submit, out).unwrap_or(0)
     }
+}
 
-    fn on_completed(&mut self, completed: &Completed, out: &mut impl FnMut(Completion)) {
+/// The surroundings of the driver for one exchange.
+struct Exchange<'a, P, O> {
+    port: &'a mut P,
+    commands: &'a mut Commands,
+    pool: &'a mut Pool,
+    slots_base: u64,
+    report: fn(Notice),
+    resetting: &'a mut bool,
+    failed: &'a mut Option<InitError>,
+    out: &'a mut O,
+}
+
+impl<P: Port, O: FnMut(Completion)> Shell<Host> for Exchange<'_, P, O> {
+    fn pass(&mut self, now: Instant, output: Output, host: &mut Host) {
+        match output {
+            Output::RegisterRead { cookie, offset, length } => {
+                let bytes = self.port.read_register(offset, length);
+                let bytes = bytes.as_ref().and_then(|bytes| bytes.get(..length as usize));
+                host.handle_input(now, Input::RegisterRead { cookie, bytes });
+            }
+            Output::RegisterWrite { offset, bytes } => self.port.write_register(offset, &bytes),
+            Output::Completed(completed) => self.on_completed(&completed),
+            Output::Ready(_) => {
+                if std::mem::take(self.resetting) {
+                    (self.report)(Notice::Back);
+                }
+            }
+            Output::Failed(error) => {
+                *self.failed = Some(error);
+                (self.report)(Notice::Failed(error));
+            }
+            Output::Event(event) => (self.report)(Notice::Event(event)),
+            Output::Resetting(reason) => {
+                *self.resetting = true;
+                (self.report)(Notice::Resetting(reason));
+            }
+        }
+    }
+}
+
+impl<P: Port, O: FnMut(Completion)> Exchange<'_, P, O> {
+    fn on_completed(&mut self, completed: &Completed) {
         let piece = u32::try_from(completed.cookie).unwrap_or(u32::MAX);
         let result = match completed.status {
             status if !status.is_success() => Err(status),
@@ -213,7 +240,7 @@ impl<P: Port> NvmeMedium<P> {
                 }
             }),
         };
-        self.commands.on_ended(piece, result, out);
+        self.commands.on_ended(piece, result, self.out);
     }
 }
 

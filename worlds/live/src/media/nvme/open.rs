@@ -9,6 +9,7 @@ use nvme_pcie::host::{Config, Host, Identity, InitError};
 
 use super::{Notice, NvmeMedium, Port, VfioPort};
 use crate::media::commands::{Abilities, Commands, Extent, PIECE_BYTES, misfit};
+use crate::reactor::Pump;
 use crate::sys::clock::Clock;
 use crate::sys::vfio::{self, PciAddress};
 
@@ -97,7 +98,7 @@ impl<P: Port> NvmeMedium<P> {
         let slots = region.length / u64::from(PIECE_BYTES);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).min(config.queue_entries - 1);
         let mut medium = Self {
-            host,
+            host: Pump::new(host),
             port,
             clock,
             report,
@@ -118,12 +119,12 @@ impl<P: Port> NvmeMedium<P> {
     fn come_up(&mut self) -> Result<Identity, OpenError> {
         // During the first start the caller gets the result, not reports.
         let report = std::mem::replace(&mut self.report, |_| {});
-        self.host.start(self.clock.now());
+        self.host.engine_mut().start(self.clock.now());
         loop {
             let moved = self.reap(&mut |_| {});
-            if self.host.is_ready() && moved == 0 {
+            if self.host.engine().is_ready() && moved == 0 {
                 self.report = report;
-                return self.host.identity().cloned().ok_or(OpenError::Init(InitError::Lost));
+                return self.host.engine().identity().cloned().ok_or(OpenError::Init(InitError::Lost));
             }
             if let Some(error) = self.failed {
                 return Err(OpenError::Init(error));

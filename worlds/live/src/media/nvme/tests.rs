@@ -337,14 +337,14 @@ fn what_has_ended_while_nobody_looked_costs_no_reset() {
     // Longer than a command may take: it is aborted. A flush ends all the same.
     std::thread::sleep(time::Duration::from_millis(25));
     medium.reap(&mut |_| {});
-    assert_eq!(medium.host.statistics().aborts, 2, "one for the flush of each namespace");
+    assert_eq!(medium.host.engine().statistics().aborts, 2, "one for the flush of each namespace");
     scene.borrow_mut().stuck = false;
     medium.port.settle();
     std::thread::sleep(time::Duration::from_millis(25));
     let mut ended = Vec::new();
     medium.reap(&mut |completion| ended.push(completion));
     assert!(matches!(ended[..], [Completion::Done { id: IoId(0), result: Ok(()) }]), "{ended:?}");
-    assert_eq!((NOTICES.take(), medium.host.statistics().resets), (vec![], 0));
+    assert_eq!((NOTICES.take(), medium.host.engine().statistics().resets), (vec![], 0));
 }
 
 #[test]

@@ -13,14 +13,13 @@ mod tun;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use engine::{BufferMut, Instant, Nanos, Pool};
+use engine::{BufferMut, Instant, Nanos};
 use network_models::network::Side;
 use network_models::passage::{Packet, Passage};
 
 use super::Direction;
-use super::model::Model;
-use super::pace::Pace;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use super::emulator::{Emulator, Ends, Middle};
+use crate::reactor::{Attention, Context, Sources};
 
 pub use namespace::Namespace;
 pub use tun::{Settings, Tun};
@@ -54,15 +53,14 @@ pub struct Counters {
 }
 
 /// The driver that passes packets between two interfaces and the model.
+pub type Packets<R> = Emulator<Passage, Interfaces<R>>;
+
+/// The interfaces of both namespaces.
 #[derive(Debug)]
-pub struct Packets<R> {
-    model: Model<Passage>,
-    interfaces: [Tun; 2],
-    pool: Pool,
+pub struct Interfaces<R> {
+    both: [Tun; 2],
     /// The block that receives the next packet.
     block: Option<BufferMut>,
-    pace: Pace,
-    delivered: [u64; 2],
     strange: u64,
     refused: u64,
     report: R,
@@ -71,51 +69,40 @@ pub struct Packets<R> {
 impl<R: FnMut(Event)> Packets<R> {
     /// Joins two interfaces through `passage`, whose time begins `now`.
     pub fn new(now: Instant, passage: Passage, interfaces: [Tun; 2], report: R) -> Self {
-        Self {
-            model: Model::new(passage, now),
-            interfaces,
-            pool: Pool::default(),
-            block: None,
-            pace: Pace::new(now),
-            delivered: [0; 2],
-            strange: 0,
-            refused: 0,
-            report,
-        }
-    }
-
-    /// Reports [`Event::Tick`] at this interval, from `now` on.
-    pub fn tick_every(&mut self, now: Instant, time: Nanos) {
-        self.pace.tick_every(now, time);
+        let ends = Interfaces { both: interfaces, block: None, strange: 0, refused: 0, report };
+        Self::between(now, passage, ends)
     }
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
-        let passage = self.model.network();
-        let direction = |side: Side| {
-            let bytes = self.delivered[side.other().index()];
-            Direction::of(passage.counts(side), passage.bytes(side), bytes)
-        };
-        let (there, back) = (direction(Side::Near), direction(Side::Far));
-        Counters { there, back, strange: self.strange, refused: self.refused }
+        let [there, back] = self.middle.directions();
+        Counters { there, back, strange: self.ends.strange, refused: self.ends.refused }
     }
+}
 
+impl<R: FnMut(Event)> Interfaces<R> {
     /// Takes the packets that a namespace has sent; returns whether there were any.
-    fn receive(&mut self, side: Side, context: &Context<'_>) -> io::Result<bool> {
-        let interface = &self.interfaces[side.index()];
+    fn receive(
+        &mut self,
+        side: Side,
+        middle: &mut Middle<Passage>,
+        context: &Context<'_>,
+    ) -> io::Result<bool> {
+        let Middle { model, pool, .. } = middle;
+        let interface = &self.both[side.index()];
         // The interface's MTU may be changed by others. A packet longer than the model's MTU is
         // cut, and not passed on.
-        let room = usize::try_from(self.model.network().mtu()).expect("at least 32 bits") + 1;
+        let room = usize::try_from(model.network().mtu()).expect("at least 32 bits") + 1;
         for taken in 0..BURST {
-            let mut block = self.block.take().unwrap_or_else(|| self.pool.take(room));
+            let mut block = self.block.take().unwrap_or_else(|| pool.take(room));
             let Some(count) = interface.receive(&mut block)? else {
                 self.block = Some(block);
                 return Ok(taken > 0);
             };
             block.truncate(count);
-            let data = self.pool.seal(block);
+            let data = pool.seal(block);
             if is_ip(&data) {
-                self.model.input(context.clock.now(), Packet { side, data });
+                model.input(context.clock.now(), Packet { side, data });
             } else {
                 self.strange += 1;
             }
@@ -125,18 +112,18 @@ impl<R: FnMut(Event)> Packets<R> {
 
     /// Lets due events happen, and hands on the packets that have arrived; returns whether there
     /// were any.
-    fn deliver(&mut self, context: &Context<'_>) -> io::Result<bool> {
+    fn deliver(&mut self, middle: &mut Middle<Passage>, context: &Context<'_>) -> io::Result<bool> {
         let mut any = false;
-        self.model.settle(context.clock.now());
-        while let Some((due, packet)) = self.model.poll_output() {
+        middle.model.run_until(context.clock.now());
+        while let Some((due, packet)) = middle.model.next_output() {
             any = true;
-            if !self.interfaces[packet.side.index()].send(&packet.data)? {
+            if !self.both[packet.side.index()].send(&packet.data)? {
                 self.refused += 1;
                 continue;
             }
-            self.delivered[packet.side.index()] += packet.data.len() as u64;
+            middle.delivered[packet.side.index()] += packet.data.len() as u64;
             let now = context.clock.now();
-            self.pace.was_gone(now);
+            middle.pace.was_gone(now);
             (self.report)(Event::Written(now - due));
         }
         Ok(any)
@@ -148,38 +135,22 @@ fn is_ip(packet: &[u8]) -> bool {
     packet.len() >= HEADER_MIN && packet.first().is_some_and(|first| matches!(first >> 4, 4 | 6))
 }
 
-impl<R: FnMut(Event)> Driver for Packets<R> {
+impl<R: FnMut(Event)> Ends<Passage> for Interfaces<R> {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        self.pace.begin(sources)?;
-        let mut interfaces = self.interfaces.iter();
-        interfaces.try_for_each(|interface| sources.add(interface.as_raw_fd(), Attention::EachTurn))
+        self.both.iter().try_for_each(|interface| sources.add(interface.as_raw_fd(), Attention::EachTurn))
     }
 
-    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        if self.pace.is_stopping() {
-            return Ok(Turn::Done);
-        }
+    fn exchange(&mut self, middle: &mut Middle<Passage>, context: &Context<'_>) -> io::Result<bool> {
         let mut busy = false;
         for side in Side::BOTH {
             // Due packets go out before anything else.
-            busy |= self.deliver(context)?;
-            busy |= self.receive(side, context)?;
+            busy |= self.deliver(middle, context)?;
+            busy |= self.receive(side, middle, context)?;
         }
-        if !busy {
-            self.pace.rehearse(self.model.due(), context, &mut self.pool);
-        }
-        if self.pace.ticks(context.now) {
-            (self.report)(Event::Tick);
-        }
-        self.pace.wait(self.model.due(), context)?;
-        Ok(if busy { Turn::Busy } else { Turn::Idle })
+        Ok(busy)
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.pace.poll_timeout()
-    }
-
-    fn on_stop(&mut self, _: Instant) {
-        self.pace.stop();
+    fn tick(&mut self) {
+        (self.report)(Event::Tick);
     }
 }

@@ -16,16 +16,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Instant, Nanos, Pool};
+use engine::{Instant, Nanos};
 use network_models::network::{ConnectionId, Input, Network, Output, Side};
 use network_models::tcp::Gone;
 
 use super::Direction;
-use super::model::Model;
-use super::pace::Pace;
+use super::emulator::{Emulator, Ends, Middle};
 use crate::carrier::ACCEPTS_PER_TURN;
 use crate::carrier::tcp::{Connection, Listener};
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Sources};
 use pipe::{Flow, Pipe, Pumped};
 
 /// A connection that was idle for this long is looked at only when the kernel has news of it.
@@ -67,19 +66,18 @@ pub struct Counters {
 }
 
 /// The driver that passes connections through the model.
+pub type Relay<R> = Emulator<Network, Connections<R>>;
+
+/// The connections that have come, and those that go on.
 #[derive(Debug)]
-pub struct Relay<R> {
-    model: Model<Network>,
+pub struct Connections<R> {
     listener: Listener,
     /// The addresses to which connections go on; they are tried in turn.
     to: Vec<SocketAddr>,
     pipes: BTreeMap<ConnectionId, Pipe>,
-    pool: Pool,
     /// How late the bytes were that the latest look at a pipe has written.
     late: Vec<Nanos>,
-    pace: Pace,
-    connections: u64,
-    delivered: [u64; 2],
+    taken: u64,
     report: R,
 }
 
@@ -87,46 +85,30 @@ impl<R: FnMut(Event)> Relay<R> {
     /// Joins connections that come to `listener` with `to`, through `network`, whose time begins
     /// `now`.
     pub fn new(now: Instant, network: Network, listener: Listener, to: Vec<SocketAddr>, report: R) -> Self {
-        Self {
-            model: Model::new(network, now),
-            listener,
-            to,
-            pipes: BTreeMap::new(),
-            pool: Pool::default(),
-            late: Vec::new(),
-            pace: Pace::new(now),
-            connections: 0,
-            delivered: [0; 2],
-            report,
-        }
-    }
-
-    /// Reports [`Event::Tick`] at this interval, from `now` on.
-    pub fn tick_every(&mut self, now: Instant, time: Nanos) {
-        self.pace.tick_every(now, time);
+        let (pipes, late) = (BTreeMap::new(), Vec::new());
+        Self::between(now, network, Connections { listener, to, pipes, late, taken: 0, report })
     }
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
-        let network = self.model.network();
-        let direction = |side: Side| {
-            let bytes = self.delivered[side.other().index()];
-            Direction::of(network.counts(side), network.bytes(side), bytes)
-        };
+        let [there, back] = self.middle.directions();
         Counters {
-            open: self.pipes.len(),
-            connections: self.connections,
-            there: direction(Side::Near),
-            back: direction(Side::Far),
-            retransmitted: network.statistics().retransmitted,
+            open: self.ends.pipes.len(),
+            connections: self.ends.taken,
+            there,
+            back,
+            retransmitted: self.middle.model.network().statistics().retransmitted,
         }
     }
+}
 
-    fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
+impl<R: FnMut(Event)> Connections<R> {
+    /// Takes the connections that have come; returns whether there were any.
+    fn accept(&mut self, middle: &mut Middle<Network>, now: Instant, sources: &Sources) -> bool {
         let mut any = false;
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept() {
-                Ok(Some(near)) => self.take(now, near, sources),
+                Ok(Some(near)) => self.take(middle, now, near, sources),
                 Ok(None) => break,
                 Err(error) => {
                     (self.report)(Event::AcceptFailed(error));
@@ -138,23 +120,23 @@ impl<R: FnMut(Event)> Relay<R> {
         any
     }
 
-    fn take(&mut self, now: Instant, near: Connection, sources: &Sources) {
+    fn take(&mut self, middle: &mut Middle<Network>, now: Instant, near: Connection, sources: &Sources) {
         let peer = near.peer();
-        let Some(id) = self.model.open(now, Side::Near) else {
+        let Some(id) = middle.model.open(now, Side::Near) else {
             (self.report)(Event::TooMany(peer));
             return pipe::reset(near);
         };
         if let Err(error) = sources.add(near.as_raw_fd(), Attention::EachTurn) {
-            self.model.input(now, Input::Reset { connection: id, side: Side::Near });
+            middle.model.input(now, Input::Reset { connection: id, side: Side::Near });
             return (self.report)(Event::AcceptFailed(error));
         }
-        self.connections += 1;
+        self.taken += 1;
         self.pipes.insert(id, Pipe::new(near, now));
         (self.report)(Event::Accepted(peer));
     }
 
     /// Moves bytes from and to the sockets; returns whether there were any.
-    fn pump(&mut self, context: &Context<'_>) -> io::Result<bool> {
+    fn pump(&mut self, middle: &mut Middle<Network>, context: &Context<'_>) -> io::Result<bool> {
         let mut busy = false;
         let mut over = Vec::new();
         for (&id, pipe) in &mut self.pipes {
@@ -162,11 +144,11 @@ impl<R: FnMut(Event)> Relay<R> {
                 continue;
             }
             let now = context.clock.now();
-            let mut flow =
-                Flow { id, context, model: &mut self.model, pool: &mut self.pool, late: &mut self.late };
+            let Middle { model, pool, pace, .. } = middle;
+            let mut flow = Flow { id, context, model, pool, late: &mut self.late };
             let pumped = pipe.pump(now, &mut flow)?;
             if !self.late.is_empty() {
-                self.pace.was_gone(now);
+                pace.was_gone(now);
             }
             self.late.drain(..).for_each(|late| (self.report)(Event::Written(late)));
             match pumped {
@@ -198,10 +180,10 @@ impl<R: FnMut(Event)> Relay<R> {
 
     /// Lets the network do its due work, and hands its outputs to the pipes; returns whether there
     /// were any.
-    fn settle(&mut self, now: Instant) -> bool {
+    fn deliver(&mut self, middle: &mut Middle<Network>, now: Instant) -> bool {
         let mut any = false;
-        self.model.settle(now);
-        while let Some((due, output)) = self.model.poll_output() {
+        middle.model.run_until(now);
+        while let Some((due, output)) = middle.model.next_output() {
             any = true;
             let (id, side) = match &output {
                 Output::Incoming { connection, side }
@@ -215,45 +197,33 @@ impl<R: FnMut(Event)> Relay<R> {
             if matches!(output, Output::Incoming { .. }) {
                 pipe.dial(self.to.clone(), now);
             }
-            self.delivered[side.index()] += pipe.take(now, due, output) as u64;
+            middle.delivered[side.index()] += pipe.take(now, due, output) as u64;
         }
         any
     }
 }
 
-impl<R: FnMut(Event)> Driver for Relay<R> {
+impl<R: FnMut(Event)> Ends<Network> for Connections<R> {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        self.pace.begin(sources)?;
         sources.add(self.listener.as_raw_fd(), Attention::OnNews)
     }
 
-    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        if self.pace.is_stopping() {
-            return Ok(Turn::Done);
-        }
-        let mut busy = context.news && self.accept(context.now, context.sources());
-        busy |= self.pump(context)?;
-        if self.settle(context.clock.now()) {
+    fn exchange(&mut self, middle: &mut Middle<Network>, context: &Context<'_>) -> io::Result<bool> {
+        let mut busy = context.news && self.accept(middle, context.now, context.sources());
+        busy |= self.pump(middle, context)?;
+        if self.deliver(middle, context.clock.now()) {
             busy = true;
             // Received bytes are written at once.
-            self.pump(context)?;
+            self.pump(middle, context)?;
         }
-        if !busy {
-            self.pace.rehearse(self.model.due(), context, &mut self.pool);
-        }
-        if self.pace.ticks(context.now) {
-            (self.report)(Event::Tick);
-        }
-        self.pace.wait(self.model.due(), context)?;
-        Ok(if busy { Turn::Busy } else { Turn::Idle })
+        Ok(busy)
+    }
+
+    fn tick(&mut self) {
+        (self.report)(Event::Tick);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let dials = self.pipes.values().filter_map(Pipe::poll_timeout);
-        dials.chain(self.pace.poll_timeout()).min()
-    }
-
-    fn on_stop(&mut self, _: Instant) {
-        self.pace.stop();
+        self.pipes.values().filter_map(Pipe::poll_timeout).min()
     }
 }
