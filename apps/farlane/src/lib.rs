@@ -26,7 +26,6 @@ mod exit;
 mod failure;
 mod hops;
 mod lasting;
-mod metrics;
 mod picture;
 mod plan_file;
 mod processor;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Activity;
+use crate::{Activity, Counts, Latencies};
 
 /// A block device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,12 +35,27 @@ pub enum Way {
         far_end: FarEndState,
         /// Requests that are not answered yet.
         under_way: u64,
+        /// Counts of the kernel's requests, by their kind.
+        #[serde(default)]
+        requests: Vec<Requests>,
     },
     /// The initiator of NVMe/TCP: this process is its target.
     NvmeTcp {
         /// Address at which the target listens.
         target: String,
     },
+}
+
+/// Requests of the kernel of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Requests {
+    /// The kind: read, write, flush or discard.
+    pub request: String,
+    /// How many there were.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Time from the kernel's request to the answer.
+    pub latencies: Latencies,
 }
 
 /// Whether a far end can be reached.

@@ -2,8 +2,8 @@
 //!
 //! A daemon builds a [`Report`] and sends it as JSON. Each reader (`farlane observe status`,
 //! `list`, `top`, the page of `farlane observe ui`) parses the JSON into the same type with
-//! [`Report::read`]. The JSON schemas in `docs/schemas` are derived from these types, and their
-//! descriptions are the doc comments here.
+//! [`Report::read`]. The [`metrics`] of a daemon are derived from the same types. So are the JSON
+//! schemas in `docs/schemas`, whose descriptions are the doc comments here.
 //!
 //! ```
 //! use status::{Report, Status};
@@ -24,11 +24,12 @@
 //!   another version.
 //! - A reader rejects a kind that it does not know. It never takes one kind for another.
 //!
-//! The crate does no I/O and knows no engine: `apps/farlane` fills the types in.
+//! The crate does no I/O and uses no engine: `apps/farlane` fills the types in.
 
 #![forbid(unsafe_code)]
 
 mod connect;
+pub mod metrics;
 mod network;
 mod recorder;
 mod storage;
@@ -42,17 +43,20 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub use connect::{Connect, FarEndState, Way};
+pub use connect::{Connect, FarEndState, Requests, Way};
 pub use network::{Emulate, Ends, Nic, Passed, Rdma};
-pub use recorder::{Medium, Recorder, RecorderState, Trigger};
-pub use storage::{Activity, HostActivity, Namespace, Ssd};
+pub use recorder::{Medium, Recorder, RecorderState, Trigger, Writes};
+pub use storage::{
+    Activity, CommandKinds, ControllerCounts, Counts, Health, HostActivity, HostKinds, Latencies, Namespace,
+    Ssd, StatusCount, TimedCounts,
+};
 pub use target::{
-    Access, AccessState, Controller, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers, Subsystem,
-    Target,
+    Access, AccessState, Controller, Core, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers,
+    Subsystem, Target,
 };
 pub use tunnel::{
     Admits, Callers, ConfigCache, Connection, Copies, Datagrams, Dma, DmaMode, Export, FarEnd, FarReads,
-    Guest, Host, Link, Lookahead, Path, Slot,
+    Guest, Host, Link, Lookahead, Path, Slot, Tcp,
 };
 pub use unreadable::Unreadable;
 

@@ -12,8 +12,14 @@ pub struct Nic {
     pub wire: String,
     /// Packets that went to the wire.
     pub sent: u64,
+    /// Bytes of these packets.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Packets that went to the host.
     pub received: u64,
+    /// Bytes of these packets.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// Packets lost because the link was down.
     pub link_down: u64,
     /// Packets that no queue wanted.

@@ -24,6 +24,9 @@ pub struct Recorder {
     pub chunk_bytes: u32,
     /// Bytes that came from sources, or that a replay has sent.
     pub bytes_in: u64,
+    /// Bytes that came before a trigger and were not kept. No other number counts them.
+    #[serde(default)]
+    pub bytes_passed: u64,
     /// Bytes that were written.
     pub bytes_stored: u64,
     /// Bytes of these that are durable.
@@ -32,6 +35,12 @@ pub struct Recorder {
     pub bytes_lost: u64,
     /// Bytes of a ring that newer ones have overwritten.
     pub bytes_overwritten: u64,
+    /// Gaps that are declared.
+    #[serde(default)]
+    pub gaps: u64,
+    /// Times that a sender started over.
+    #[serde(default)]
+    pub restarts: u64,
     /// Whether the oldest bytes are overwritten when the medium is full.
     pub ring: bool,
     /// Time that is kept until a trigger; null if the recorder waits for none.
@@ -48,6 +57,26 @@ pub struct Recorder {
     pub high_water_bytes: u64,
     /// Size of the buffer.
     pub buffer_bytes: u64,
+    /// The medium's writes of a recording.
+    #[serde(default)]
+    pub writes: Writes,
+}
+
+/// Writes to the medium of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Writes {
+    /// Writes that have ended.
+    pub ended: u64,
+    /// Their time, all added.
+    pub time_ns: u64,
+    /// Time of the slowest.
+    pub slowest_ns: u64,
+    /// Pauses of the medium, 20 ms or longer.
+    pub pauses: u64,
+    /// Time of these pauses, all added.
+    pub paused_ns: u64,
+    /// Time of the longest pause.
+    pub longest_pause_ns: u64,
 }
 
 /// How far a recorder or a replayer is.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Activity, HostActivity, Namespace, Ssd};
+use crate::{Activity, Health, HostActivity, Namespace, Ssd, Tcp};
 
 /// A target: its subsystems, and the hosts that use them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +22,28 @@ pub struct Target {
     pub memory: Memory,
     /// Connections of unauthenticated hosts, and the fate of others.
     pub strangers: Strangers,
+    /// The part of each core in connections, memory and unauthenticated hosts.
+    #[serde(default)]
+    pub cores: Vec<Core>,
     /// Hosts that may ask for the discovery log page.
     pub discovery_access: DiscoveryAccess,
     /// Each subsystem.
     pub subsystems: Vec<Subsystem>,
     /// Discovery controllers.
     pub discovery: Vec<Controller>,
+}
+
+/// A core of a target: a thread with a loop of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Core {
+    /// Time until the loop took up the request for this status.
+    pub lag_ns: u64,
+    /// Connections of hosts.
+    pub connections: u64,
+    /// Memory held for hosts.
+    pub memory: Memory,
+    /// Connections of unauthenticated hosts, and the fate of others.
+    pub strangers: Strangers,
 }
 
 /// Memory that a target holds for hosts.
@@ -98,6 +114,8 @@ pub struct Subsystem {
     pub namespaces: Vec<Namespace>,
     /// Writes that found no space on the medium of the subsystem.
     pub space_errors: Option<u64>,
+    /// Health of the subsystem; null if another process reports it.
+    pub health: Option<Health>,
     /// Counts of the commands of each namespace.
     pub activity: Option<Vec<Activity>>,
     /// Controllers that hosts have connected to.
@@ -149,6 +167,8 @@ pub struct Controller {
     pub memory_bytes: u64,
     /// Counts of the commands of the host.
     pub activity: Option<HostActivity>,
+    /// The kernel's figures of the host's TCP connections together; null over other fabrics.
+    pub tcp: Option<Tcp>,
     /// Keep Alive Timeout; null if there is none.
     pub keep_alive_ms: Option<u64>,
     /// Queues.

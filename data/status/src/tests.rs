@@ -14,7 +14,7 @@ fn recorder() -> Value {
 fn a_report_survives_the_way_to_its_reader() {
     let connect = json!({ "schema_version": 1, "farlane": "0.1.0", "kind": "connect", "pid": 7,
         "url": "tcp://x", "device": null, "bytes": 1, "block": 512, "read_only": true, "activity": [],
-        "over": "ublk", "far_end": "away", "under_way": 3 });
+        "over": "ublk", "far_end": "away", "under_way": 3, "requests": [] });
     let report = Report::read(connect.clone()).unwrap();
     assert!(matches!(&report.status, Status::Connect(device) if device.way.is_away()));
     assert_eq!(serde_json::to_value(&report).unwrap(), connect);

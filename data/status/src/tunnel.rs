@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Activity, Namespace, Ssd};
+use crate::{Activity, ControllerCounts, Health, Namespace, Ssd};
 
 /// The far ends of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,9 @@ pub struct FarEnd {
     pub link: Link,
     /// The connections of a tunnel over several, the main one first; otherwise empty.
     pub connections: Vec<Connection>,
+    /// The kernel's figures of each TCP connection of the tunnel.
+    #[serde(default)]
+    pub tcp: Vec<Tcp>,
     /// Connections whose hosts had proved nothing.
     #[serde(rename = "strangers")]
     pub callers: Callers,
@@ -36,6 +39,10 @@ pub struct FarEnd {
     pub commands: Option<u64>,
     /// Writes that found no space on the medium of an SSD.
     pub space_errors: Option<u64>,
+    /// Counts of the SSD's controller; null if another process has the device.
+    pub controller: Option<ControllerCounts>,
+    /// Health of the SSD; null if another process has the device.
+    pub health: Option<Health>,
     /// The SSD's report about itself; null if another process has the device.
     pub ssd: Option<Ssd>,
     /// Namespaces of the SSD; null if another process has the device.
@@ -84,6 +91,8 @@ pub struct Link {
     pub connected: bool,
     /// Seconds since the link came up.
     pub up_s: Option<u64>,
+    /// Nanoseconds since the link came up.
+    pub up_ns: Option<u64>,
     /// Round trip through the tunnel.
     pub round_trip_ns: Option<u64>,
     /// PCIe packets sent.
@@ -98,6 +107,9 @@ pub struct Link {
     pub resumptions: u64,
     /// Frames that were sent again after that.
     pub sent_again: u64,
+    /// Packets dropped, as the link was down.
+    #[serde(default)]
+    pub dropped: u64,
     /// Bytes that wait to be sent.
     pub waiting_bytes: u64,
     /// Bytes that are kept until the other end acknowledges them.
@@ -121,6 +133,15 @@ pub struct Connection {
     pub bytes_received: u64,
     /// Times that the tunnel continued over a new connection in this place.
     pub resumptions: u64,
+}
+
+/// The kernel's figures of a TCP connection, or of several that serve one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tcp {
+    /// The smoothed round trip; the longest of several.
+    pub round_trip_ns: u64,
+    /// Segments that were sent again.
+    pub retransmissions: u64,
 }
 
 impl fmt::Display for Connection {
@@ -344,6 +365,9 @@ pub struct Slot {
     pub link: Option<Link>,
     /// The connections of a tunnel over several, the main one first; otherwise empty.
     pub connections: Vec<Connection>,
+    /// The kernel's figures of each TCP connection of the tunnel.
+    #[serde(default)]
+    pub tcp: Vec<Tcp>,
     /// Each connection that datagrams carry: udp:// or eth:.
     pub datagrams: Vec<Datagrams>,
     /// Commands of the guest.
@@ -361,6 +385,13 @@ pub struct Slot {
     pub config_cache: Option<ConfigCache>,
     /// The counts of the guest's actions.
     pub guest: Guest,
+    /// Counts of the SSD's controller; null if the device is at the far end.
+    pub controller: Option<ControllerCounts>,
+    /// Health of the SSD; null if the device is at the far end.
+    pub health: Option<Health>,
+    /// Counts of the commands of each namespace; empty if the device is at the far end.
+    #[serde(default)]
+    pub activity: Vec<Activity>,
 }
 
 /// Counts of a guest's accesses.

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 
-use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Confinement, Daemon, Failure, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::reactor::{Attention, Context, Driver, Hirer, Sources, Turn};
-use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
+use serde::Serialize;
+use status::metrics::{Labels, Metrics, Page};
 
 /// The driver that the loop turns.
 struct Greeter {
@@ -45,6 +45,19 @@ impl Driver for Greeter {
     }
 }
 
+/// The status of the daemon, for JSON and for metrics.
+#[derive(Serialize)]
+struct Greeted {
+    kind: &'static str,
+    greetings: u64,
+}
+
+impl Metrics for Greeted {
+    fn add_to(&self, page: &mut Page) {
+        page.add_counters(&Labels::new(), [("greetings", "Clients greeted", self.greetings)]);
+    }
+}
+
 /// The daemon's options.
 struct Greet {
     settings: Settings,
@@ -55,7 +68,7 @@ impl Daemon for Greet {
     const WHAT: &'static str = "the greeter";
     type Driver = Greeter;
     type Request = OnlyStatus;
-    type Status = serde_json::Value;
+    type Status = Greeted;
     type Captures = NoCaptures;
     type Error = Failure;
 
@@ -71,15 +84,6 @@ impl Daemon for Greet {
         Ok(Greeter { listener, greetings: 0, is_over: false })
     }
 
-    fn figures(&self, _: Clock, hirer: Hirer<Greeter>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| {
-            let Some(greetings) = hirer.run(|driver| driver.greetings) else { return false };
-            let family = page.family(Kind::Counter, "greetings", "Clients greeted");
-            family.add(&Labels::new(), greetings as f64);
-            true
-        }
-    }
-
     fn announce(&mut self, driver: &mut Greeter) -> Result<(), Failure> {
         println!("greeting at {}", driver.listener.local_addr().map_err(Failure::System)?);
         Ok(())
@@ -89,8 +93,8 @@ impl Daemon for Greet {
         format!("{} greetings", driver.greetings)
     }
 
-    fn status(&mut self, driver: &mut Greeter, _now: Instant) -> Reply<serde_json::Value> {
-        Reply::Now(serde_json::json!({ "kind": Self::KIND, "greetings": driver.greetings }))
+    fn status(&mut self, driver: &mut Greeter, _now: Instant, _hirer: &Hirer<Greeter>) -> Reply<Greeted> {
+        Reply::Now(Greeted { kind: Self::KIND, greetings: driver.greetings })
     }
 
     fn end(self, driver: Greeter) -> Result<(), Failure> {

@@ -12,7 +12,7 @@
 //!    still end the process at once.
 //! 5. **Signals**: from here on SIGINT and SIGTERM end the process in good order.
 //! 6. **Control socket**: clients may connect, and are answered once the loop turns.
-//! 7. **Metrics** ([`Daemon::figures`]): a thread answers Prometheus.
+//! 7. **Metrics** ([`Daemon::Status`]): a thread answers Prometheus.
 //! 8. **Settle** ([`Daemon::settle`]): the loop turns until the offer can be used.
 //! 9. **Announce** ([`Daemon::announce`]): the address on standard output.
 //! 10. **Renounce**: the user changes, and system calls that no server needs go.
@@ -36,7 +36,7 @@ mod confinement;
 pub mod control;
 mod failure;
 pub mod http;
-pub mod metrics;
+mod metrics;
 mod offer;
 mod run;
 mod serving;

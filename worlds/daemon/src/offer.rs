@@ -10,9 +10,9 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use serde::Serialize;
 use serde_json::Value;
+use status::metrics::Metrics;
 
 use crate::control::Request;
-use crate::metrics::Page;
 use crate::{Confinement, Failure};
 
 /// The options that every daemon has.
@@ -103,8 +103,8 @@ pub trait Daemon: Sized {
     type Driver: Driver;
     /// A request to the control socket.
     type Request: Request;
-    /// The state that is reported.
-    type Status: Serialize + 'static;
+    /// The state that is reported, and from which the metrics are derived.
+    type Status: Serialize + Metrics + Send + 'static;
     /// Captures of the driver's traffic; [`NoCaptures`] where there is none.
     type Captures: Captures<Self::Driver>;
     /// Why the daemon could not begin, or failed.
@@ -130,14 +130,6 @@ pub trait Daemon: Sized {
     /// # Errors
     /// When one can't be opened.
     fn open(&mut self, opening: &Opening) -> Result<Self::Driver, Self::Error>;
-
-    /// Adds the figures of the daemon to each page of metrics, with jobs that `hirer` hands to the
-    /// loop. The function returns false when the loop has ended.
-    fn figures(
-        &self,
-        clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static;
 
     /// Whether the offer can be used by now. The loop turns until then.
     ///
@@ -167,8 +159,14 @@ pub trait Daemon: Sized {
     /// A summary of the offer, for the service manager.
     fn summary(&self, driver: &Self::Driver) -> String;
 
-    /// Reports the state, as it is `now`.
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Self::Status>;
+    /// Reports the state, as it is `now`. A thread beside the loop makes a long status of parts,
+    /// for which `hirer` hands small jobs to the loop.
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        now: Instant,
+        hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Self::Status>;
 
     /// Carries out a request of its own, which is none of [`Common`](crate::Common). `stop` ends
     /// the loop.

@@ -41,10 +41,11 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     let hang_up = hang_up.map_err(Failure::System)?;
     let control = control::bind(D::KIND, settings.control.as_deref())?;
     let (hirer, jobs) = jobs(stop.clone());
-    metrics::serve(settings.metrics, daemon.figures(clock, hirer))?;
+    let (ask, asked) = metrics::ask(stop.clone());
+    metrics::serve(settings.metrics, ask)?;
 
     let (captures, beside) = (D::Captures::new(clock), Beside::default());
-    let inner = Inner { daemon, driver, jobs, captures, beside, hang_up, stop };
+    let inner = Inner { daemon, driver, hirer, jobs, asked, captures, beside, hang_up, stop };
     let mut serving = Serving { inner, control };
     settle(&mut reactor, &mut serving, clock)?;
     let inner = &mut serving.inner;

@@ -28,7 +28,7 @@ fn one_file_makes_a_daemon_that_is_confined_asked_and_ended() {
     TcpStream::connect(address).unwrap().read_to_string(&mut greeting).unwrap();
     assert_eq!(greeting, "hello\n");
     let status = ask(&socket, r#"{"command":"status"}"#).unwrap();
-    assert_eq!(status, r#"{"done":{"greetings":1,"kind":"greet"}}"#);
+    assert_eq!(status, r#"{"done":{"kind":"greet","greetings":1}}"#);
     let refused = ask(&socket, r#"{"command":"reload"}"#).unwrap();
     assert!(refused.contains("invalid request: unknown variant `reload`"), "{refused}");
     let confined = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();

@@ -1,8 +1,7 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
-use ::status::Report;
+use ::status::{Report, Status};
 use assemblies::guest::{Config, Guest};
-use daemon::metrics::Page;
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
 use live::carrier::route::Way;
@@ -16,7 +15,7 @@ use tunnel::frame::{Identity, NetworkTime};
 
 use crate::args::{AttachArgs, need_far};
 use crate::commands::capture::Captures;
-use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
+use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::{OPENED_BY_LISTENER, settings, status};
 use crate::error::Error;
 
@@ -98,14 +97,6 @@ impl Daemon for Attach<'_> {
         Ok(GuestDriver::over_tcp(guest, route, listener, report))
     }
 
-    fn figures(
-        &self,
-        clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::add(page, clock, &hirer)
-    }
-
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
         announce(self.args.output.json, &self.args.socket.path, &self.text())
     }
@@ -114,9 +105,15 @@ impl Daemon for Attach<'_> {
         self.text()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        now: Instant,
+        _hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
         let url = self.args.url.to_string();
-        Reply::Now(status::of_guest(now, &self.args.socket.path, Some(&url), driver))
+        let slot = status::of_guest(now, &self.args.socket.path, Some(url), driver);
+        Reply::Now(Report::of(Status::Attach(slot)))
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {

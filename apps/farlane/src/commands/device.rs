@@ -1,8 +1,7 @@
 //! `farlane offer device`: offers an SSD of this machine to a virtual machine.
 
-use ::status::Report;
+use ::status::{Report, Slot, Status};
 use assemblies::guest::{Config, Guest};
-use daemon::metrics::Page;
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::guest::{Event, GuestDriver};
@@ -15,9 +14,10 @@ use nvme_pcie::function::{self, Function};
 
 use crate::args::{DeviceArgs, need_served};
 use crate::commands::capture::Captures;
-use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
+use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, settings, status};
+use crate::counters::{self, next_tallies};
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
@@ -77,14 +77,6 @@ impl Daemon for Device<'_> {
         Ok(GuestDriver::direct(guest, function, media, listener, report))
     }
 
-    fn figures(
-        &self,
-        clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::add(page, clock, &hirer)
-    }
-
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
         announce(self.args.output.json, &self.args.socket.path, &self.text)
     }
@@ -93,8 +85,21 @@ impl Daemon for Device<'_> {
         self.text.clone()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
-        Reply::Now(status::of_guest(now, &self.args.socket.path, None, driver))
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        now: Instant,
+        hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
+        let slot = status::of_guest(now, &self.args.socket.path, None, driver);
+        let hirer = hirer.clone();
+        Reply::Later(Box::new(move || {
+            let next = |driver: &mut Self::Driver, after| {
+                driver.controller().map(|one| next_tallies(one.tallies(), after)).unwrap_or_default()
+            };
+            let activity = counters::activity(&hirer, next)?;
+            Some(Report::of(Status::Device(Slot { activity, ..slot })))
+        }))
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {

@@ -6,9 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use ::status::Report;
+use ::status::{Report, Status};
 use assemblies::fabric::Fabric;
-use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
@@ -29,10 +28,11 @@ use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::Value;
 
 use super::kernel::{self, Terms};
-use super::{About, Request, announce, identity, metrics, status};
+use super::{About, Request, announce, identity, status};
 use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, Captures};
+use crate::counters::{self, next_tallies};
 use crate::error::{BlockError, Error};
 
 /// The one subsystem, and the one port.
@@ -216,10 +216,6 @@ impl Daemon for Block<'_> {
         Ok(served)
     }
 
-    fn figures(&self, _clock: Clock, hirer: Hirer<Served>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::of_target(page, &hirer, Served::core)
-    }
-
     fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
         match &driver.failed {
             Some(error) => Err(refused(self.args, error)),
@@ -235,8 +231,16 @@ impl Daemon for Block<'_> {
         self.about().text(driver.device().unwrap_or_default())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Report> {
-        Reply::Now(status::of_target(self.about(), driver.device(), driver.address(), driver.core()))
+    fn status(&mut self, driver: &mut Served, _now: Instant, hirer: &Hirer<Served>) -> Reply<Report> {
+        let (mut device, hirer) =
+            (status::of_target(self.about(), driver.device(), driver.address()), hirer.clone());
+        Reply::Later(Box::new(move || {
+            let next = |driver: &mut Served, after| {
+                driver.core().map(|core| next_tallies(core.tallies(), after)).unwrap_or_default()
+            };
+            device.activity = counters::activity(&hirer, next)?;
+            Some(Report::of(Status::Connect(device)))
+        }))
     }
 
     fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {

@@ -5,7 +5,6 @@ pub(crate) mod disconnect;
 mod initiator;
 mod kernel;
 pub(crate) mod list;
-mod metrics;
 mod status;
 mod ublk;
 

@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 
-use ::status::{Activity, Connect, FarEndState, Report, Status, Way};
-use live::drivers::ublk::{Kind, UblkDriver};
-use nvme::subsystem::Subsystem;
+use ::status::{Activity, Connect, Counts, FarEndState, Report, Requests, Status, Way};
+use live::drivers::ublk::{Kind, KindTally, UblkDriver};
 
 use super::About;
 use crate::counters;
 
 /// The status of the block device `device`, whose requests come over `way`.
-fn common(about: &About, device: Option<&str>, (activity, way): (Vec<Activity>, Way)) -> Report {
-    Report::of(Status::Connect(Connect {
+fn common(about: &About, device: Option<&str>, activity: Vec<Activity>, way: Way) -> Connect {
+    Connect {
         url: about.url.clone(),
         device: device.map(|name| format!("/dev/{name}")),
         bytes: about.bytes,
@@ -19,7 +18,7 @@ fn common(about: &About, device: Option<&str>, (activity, way): (Vec<Activity>, 
         read_only: about.read_only,
         activity,
         way,
-    }))
+    }
 }
 
 /// The status of a block device whose requests this process answers.
@@ -43,21 +42,27 @@ where
         others: flushes.operations + discards.operations,
         errors: Kind::ALL.iter().map(|kind| tally.of(*kind).errors).sum(),
         took,
+        kinds: None,
+        space_errors: 0,
+        statuses: Vec::new(),
+    };
+    let requests = |kind: Kind| {
+        let KindTally { operations, bytes, errors, latencies } = tally.of(kind);
+        Requests {
+            request: kind.name().to_owned(),
+            counts: Counts { operations: *operations, bytes: *bytes, errors: *errors },
+            latencies: counters::latencies(latencies),
+        }
     };
     let far_end = if driver.medium().is_here() { FarEndState::Here } else { FarEndState::Away };
-    let way = Way::Ublk { far_end, under_way: driver.under_way() as u64 };
-    common(about, Some(&driver.name()), (vec![activity], way))
+    let (under_way, requests) = (driver.under_way() as u64, Kind::ALL.map(requests).to_vec());
+    let way = Way::Ublk { far_end, under_way, requests };
+    Report::of(Status::Connect(common(about, Some(&driver.name()), vec![activity], way)))
 }
 
-/// The status of a block device of the kernel's initiator, whose target listens at `address` and has
-/// the subsystem `core`.
-pub(super) fn of_target(
-    about: &About,
-    device: Option<&str>,
-    address: SocketAddr,
-    core: Option<&Subsystem>,
-) -> Report {
-    let tallies = core.into_iter().flat_map(Subsystem::tallies);
+/// The status of a block device of the kernel's initiator, whose target listens at `address`, but for
+/// the counts of commands.
+pub(super) fn of_target(about: &About, device: Option<&str>, address: SocketAddr) -> Connect {
     let way = Way::NvmeTcp { target: address.to_string() };
-    common(about, device, (counters::activity(tallies), way))
+    common(about, device, Vec::new(), way)
 }

@@ -1,18 +1,16 @@
 //! The block device by the kernel's user-space block driver.
 
 use ::status::Report;
-use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::Instant;
 use live::client::Url;
 use live::drivers::ublk::{self, Event, UblkDriver, find};
 use live::reactor::{Hirer, Stop};
-use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use live::sys::ublk::Control;
 use serde_json::Value;
 
-use super::{About, Request, announce, identity, metrics, status};
+use super::{About, Request, announce, identity, status};
 use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, Captures, notes_of_host};
@@ -74,10 +72,6 @@ impl Daemon for Block<'_> {
         Ok(Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?)
     }
 
-    fn figures(&self, _clock: Clock, hirer: Hirer<Served>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::of_requests(page, &hirer)
-    }
-
     fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
         Ok(driver.is_live())
     }
@@ -94,7 +88,7 @@ impl Daemon for Block<'_> {
         self.about().text(&driver.name())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant) -> Reply<Report> {
+    fn status(&mut self, driver: &mut Served, _now: Instant, _hirer: &Hirer<Served>) -> Reply<Report> {
         Reply::Now(status::of_requests(self.about(), driver))
     }
 

@@ -9,7 +9,6 @@ use std::io;
 use std::rc::Rc;
 
 use ::status::{Emulate, Passed, Report, Status};
-use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use distribution::Distribution;
 use engine::Instant;
@@ -158,17 +157,6 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
         Ok(Watched { network, noted, shown: Shown::new(self.args.output.json) })
     }
 
-    fn figures(
-        &self,
-        _clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| {
-            let ways = hirer.run(|driver| driver.network.counters().ways());
-            ways.map(|ways| add(page, ways)).is_some()
-        }
-    }
-
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
         let (ends, text) = self.ends.places(self.args);
         if !self.args.output.json {
@@ -190,7 +178,12 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
         "a modelled network".to_owned()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        _now: Instant,
+        _hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
         let (ends, _) = self.ends.places(self.args);
         let [there, back] = driver.network.counters().ways().map(passed);
         let network = self.args.link.to_string_lossy().into_owned();
@@ -200,22 +193,6 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
         driver.shown.end(driver.network.counters(), &driver.noted.late.borrow())
-    }
-}
-
-/// Adds the figures of the traffic there and back.
-fn add(page: &mut Page, ways: [Direction; 2]) {
-    for (name, way) in ["there", "back"].into_iter().zip(ways) {
-        let labels: Labels = vec![("way", name.to_owned())];
-        let counters = [
-            ("farlane_emulated_frames", "Frames that were sent", way.frames),
-            ("farlane_emulated_frame_bytes", "Bytes of these frames", way.frame_bytes),
-            ("farlane_emulated_lost_frames", "Frames that were lost", way.lost),
-            ("farlane_emulated_bytes", "Bytes that have arrived", way.bytes),
-        ];
-        page.add_rows(&labels, counters.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)));
-        let help = "Frames in queues or on the line";
-        page.family(Kind::Gauge, "farlane_emulated_under_way", help).add(&labels, way.under_way as f64);
     }
 }
 

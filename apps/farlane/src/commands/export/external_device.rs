@@ -7,7 +7,6 @@ use std::rc::Rc;
 use ::status::Report;
 use assemblies::external_device::{self, Config, ExternalDevice, Summary};
 use assemblies::far::Far;
-use daemon::metrics::Page;
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
@@ -20,7 +19,6 @@ use live::sys::unix::PATH_MAX;
 use tunnel::frame::NetworkTime;
 
 use super::listeners::Listeners;
-use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
 use crate::commands::capture::Captures;
@@ -137,14 +135,6 @@ impl Daemon for External<'_> {
         Ok(listeners.join(driver.with_admission(clock.now(), admission)))
     }
 
-    fn figures(
-        &self,
-        clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
-    }
-
     fn settle(&mut self, _driver: &mut Self::Driver) -> Result<bool, Error> {
         Ok(self.known.borrow().summary.is_some())
     }
@@ -170,7 +160,12 @@ impl Daemon for External<'_> {
         format!("the device at {}", self.path.display())
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, now: Instant) -> Reply<Report> {
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        now: Instant,
+        _hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
         Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, None)]))
     }
 

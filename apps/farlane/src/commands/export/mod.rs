@@ -3,7 +3,6 @@
 mod client;
 mod external_device;
 mod listeners;
-mod metrics;
 mod reload;
 pub(crate) mod request;
 mod save;
@@ -15,7 +14,6 @@ use std::path::PathBuf;
 use ::status::Report;
 use assemblies::far::Far;
 use clap::ArgMatches;
-use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Entropy, Instant, Nanos};
 use live::carrier::Acceptor;
@@ -45,6 +43,7 @@ use crate::commands::guest::tell_commands;
 use crate::commands::listening::Listening;
 use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json};
+use crate::counters;
 use crate::error::{CarrierError, Error};
 
 /// How many namespaces may be added above the highest identifier of the start. Firmware asks for
@@ -131,10 +130,6 @@ impl Daemon for Export<'_> {
         Ok(Server { clock, far_ends: drivers.into_iter().collect(), offered, file })
     }
 
-    fn figures(&self, clock: Clock, hirer: Hirer<Server>) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| metrics::add(page, clock, &hirer)
-    }
-
     fn announce(&mut self, _driver: &mut Server) -> Result<(), Error> {
         let mut announcements = self.announcements.iter();
         announcements.try_for_each(|(summary, places, serial)| {
@@ -146,8 +141,16 @@ impl Daemon for Export<'_> {
         counted((driver.offered.len(), "far end"))
     }
 
-    fn status(&mut self, driver: &mut Server, now: Instant) -> Reply<Report> {
-        Reply::Now(driver.status(now))
+    /// A thread beside the loop adds the counts of namespaces, of which there may be thousands.
+    fn status(&mut self, driver: &mut Server, now: Instant, hirer: &Hirer<Server>) -> Reply<Report> {
+        let (mut far_ends, hirer) = (driver.status(now), hirer.clone());
+        Reply::Later(Box::new(move || {
+            for (index, far_end) in far_ends.iter_mut().enumerate() {
+                let next = move |server: &mut Server, after| server.next_tallies(index, after);
+                far_end.activity = Some(counters::activity(&hirer, next)?);
+            }
+            Some(commands::status::of_far_ends(far_ends))
+        }))
     }
 
     fn answer(&mut self, driver: &mut Server, request: Request, _stop: &Stop) -> Result<Value, String> {

@@ -4,12 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ::status::Report;
 use clap::ArgMatches;
 use engine::Instant;
 use live::drivers::far::{Event, FarDriver};
 use live::reactor::{Context, Driver, Glance, Several, Sources, Turn};
 use live::sys::clock::Clock;
+use nvme::wire::NamespaceId;
 use serde_json::Value;
 
 use super::request::{Changed, Request, Resized, is_at};
@@ -21,6 +21,7 @@ use crate::commands::save::offer::{Exported, FarEnd, Told};
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
 use crate::commands::status;
+use crate::counters::{Tallies, next_tallies};
 
 /// The offer of one far end.
 pub(super) struct Offered {
@@ -69,11 +70,19 @@ impl Server {
         }
     }
 
-    pub(super) fn status(&self, now: Instant) -> Report {
+    /// The status of each far end but for the counts of its namespaces.
+    pub(super) fn status(&self, now: Instant) -> Vec<::status::FarEnd> {
         let one = |driver: &FarDriver<fn(Event)>| {
             status::of_far(now, driver, Some(driver.far().function().controller()))
         };
-        status::of_far_ends(self.far_ends().iter().map(one).collect())
+        self.far_ends().iter().map(one).collect()
+    }
+
+    /// The next tallies of namespaces of a far end; none if the far end is gone by now.
+    pub(super) fn next_tallies(&self, index: usize, after: NamespaceId) -> Tallies {
+        let driver = self.far_ends().iter().nth(index);
+        let tallies = driver.map(|driver| driver.far().function().controller().tallies());
+        tallies.map(|tallies| next_tallies(tallies, after)).unwrap_or_default()
     }
 
     /// The index of a far end: the only one, or the one that listens on the address.

@@ -1,8 +1,6 @@
 //! The common parts of `farlane attach` and `farlane offer device`: a socket for a guest, and
 //! reports about the guest.
 
-pub(crate) mod metrics;
-
 use std::path::Path;
 
 use assemblies::guest::{self, Guest};

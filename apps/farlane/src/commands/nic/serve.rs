@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use ::status::{Nic, Report, Status};
-use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::drivers::nic::{CardDriver, Served, Wire, WireUrl};
 use live::reactor::Hirer;
-use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use niq::Counts;
 use schemars::JsonSchema;
@@ -74,14 +72,6 @@ impl Daemon for Card<'_> {
         CardDriver::new(listener, wire, address(), self.spin(), report).map_err(Error::System)
     }
 
-    fn figures(
-        &self,
-        _clock: Clock,
-        hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| hirer.run(|driver| driver.counts()).map(|counts| add(page, &counts)).is_some()
-    }
-
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
         announce(self.args.output.json, self.socket, &self.text())
     }
@@ -90,15 +80,23 @@ impl Daemon for Card<'_> {
         self.text()
     }
 
-    fn status(&mut self, driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
-        let Counts { sent, received, link_down, unwanted, misshapen, no_room, faults, .. } = driver.counts();
+    fn status(
+        &mut self,
+        driver: &mut Self::Driver,
+        _now: Instant,
+        _hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
+        let Counts { sent, sent_bytes, received, received_bytes, .. } = driver.counts();
+        let Counts { link_down, unwanted, misshapen, no_room, faults, .. } = driver.counts();
         let vfio_user = self.socket.to_string_lossy().into_owned();
         let wire = self.wire.to_string();
         Reply::Now(Report::of(Status::Nic(Nic {
             vfio_user,
             wire,
             sent,
+            sent_bytes,
             received,
+            received_bytes,
             link_down,
             unwanted,
             misshapen,
@@ -146,28 +144,6 @@ impl From<&Counts> for End {
     fn from(counts: &Counts) -> Self {
         let &Counts { sent, received, link_down, unwanted, misshapen, no_room, faults, .. } = counts;
         Self { sent, received, link_down, unwanted, misshapen, no_room, faults }
-    }
-}
-
-/// Adds the figures of a card.
-fn add(page: &mut Page, counts: &Counts) {
-    let rows = [
-        ("farlane_nic_sent_packets", "Packets that went to the wire", counts.sent),
-        ("farlane_nic_sent_bytes", "Bytes of these packets", counts.sent_bytes),
-        ("farlane_nic_received_packets", "Packets that went to the host", counts.received),
-        ("farlane_nic_received_bytes", "Bytes of these packets", counts.received_bytes),
-        ("farlane_nic_faults", "Queues stopped by a fault", counts.faults),
-    ];
-    page.add_rows(&Labels::new(), rows.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)));
-    let lost = [
-        ("link_down", counts.link_down),
-        ("unwanted", counts.unwanted),
-        ("misshapen", counts.misshapen),
-        ("no_room", counts.no_room),
-    ];
-    for (reason, value) in lost {
-        page.family(Kind::Counter, "farlane_nic_lost_packets", "Packets that were lost, by the reason")
-            .add(&vec![("reason", reason.to_owned())], value as f64);
     }
 }
 

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use ::status::{Rdma, Report, Status};
-use daemon::metrics::{Kind, Labels, Page};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::perftest::{Measured, Mode, Provider, Test, Verb};
 use live::reactor::Hirer;
-use live::sys::clock::Clock;
 use live::sys::logging;
 use live::sys::sandbox::Needs;
 
@@ -69,19 +67,6 @@ impl Daemon for Server<'_> {
         server.map_err(|error| Error::Listen { address: listen, error })
     }
 
-    fn figures(
-        &self,
-        _clock: Clock,
-        hirer: Hirer<Measured>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        move |page| {
-            let Some(connections) = hirer.run(|driver| driver.connections()) else { return false };
-            page.family(Kind::Gauge, "farlane_rdma_connections", "Connections of clients that measure")
-                .add(&Labels::new(), connections as f64);
-            true
-        }
-    }
-
     fn announce(&mut self, driver: &mut Measured) -> Result<(), Error> {
         let address = driver.address().to_string();
         if self.args.output.json {
@@ -95,7 +80,7 @@ impl Daemon for Server<'_> {
         format!("measurements at {}", driver.address())
     }
 
-    fn status(&mut self, driver: &mut Measured, _now: Instant) -> Reply<Report> {
+    fn status(&mut self, driver: &mut Measured, _now: Instant, _hirer: &Hirer<Measured>) -> Reply<Report> {
         Reply::Now(Report::of(Status::Rdma(Rdma {
             listening: vec![driver.address().to_string()],
             provider: provider_name(self.args.provider).to_owned(),

@@ -1,6 +1,6 @@
 //! `farlane record ctl`: sends requests to a running recorder or replayer.
 
-use ::status::{Medium, Recorder, RecorderState, Report};
+use ::status::{Medium, Recorder, RecorderState, Report, Writes};
 use daemon::Common;
 use engine::Nanos;
 use live::drivers::record::{Handle, State, Status};
@@ -169,10 +169,13 @@ pub(super) fn report(of: &Status) -> Report {
         last_address: of.last_address,
         chunk_bytes: of.chunk,
         bytes_in: progress.bytes_in,
+        bytes_passed: progress.passed,
         bytes_stored: progress.stored,
         bytes_acknowledged: progress.acknowledged,
         bytes_lost: progress.lost,
         bytes_overwritten: progress.overwritten,
+        gaps: of.gaps,
+        restarts: progress.restarts,
         ring: of.is_ring,
         pre_trigger_ns: of.pre_trigger.map(Nanos::get),
         kept_bytes: of.kept.map(|kept| kept.bytes),
@@ -181,6 +184,14 @@ pub(super) fn report(of: &Status) -> Report {
         fill_bytes: progress.fill,
         high_water_bytes: progress.high_water,
         buffer_bytes: of.buffer,
+        writes: Writes {
+            ended: of.writes.ended,
+            time_ns: of.writes.time.get(),
+            slowest_ns: of.writes.slowest.get(),
+            pauses: of.writes.pauses,
+            paused_ns: of.writes.paused.get(),
+            longest_pause_ns: of.writes.longest_pause.get(),
+        },
     };
     Report::of(match of.direction {
         Direction::Write => ::status::Status::Record(recorder),

@@ -5,7 +5,6 @@ mod ctl;
 mod each;
 pub(crate) mod export;
 mod gaps;
-mod metrics;
 mod part;
 mod raw;
 pub(crate) mod recorder;

@@ -7,20 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use ::status::Report;
-use daemon::metrics::Page;
 use daemon::{Daemon, NoCaptures, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::beside::Beside;
 use live::drivers::record::{Handle, offer_registers};
 use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
-use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use record::registers::Direction;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::ctl::{self, Request};
-use super::metrics;
 use crate::args::RecorderControl;
 use crate::commands::guest::report;
 use crate::commands::report_json;
@@ -180,18 +177,6 @@ where
         })
     }
 
-    fn figures(
-        &self,
-        _clock: Clock,
-        _hirer: Hirer<Self::Driver>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        let handle = self.handle.clone();
-        move |page| {
-            metrics::add(page, &handle.status());
-            true
-        }
-    }
-
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
         if self.control.on_demand {
             info!("waiting for a start");
@@ -204,7 +189,12 @@ where
         if self.control.on_demand { format!("{what} on demand") } else { what.to_owned() }
     }
 
-    fn status(&mut self, _driver: &mut Self::Driver, _now: Instant) -> Reply<Report> {
+    fn status(
+        &mut self,
+        _driver: &mut Self::Driver,
+        _now: Instant,
+        _hirer: &Hirer<Self::Driver>,
+    ) -> Reply<Report> {
         Reply::Now(ctl::report(&self.handle.status()))
     }
 

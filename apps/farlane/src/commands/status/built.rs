@@ -16,14 +16,14 @@ use tunnel::upstream::PortIndex;
 
 use crate::counters;
 
-/// The status of the driver that serves a guest at the socket `place`. `url` is that of the far
-/// end, if there is a tunnel to one.
+/// The status of the driver that serves a guest at the socket `place`, but for the counts of
+/// namespaces. `url` is that of the far end, if there is a tunnel to one.
 pub(crate) fn of_guest<F: FnMut(guest::Event)>(
     now: Instant,
     place: &FilePath,
-    url: Option<&str>,
+    url: Option<String>,
     driver: &GuestDriver<F>,
-) -> Report {
+) -> Slot {
     let guest = driver.guest();
     let upstream = guest.upstream();
     let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
@@ -33,12 +33,13 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         .and_then(|upstream| upstream.interposer())
         .map(|interposer| interposer.statistics().commands);
     let strands = upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)));
-    let slot = Slot {
+    Slot {
         vfio_user: place.to_string_lossy().into_owned(),
-        url: url.map(str::to_owned),
+        url,
         client: guest.has_client(),
         link: session.map(|session| link(now, session)),
         connections: counters::connections(strands),
+        tcp: driver.tcp_info().map(counters::tcp).collect(),
         datagrams: driver.datagrams().map(datagrams).collect(),
         commands,
         round_trips: commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
@@ -53,12 +54,14 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
             given_up: ours.given_up,
             waited: ours.waited,
         },
-    };
-    Report::of(if url.is_some() { Status::Attach(slot) } else { Status::Device(slot) })
+        controller: driver.controller().map(counters::controller),
+        health: driver.controller().map(|of| counters::health(&of.counters())),
+        activity: Vec::new(),
+    }
 }
 
-/// The status of a device's end of a tunnel. `controller` has the device's counts, if the device
-/// is ours.
+/// The status of a device's end of a tunnel, but for the counts of namespaces. `controller` has the
+/// device's counts, if the device is ours.
 pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     now: Instant,
     driver: &FarDriver<F, B>,
@@ -72,6 +75,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         host: downstream.owner().map(|key| host(driver, key)),
         link: link(now, downstream.session()),
         connections: counters::connections(downstream.strands()),
+        tcp: driver.tcp_info().map(counters::tcp).collect(),
         callers: Callers {
             waiting: callers.waiting as u64,
             accepted: callers.accepted,
@@ -83,9 +87,11 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         datagrams: driver.datagrams().map(datagrams).collect(),
         commands: controller.map(|of| of.statistics().commands),
         space_errors: controller.map(|of| of.core().counters().space_errors),
+        controller: controller.map(counters::controller),
+        health: controller.map(|of| counters::health(&of.counters())),
         ssd: controller.map(|of| counters::ssd(of.core().config())),
         namespaces: controller.map(|of| counters::namespaces(of.core())),
-        activity: controller.map(|of| counters::activity(of.tallies())),
+        activity: None,
         far_reads: counters::far_reads(downstream.store().tally()),
     }
 }
@@ -102,11 +108,12 @@ pub(crate) fn of_far_ends(far_ends: Vec<FarEnd>) -> Report {
 
 /// The status of the tunnel itself.
 fn link(now: Instant, session: &Session) -> Link {
-    let statistics = session.statistics();
+    let (statistics, up) = (session.statistics(), session.up_since().map(|since| now - since));
     Link {
         peer: session.peer().map(ToString::to_string),
         connected: session.is_open(),
-        up_s: session.up_since().map(|since| (now - since).get() / 1_000_000_000),
+        up_s: up.map(|length| length.get() / 1_000_000_000),
+        up_ns: up.map(|length| length.get()),
         round_trip_ns: session.round_trip().map(|length| length.get()),
         packets_sent: statistics.tlps_sent,
         packets_received: statistics.tlps_received,
@@ -114,6 +121,7 @@ fn link(now: Instant, session: &Session) -> Link {
         bytes_received: statistics.bytes_received,
         resumptions: statistics.resumptions,
         sent_again: statistics.frames_replayed,
+        dropped: statistics.dropped,
         waiting_bytes: session.queued_bytes() as u64,
         unacknowledged_bytes: session.unacknowledged_bytes() as u64,
         unacknowledged_bytes_max: REPLAY_BYTES_MAX as u64,

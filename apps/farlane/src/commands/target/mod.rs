@@ -6,7 +6,6 @@ mod core;
 mod cores;
 mod hosts;
 mod hosts_told;
-mod metrics;
 pub(crate) mod request;
 mod save;
 mod server;
@@ -18,7 +17,6 @@ use std::path::{Path, PathBuf};
 use ::status::{Report, Status};
 use assemblies::fabric::Fabric;
 use assemblies::target::{PROOF_MAX, STRANGERS_MAX};
-use daemon::metrics::Page;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp;
@@ -26,7 +24,6 @@ use live::client::AttachError;
 use live::drivers::fabrics::target::StrangerLimits;
 use live::drivers::mdns::Announcer;
 use live::reactor::{Hirer, Stop, jobs};
-use live::sys::clock::Clock;
 use live::sys::descriptors;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
@@ -143,15 +140,6 @@ impl Daemon for Offering<'_> {
         Ok(server)
     }
 
-    fn figures(
-        &self,
-        _clock: Clock,
-        _hirer: Hirer<Server>,
-    ) -> impl FnMut(&mut Page) -> bool + Send + 'static {
-        let hirers = self.hirers.clone();
-        move |page| metrics::add(page, &hirers)
-    }
-
     fn announce(&mut self, driver: &mut Server) -> Result<(), Error> {
         driver.announce(self.args.output.json)
     }
@@ -160,15 +148,13 @@ impl Daemon for Offering<'_> {
         driver.summary()
     }
 
-    /// Thousands of hosts hold up no command: a thread beside the loops adds them.
-    fn status(&mut self, driver: &mut Server, _now: Instant) -> Reply<Report> {
-        let (told, hirers) = (driver.status(), self.hirers.clone());
-        match told {
-            Err(why) => Reply::Refused(why),
-            Ok(mut told) => Reply::Later(Box::new(move || {
-                status::add_hosts(&mut told, &hirers).map(|()| Report::of(Status::Target(told)))
-            })),
-        }
+    /// A thread beside the loops asks the cores for their parts.
+    fn status(&mut self, driver: &mut Server, _now: Instant, _hirer: &Hirer<Server>) -> Reply<Report> {
+        let (access, hirers) = (driver.access(), self.hirers.clone());
+        Reply::Later(Box::new(move || {
+            let target = status::of_cores(&hirers, access)?;
+            Some(Report::of(Status::Target(target)))
+        }))
     }
 
     fn answer(&mut self, driver: &mut Server, request: Request, _stop: &Stop) -> Result<Value, String> {

@@ -1,23 +1,66 @@
 //! The status of a target.
 //!
-//! The state of subsystems is reported in one piece. Hosts may be thousands: another thread takes
-//! them from the cores in small jobs.
+//! Namespaces and hosts may be thousands: another thread takes them from the cores in small jobs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
-use ::status::{Controller, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers, Subsystem, Target};
+use ::status::{
+    Access, Controller, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers, Subsystem, Target,
+};
 use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, StrangersStatus};
-use live::drivers::fabrics::target::TargetDriver;
+use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::reactor::Hirer;
-use nvme_fabrics::target::{self, Hosts};
+use live::sys::tcp_info::TcpInfo;
+use nvme_fabrics::target::{self, Hosts, SubsystemKey};
 
 use super::core::Core;
 use super::hosts_told::each_host;
-use crate::counters;
+use crate::counters::{self, next_tallies};
 
-/// The report of one core but for hosts.
-pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Target {
+/// The ANA states of subsystems, by their names.
+pub(super) type AccessByName = HashMap<String, Vec<Access>>;
+
+/// The status of a target with these cores, which is made of small jobs of each core. `None` when a
+/// core has ended.
+pub(super) fn of_cores(cores: &[Hirer<Core>], mut access: AccessByName) -> Option<Target> {
+    let mut all: Option<Target> = None;
+    for core in cores {
+        let asked = Instant::now();
+        let (lag, (keys, mut part)) = core.run(move |core| (asked.elapsed(), of_core(&core.driver)))?;
+        for (key, subsystem) in keys.into_iter().zip(&mut part.subsystems) {
+            // A subsystem that is gone by now has no more tallies.
+            let next = move |core: &mut Core, after| {
+                let core = core.driver.target().subsystem(key);
+                core.map(|core| next_tallies(core.tallies(), after)).unwrap_or_default()
+            };
+            subsystem.activity = Some(counters::activity(core, next)?);
+            subsystem.ana = access.remove(&subsystem.nqn).unwrap_or_default();
+        }
+        let share = ::status::Core {
+            lag_ns: u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX),
+            connections: part.connections,
+            memory: part.memory,
+            strangers: part.strangers.clone(),
+        };
+        let all = match &mut all {
+            None => all.insert(part),
+            Some(all) => {
+                join(all, part);
+                all
+            }
+        };
+        all.cores.push(share);
+    }
+    let mut all = all?;
+    add_hosts(&mut all, cores)?;
+    Some(all)
+}
+
+/// The report of one core but for the counts of namespaces and for hosts, and the keys of its
+/// subsystems.
+fn of_core<F: FnMut(Event)>(driver: &TargetDriver<F>) -> (Vec<SubsystemKey>, Target) {
     let target = driver.target();
     let subsystem = |one: &target::Subsystem| {
         let core = target.subsystem(one.key);
@@ -30,13 +73,16 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
             ssd: core.map(|core| counters::ssd(core.config())),
             namespaces: core.map(counters::namespaces).unwrap_or_default(),
             space_errors: core.map(|core| core.counters().space_errors),
-            activity: core.map(|core| counters::activity(core.tallies())),
+            health: core.map(|core| counters::health(&core.counters())),
+            activity: None,
             controllers: Vec::new(),
             ana: Vec::new(),
         }
     };
     let (directory, memory) = (target.directory(), target.memory());
-    Target {
+    let here: Vec<_> = directory.subsystems.iter().filter(|one| one.is_here).collect();
+    let keys = here.iter().map(|one| one.key).collect();
+    let part = Target {
         listening: driver.addresses().map(|(_, address)| address.to_string()).collect(),
         fabrics: driver.addresses().map(|(fabric, _)| fabric.to_string()).collect(),
         generation: directory.generation,
@@ -52,13 +98,15 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
             target::DiscoveryAccess::Keyed => DiscoveryAccess::Keyed,
             target::DiscoveryAccess::Closed => DiscoveryAccess::Closed,
         },
-        subsystems: directory.subsystems.iter().filter(|one| one.is_here).map(subsystem).collect(),
+        cores: Vec::new(),
+        subsystems: here.into_iter().map(subsystem).collect(),
         discovery: Vec::new(),
-    }
+    };
+    (keys, part)
 }
 
 /// Adds to `all` another core's report of its own subsystems.
-pub(super) fn join(all: &mut Target, other: Target) {
+fn join(all: &mut Target, other: Target) {
     all.connections += other.connections;
     all.memory.budget_bytes += other.memory.budget_bytes;
     all.memory.used_bytes += other.memory.used_bytes;
@@ -107,14 +155,18 @@ fn join_strangers(all: &mut Strangers, other: Strangers) {
 }
 
 /// Adds the hosts of all cores to the reports of the cores; `None` when one has ended.
-pub(super) fn add_hosts(all: &mut Target, cores: &[Hirer<Core>]) -> Option<()> {
-    let name = |core: &Core, one: &AssociationStatus| {
+fn add_hosts(all: &mut Target, cores: &[Hirer<Core>]) -> Option<()> {
+    let also = |core: &Core, one: &AssociationStatus| {
         let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));
-        subsystem.map(|core| core.config().subsystem_name.clone())
+        let of = |id| core.driver.tcp_info(id);
+        let tcp = TcpInfo::together(one.connections.iter().filter_map(|connection| of(connection.id)));
+        (subsystem.map(|core| core.config().subsystem_name.clone()), tcp)
     };
     let mut of_subsystem = HashMap::<Option<String>, Vec<Controller>>::new();
     for core in cores {
-        each_host(core, name, |one, name| of_subsystem.entry(name).or_default().push(controller(&one)))?;
+        each_host(core, also, |one, (name, tcp)| {
+            of_subsystem.entry(name).or_default().push(controller(&one, tcp));
+        })?;
     }
     all.discovery = of_subsystem.remove(&None).unwrap_or_default();
     for subsystem in &mut all.subsystems {
@@ -123,7 +175,7 @@ pub(super) fn add_hosts(all: &mut Target, cores: &[Hirer<Core>]) -> Option<()> {
     Some(())
 }
 
-fn controller(one: &AssociationStatus) -> Controller {
+fn controller(one: &AssociationStatus, tcp: Option<TcpInfo>) -> Controller {
     Controller {
         controller: one.controller.0,
         host: one.host.as_str().to_owned(),
@@ -131,6 +183,7 @@ fn controller(one: &AssociationStatus) -> Controller {
         ready: one.is_ready,
         memory_bytes: one.memory,
         activity: one.tally.as_ref().map(counters::host_activity),
+        tcp: tcp.map(counters::tcp),
         keep_alive_ms: one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
         queues: one.connections.iter().map(queue).collect(),
     }

@@ -3,12 +3,13 @@
 
 use std::net::SocketAddr;
 
-use ::status::{Access, Target};
+use ::status::Access;
 use serde_json::Value;
 
 use super::super::config::AccessSpec;
 use super::super::core::Core;
 use super::super::request::{AccessOf, AccessSet};
+use super::super::status::AccessByName;
 use super::Server;
 use crate::args::AccessState;
 use crate::commands::control::reply;
@@ -103,14 +104,10 @@ impl Server {
         found.map_or(AccessState::Optimized, |one| one.state)
     }
 
-    /// Adds to the cores' status the ANA state in which each port reaches each group.
-    pub(super) fn tell_access(&self, status: &mut Target) {
-        for told in &mut status.subsystems {
-            let is_meant = |one: &super::Offered| told.nqn == one.spec.nqn.as_str();
-            if let Some(index) = self.subsystems.iter().position(is_meant) {
-                told.ana = self.access_status(index);
-            }
-        }
+    /// The ANA state in which each port reaches each group, for each subsystem.
+    pub(in crate::commands::target) fn access(&self) -> AccessByName {
+        let of = |index: usize| (self.subsystems[index].spec.nqn.to_string(), self.access_status(index));
+        (0..self.subsystems.len()).map(of).collect()
     }
 
     fn access_status(&self, index: usize) -> Vec<Access> {

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::status::Target;
 use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::{self, Listener};
@@ -24,7 +23,6 @@ use super::config::{Listed, Offer, PortSpec, Source, SubsystemSpec};
 use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::{Changed, Request, Resized};
-use super::status;
 use crate::args::{Backing, Discovery};
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
@@ -262,18 +260,6 @@ impl Server {
             Request::Offered => self.tell_offered(),
             Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
         }
-    }
-
-    /// The report of all cores but for their hosts, joined in the order of the directory.
-    pub(super) fn status(&mut self) -> Result<Target, String> {
-        let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
-        let mut told = told.into_iter();
-        let mut all = told.next().ok_or("no core of the target runs")?;
-        for other in told {
-            status::join(&mut all, other);
-        }
-        self.tell_access(&mut all);
-        Ok(all)
     }
 
     fn find(&self, nqn: Option<&str>) -> Result<usize, String> {

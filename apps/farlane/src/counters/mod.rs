@@ -1,17 +1,22 @@
 //! From the counters of engines to the types that statuses and reports have.
 
-use nvme::subsystem::{HostTally, Kind, NamespaceConfig, NamespaceTally, Phase, Subsystem};
-use nvme::wire::{NamespaceId, StatusCode};
+mod activity;
+
+pub(crate) use activity::{Tallies, activity, host_activity, latencies, next_tallies};
+
+use live::sys::tcp_info::TcpInfo;
+use nvme::subsystem::{Counters, NamespaceConfig, Subsystem};
+use nvme::wire::NamespaceId;
 use nvme_lookahead::Refusals;
+use nvme_pcie::controller::{Controller, Statistics};
 use status::{
-    Activity, ConfigCache, Connection, Dma, DmaMode, FarReads, HostActivity, Lookahead, Namespace, Ssd,
+    ConfigCache, Connection, ControllerCounts, Dma, DmaMode, FarReads, Health, Lookahead, Namespace, Ssd, Tcp,
 };
 use tunnel::frame::Tally;
 use tunnel::session::Session;
 use tunnel::upstream::PortIndex;
 
-/// The most namespaces that a status reports: the loop that moves data builds it.
-const NAMESPACES_MAX: usize = 256;
+use activity::without_space;
 
 /// The counts of a near end's lookahead; none if it does not look ahead.
 pub(crate) fn lookahead(upstream: &assemblies::Upstream) -> Option<Lookahead> {
@@ -93,48 +98,24 @@ fn count_of(id: NamespaceId, errors: &[(NamespaceId, u64)]) -> u64 {
     errors.iter().find(|(one, _)| *one == id).map_or(0, |(_, count)| *count)
 }
 
-/// How many commands of a namespace with this tally found no space on its medium.
-pub(crate) fn without_space(tally: &NamespaceTally) -> u64 {
-    let full = tally.statuses().iter().find(|(status, _)| *status == StatusCode::CapacityExceeded);
-    full.map_or(0, |(_, count)| *count)
+/// The kernel's figures of TCP connections.
+pub(crate) fn tcp(of: TcpInfo) -> Tcp {
+    Tcp { round_trip_ns: of.round_trip.get(), retransmissions: of.retransmissions }
 }
 
-/// The counts of the commands of each namespace. `took` counts them by their time, in the classes
-/// of [`nvme::subsystem::LATENCY_BOUNDS`].
-pub(crate) fn activity<'a>(
-    tallies: impl Iterator<Item = (NamespaceId, &'a NamespaceTally)>,
-) -> Vec<Activity> {
-    let one = |(id, tally): (NamespaceId, &NamespaceTally)| {
-        let mut took: Vec<u64> = Vec::new();
-        for kind in Kind::ALL {
-            let counts = tally.latencies(kind, Phase::Whole).counts();
-            took.resize(counts.len(), 0);
-            took.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        }
-        let [reads, writes, others] = Kind::ALL.map(|kind| tally.of(kind));
-        Activity {
-            nsid: id.0,
-            reads: reads.operations,
-            read_bytes: reads.bytes,
-            writes: writes.operations,
-            written_bytes: writes.bytes,
-            others: others.operations,
-            errors: reads.errors + writes.errors + others.errors,
-            took,
-        }
-    };
-    tallies.take(NAMESPACES_MAX).map(one).collect()
+/// The counts of a controller behind registers.
+pub(crate) fn controller(of: &Controller) -> ControllerCounts {
+    let Statistics { commands, fetches, pushed, interrupts, .. } = of.statistics();
+    ControllerCounts { commands, fetches, pushed, interrupts }
 }
 
-/// The counts of a host's commands.
-pub(crate) fn host_activity(tally: &HostTally) -> HostActivity {
-    let [reads, writes, others] = Kind::ALL.map(|kind| tally.of(kind));
-    HostActivity {
-        reads: reads.operations,
-        read_bytes: reads.bytes,
-        writes: writes.operations,
-        written_bytes: writes.bytes,
-        others: others.operations,
-        errors: reads.errors + writes.errors + others.errors,
+/// The health of an SSD or a subsystem.
+pub(crate) fn health(of: &Counters) -> Health {
+    Health {
+        media_errors: of.media_errors,
+        space_errors: of.space_errors,
+        error_entries: of.error_entries,
+        busy_ns: of.busy.get(),
+        power_on_ns: of.power_on.get(),
     }
 }
