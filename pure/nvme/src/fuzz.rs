@@ -161,6 +161,9 @@ impl World {
                     });
                 }
                 Output::Notify(_) => (),
+                Output::ToLane(..) | Output::ToSubsystem(_) | Output::Disowned(_) => {
+                    unreachable!("no lane is attached")
+                }
             }
         }
     }

@@ -56,6 +56,7 @@
 //!                 }),
 //!                 Output::Complete { completion, .. } => status = Some(completion.status),
 //!                 Output::Notify(_) => {} // A live world saves these for the next start.
+//!                 _ => {} // Only a subsystem with lanes has these.
 //!             }
 //!         }
 //!         // A live world sleeps until something arrives; here the time jumps to a deadline.

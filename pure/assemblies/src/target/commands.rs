@@ -169,6 +169,9 @@ impl Target {
                 CoreOutput::Complete { token, completion } => self.complete(key, token, completion),
                 CoreOutput::PullHostData { token, length } => self.pull(key, token, length),
                 CoreOutput::Notify(notification) => self.on_notification(key, notification),
+                CoreOutput::ToLane(..) | CoreOutput::ToSubsystem(_) | CoreOutput::Disowned(_) => {
+                    unreachable!("no lane is attached")
+                }
             }
         }
     }

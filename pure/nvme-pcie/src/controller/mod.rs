@@ -465,6 +465,9 @@ impl Controller {
                 }
                 CoreOutput::Media(request) => self.outputs.push_back(Output::Media(request)),
                 CoreOutput::Notify(notification) => self.on_notification(notification),
+                CoreOutput::ToLane(..) | CoreOutput::ToSubsystem(_) | CoreOutput::Disowned(_) => {
+                    unreachable!("no lane is attached")
+                }
             }
         }
     }

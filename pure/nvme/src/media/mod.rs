@@ -2,9 +2,13 @@
 //! media return completions.
 
 pub mod ram;
+mod ranges;
 
 use core::fmt;
 use engine::Buffer;
+
+pub(crate) use ranges::Extent;
+pub use ranges::Ranges;
 
 /// The identifier of a medium: its index among the media that the world serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,6 +6,7 @@ use super::errors::{Failure, Location};
 use super::firmware::Firmware;
 use super::flow::{Handled, Step};
 use super::identify::Identify;
+use super::lanes::Ending;
 use super::types::CommandToken;
 use super::view::Touch;
 use crate::wire::identify::IDENTIFY_LENGTH;
@@ -123,7 +124,7 @@ const ABORT_QUEUE: Bits = Bits::new(15, 0);
 /// Command Identifier (CID) of Abort, in CDW10.
 const ABORT_COMMAND: Bits = Bits::new(31, 16);
 /// DW0 of an Abort completion: the command was not aborted.
-const NOT_ABORTED: u32 = 1;
+pub(super) const NOT_ABORTED: u32 = 1;
 
 impl Subsystem {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -188,7 +189,7 @@ impl Subsystem {
 
     /// Ends the command at once if that leaves its effect in no doubt; otherwise the command runs
     /// on and Abort reports that. The Abort Command Limit is never exceeded, since every Abort ends
-    /// at once.
+    /// at once, or as soon as lanes have looked for the command.
     fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let queue = QueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
         let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
@@ -203,7 +204,7 @@ impl Subsystem {
                 })
         });
         let Some(found) = found else {
-            return Ok(Step::Done(NOT_ABORTED));
+            return self.abort_in_lanes(token, Ending::Abort { by: token, controller, queue, command });
         };
         self.fail(found, Failure::new(StatusCode::CommandAbortRequested));
         Ok(Step::Done(0))

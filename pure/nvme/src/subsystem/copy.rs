@@ -4,8 +4,8 @@ use engine::Buffer;
 
 use super::Subsystem;
 use super::errors::{Failure, Location};
+use super::executor::Executor;
 use super::flow::{Handled, Step};
-use super::lane::Lane;
 use super::slots::{HostDataFor, MediaFor};
 use super::types::CommandToken;
 use crate::media::Operation;
@@ -34,7 +34,7 @@ struct Piece {
     length: u32,
 }
 
-impl Lane<'_> {
+impl Executor<'_> {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if self.writable(token, entry)?.block.has_metadata() {
             // Identify names limits of 0 for such namespaces.
@@ -138,14 +138,14 @@ impl Subsystem {
     /// Continues with the next piece after one was written.
     pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let copied = self.flow.slots.of(token).cursor;
-        let lane = self.lane();
-        let Some(piece) = lane.piece_after(token, entry, copied)? else {
+        let executor = self.executor();
+        let Some(piece) = executor.piece_after(token, entry, copied)? else {
             return Err(Failure::new(StatusCode::InternalError));
         };
-        let shift = lane.writable(token, entry)?.block.shift();
+        let shift = executor.writable(token, entry)?.block.shift();
         self.smart.count_copied(piece.length);
         let (lba, blocks) = (entry.starting_lba() + (copied >> shift), u64::from(piece.length) >> shift);
         self.unmark(entry.namespace, lba, blocks);
-        self.lane().copy_from(token, entry, copied + u64::from(piece.length))
+        self.executor().copy_from(token, entry, copied + u64::from(piece.length))
     }
 }

@@ -23,8 +23,8 @@ impl Subsystem {
 
     /// Whether no medium is busy. An I/O command may still wait for host data for as long as its
     /// host needs: the data is kept until the command may continue.
-    const fn is_quiet(&self) -> bool {
-        self.flow.media_outstanding == 0
+    fn is_quiet(&self) -> bool {
+        self.flow.media_outstanding == 0 && self.lanes.as_ref().is_none_or(|lanes| lanes.are_quiet())
     }
 
     fn go_alone(&mut self, token: CommandToken, what: Alone) -> Handled {
@@ -155,6 +155,6 @@ impl Subsystem {
 }
 
 /// Whether the command changes the contents of blocks.
-const fn changes_data(opcode: IoOpcode) -> bool {
+pub(super) const fn changes_data(opcode: IoOpcode) -> bool {
     matches!(opcode, IoOpcode::Write | IoOpcode::WriteZeroes | IoOpcode::WriteUncorrectable | IoOpcode::Copy)
 }

@@ -10,8 +10,8 @@ use super::config::Config;
 use super::controller::ControllerKey;
 use super::errors::Failure;
 use super::overlap::Overlaps;
-use super::slots::{HostDataFor, MediaFor, Own, Slots, State};
-use super::types::{CommandToken, Notification, Output};
+use super::slots::{HostDataFor, MediaFor, Own, Slot, Slots, State};
+use super::types::{CommandToken, CompletionResult, Direction, Notification, Output, Transfer};
 use crate::media;
 use crate::media::{IoId, Operation, Request};
 
@@ -62,8 +62,13 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(now: Instant, config: &Config) -> Self {
+        Self { keeps_state: config.state.is_some(), ..Self::of_lane(now, config.commands_max) }
+    }
+
+    /// The flow of a lane, which has commands called 0..`commands_max`.
+    pub(super) fn of_lane(now: Instant, commands_max: u32) -> Self {
         Self {
-            slots: Slots::new(config.commands_max),
+            slots: Slots::new(commands_max),
             overlaps: Overlaps::default(),
             deadlines: Deadlines::new(),
             pool: Pool::new(POOL_RETAIN),
@@ -73,7 +78,7 @@ impl Flow {
             orphans: Vec::new(),
             unsaved: false,
             without_metadata: BTreeSet::new(),
-            keeps_state: config.state.is_some(),
+            keeps_state: false,
         }
     }
 
@@ -165,10 +170,124 @@ impl Flow {
         self.outputs.push_back(Output::Notify(notification));
     }
 
+    /// The completion of a command that has succeeded, if it was not polled yet.
+    pub(super) fn success_of(&mut self, token: CommandToken) -> Option<&mut CompletionResult> {
+        self.outputs.iter_mut().find_map(|output| success_in(output, token))
+    }
+
+    /// The transfer of the command called `token`; `None` if the command moves no data.
+    pub(super) fn transfer(&self, token: CommandToken) -> Option<Transfer> {
+        let slot = self.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
+        let from_host = slot.entry.opcode & 0b01 != 0;
+        let direction = if from_host { Direction::FromHost } else { Direction::ToHost };
+        Some(Transfer { direction, length: slot.length, metadata: slot.metadata })
+    }
+
     /// Forgets a request that has ended after its command.
     #[cold]
     pub(super) fn forget_orphan(&mut self, id: IoId) {
         self.slots.strays.end(id);
         self.orphans.retain(|(orphan, _)| *orphan != id);
+    }
+
+    /// Moves a piece of a read to where its command needs it.
+    #[inline]
+    pub(super) fn on_media_data(&mut self, id: IoId, offset: u32, data: Buffer) {
+        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
+        let slot = self.slots.of(token);
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
+        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
+        slot.received += length;
+        match purpose {
+            MediaFor::Read => {
+                let length = slot.length;
+                self.outputs.push_back(Output::PushHostData { token, offset, length, data });
+            }
+            MediaFor::Compare { equal } => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let equal = equal && slot.data[start..start + data.len()] == *data;
+                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
+            }
+            MediaFor::CopyRead(_) | MediaFor::ReadStored => {
+                if let Some(gathered) = &mut slot.gathered {
+                    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                    gathered[start..start + data.len()].copy_from_slice(&data);
+                }
+            }
+            _ => (), // Verify only checks whether the bytes can be read.
+        }
+    }
+
+    /// Ends the commands that `is_gone` selects, and drops their outputs that were not polled.
+    /// Their requests that media have seen become orphans. Returns the commands, and their requests
+    /// that no medium has seen.
+    pub(super) fn end_commands(
+        &mut self,
+        is_gone: impl Fn(CommandToken, &Slot) -> bool,
+    ) -> (Vec<Gone>, Vec<IoId>) {
+        let slots = &self.slots;
+        let is_its = |token: CommandToken| {
+            slots.is_command(token) && slots.peek(token).is_some_and(|slot| is_gone(token, slot))
+        };
+        // No medium has seen these requests, so none will answer them.
+        let dropped = |output: &Output| match output {
+            Output::Media(request) => is_its(request.id.token()),
+            Output::PullHostData { token, .. }
+            | Output::PushHostData { token, .. }
+            | Output::Complete { token, .. } => is_its(*token),
+            Output::Notify(_) | Output::ToLane(..) | Output::ToSubsystem(_) | Output::Disowned(_) => false,
+        };
+        let mut unseen = Vec::new();
+        self.outputs.retain(|output| {
+            let dropped = dropped(output);
+            if let (true, Output::Media(request)) = (dropped, output) {
+                unseen.push(request.id);
+            }
+            !dropped
+        });
+        let gone = self.slots.in_flight().filter(|(token, slot)| is_gone(*token, slot));
+        let gone: Vec<_> =
+            gone.map(|(token, slot)| (Gone::of(token, slot), slot.request(token), slot.controller)).collect();
+        let requests: Vec<_> = gone.iter().filter_map(|(_, request, _)| *request).collect();
+        self.overlaps.disown(&requests, &mut unseen);
+        self.ask_those_behind();
+        self.media_outstanding -= unseen.len();
+        for (command, request, controller) in &gone {
+            let request = request.filter(|request| !unseen.contains(request));
+            self.orphans.extend(request.map(|request| (request, *controller)));
+            self.slots.retire(command.token);
+        }
+        unseen.iter().for_each(|request| self.slots.strays.end(*request));
+        if self.overlaps.are_left_to_media() {
+            let orphans = gone.iter().filter_map(|(_, request, _)| *request);
+            let orphans = orphans.filter(|request| !unseen.contains(request));
+            self.outputs.extend(orphans.map(Output::Disowned));
+        }
+        (gone.into_iter().map(|(command, ..)| command).collect(), unseen)
+    }
+}
+
+/// The completion in `output`, if it is a success of the command.
+pub(super) fn success_in(output: &mut Output, token: CommandToken) -> Option<&mut CompletionResult> {
+    match output {
+        Output::Complete { token: one, completion } if *one == token && completion.status.is_success() => {
+            Some(completion)
+        }
+        _ => None,
+    }
+}
+
+/// A command that ended without a completion.
+pub(super) struct Gone {
+    pub(super) token: CommandToken,
+    pub(super) is_admin: bool,
+    /// The state in which the command was.
+    pub(super) state: State,
+}
+
+impl Gone {
+    const fn of(token: CommandToken, slot: &Slot) -> Self {
+        Self { token, is_admin: slot.queue.is_admin(), state: slot.state }
     }
 }

@@ -83,7 +83,7 @@ impl Subsystem {
     /// Runs the Compare of a pair exclusively, so that no write happens between the Compare and the
     /// Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.lane().check_writable(token, entry)?;
+        self.executor().check_writable(token, entry)?;
         if self.restrictions.is_owned() {
             return self.defer(token);
         }
@@ -91,7 +91,7 @@ impl Subsystem {
     }
 
     pub(super) fn compare_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.lane().pull_compare(token, entry)
+        self.executor().pull_compare(token, entry)
     }
 
     /// Completes a Compare that succeeded, and continues with the Write in its place.

@@ -11,8 +11,8 @@ use engine::{Buffer, BufferMut, Pool};
 use super::Subsystem;
 use super::config::{BlockSize, TRANSFER_BYTES_MAX};
 use super::errors::{Failure, Location};
+use super::executor::Executor;
 use super::flow::{Handled, Step};
-use super::lane::Lane;
 use super::slots::{HostDataFor, MediaFor};
 use super::tagged;
 use super::types::CommandToken;
@@ -249,7 +249,7 @@ fn is_blank(info: &[u8]) -> bool {
     info.iter().all(|byte| *byte == 0xff)
 }
 
-impl Lane<'_> {
+impl Executor<'_> {
     /// Begins a Read, Compare or Write: records its transfer, and returns its blocks' form.
     fn begin_protected(
         &mut self,
@@ -385,7 +385,7 @@ impl Subsystem {
     /// Continues a Read, Compare or Verify whose stored blocks were read.
     #[cold]
     pub(super) fn on_stored(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let view = self.lane().ready(token, entry)?.clone();
+        let view = self.executor().ready(token, entry)?.clone();
         let slot = self.flow.slots.of(token);
         let (cursor, length) = (slot.cursor, slot.length as usize);
         let host = core::mem::replace(&mut slot.data, Buffer::EMPTY);
@@ -398,7 +398,7 @@ impl Subsystem {
         if IoOpcode::from(entry.opcode) == IoOpcode::Verify {
             let step = u32::try_from(stored.len()).unwrap_or(u32::MAX);
             self.smart.count_verified(step);
-            return self.lane().read_stored(token, entry, &view, cursor + u64::from(step));
+            return self.executor().read_stored(token, entry, &view, cursor + u64::from(step));
         }
         let mut seen = self.flow.pool.take(length);
         form.load(&stored, &mut seen);
@@ -424,13 +424,13 @@ impl Subsystem {
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
-        let view = self.lane().ready(token, entry)?.clone();
+        let view = self.executor().ready(token, entry)?.clone();
         view.extent_of(entry)?;
         let form = Form::of(view.block, entry).ok_or(Failure::new(StatusCode::InternalError))?;
         if matches!(form, Form::Protected(Protection { acts: true, .. })) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(51, 5)));
         }
         form.check_tag()?;
-        self.lane().read_stored(token, entry, &view, 0)
+        self.executor().read_stored(token, entry, &view, 0)
     }
 }

@@ -3,8 +3,8 @@
 use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
+use super::executor::Executor;
 use super::flow::{Handled, Step};
-use super::lane::Lane;
 use super::namespace::Namespace;
 use super::slots::MediaFor;
 use super::types::CommandToken;
@@ -13,28 +13,28 @@ use crate::media::{MediaError, Operation};
 use crate::wire::{DatasetRange, FusedOperation, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
 
 impl Subsystem {
-    /// The lane of every I/O queue, which uses the views in place.
+    /// The executor of the I/O commands that the subsystem executes itself.
     #[inline]
-    pub(super) const fn lane(&mut self) -> Lane<'_> {
-        Lane { flow: &mut self.flow, views: self.namespaces.views(), unreadable: &self.unreadable }
+    pub(super) const fn executor(&mut self) -> Executor<'_> {
+        Executor { flow: &mut self.flow, views: self.namespaces.views(), unreadable: &self.unreadable }
     }
 
     #[inline]
     pub(super) fn on_io_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         match IoOpcode::from(entry.opcode) {
-            IoOpcode::Read => self.lane().on_read(token, entry),
-            IoOpcode::Write => self.lane().on_write(token, entry),
+            IoOpcode::Read => self.executor().on_read(token, entry),
+            IoOpcode::Write => self.executor().on_write(token, entry),
             IoOpcode::Flush if entry.namespace == NamespaceId::ALL => self.on_flush_of_all(token),
-            IoOpcode::Flush => self.lane().on_flush(token, entry),
+            IoOpcode::Flush => self.executor().on_flush(token, entry),
             IoOpcode::Compare => self.on_compare(token, entry),
-            IoOpcode::WriteZeroes => self.lane().on_write_zeroes(token, entry),
-            IoOpcode::DatasetManagement => self.lane().on_dataset_management(token, entry),
+            IoOpcode::WriteZeroes => self.executor().on_write_zeroes(token, entry),
+            IoOpcode::DatasetManagement => self.executor().on_dataset_management(token, entry),
             IoOpcode::Verify if self.namespaces.views().has_metadata(entry.namespace) => {
-                self.lane().check_verifiable(token, entry)?;
+                self.executor().check_verifiable(token, entry)?;
                 self.on_verify_protected(token, entry)
             }
-            IoOpcode::Verify => self.lane().on_verify(token, entry),
-            IoOpcode::Copy => self.lane().on_copy(token, entry),
+            IoOpcode::Verify => self.executor().on_verify(token, entry),
+            IoOpcode::Copy => self.executor().on_copy(token, entry),
             IoOpcode::ReservationRegister
             | IoOpcode::ReservationReport
             | IoOpcode::ReservationAcquire
@@ -46,10 +46,10 @@ impl Subsystem {
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if entry.fused() == FusedOperation::First {
-            self.lane().ready(token, entry)?.extent_of(entry)?;
+            self.executor().ready(token, entry)?.extent_of(entry)?;
             return self.on_fused_compare(token, entry);
         }
-        self.lane().pull_compare(token, entry)
+        self.executor().pull_compare(token, entry)
     }
 
     /// Continues a Verify whose piece was read.
@@ -57,7 +57,7 @@ impl Subsystem {
         let slot = self.flow.slots.of(token);
         let (verified, step) = (slot.cursor + u64::from(slot.expected), slot.expected);
         self.smart.count_verified(step);
-        self.lane().verify_from(token, entry, verified)
+        self.executor().verify_from(token, entry, verified)
     }
 
     pub(super) fn on_deallocated(
@@ -70,7 +70,7 @@ impl Subsystem {
         if let Some(range) = DatasetRange::list(&data).nth(usize::from(index)) {
             self.unmark(entry.namespace, range.starting_lba, u64::from(range.blocks));
         }
-        self.lane().deallocate_from(token, entry, index + 1)
+        self.executor().deallocate_from(token, entry, index + 1)
     }
 
     fn on_flush_of_all(&mut self, token: CommandToken) -> Handled {
@@ -113,7 +113,7 @@ impl Subsystem {
         }
     }
 
-    /// The failure that the host sees when a medium fails.
+    /// The failure that the host sees when a medium fails, and its consequences for the subsystem.
     #[cold]
     pub(super) fn media_failure(
         &mut self,
@@ -121,48 +121,65 @@ impl Subsystem {
         purpose: MediaFor,
         error: MediaError,
     ) -> Failure {
-        let reading = matches!(
-            purpose,
-            MediaFor::Read
-                | MediaFor::ReadStored
-                | MediaFor::Compare { .. }
-                | MediaFor::Verify
-                | MediaFor::CopyRead(_)
-        );
-        let dw0 = match purpose {
-            MediaFor::CopyRead(range) | MediaFor::CopyWrite(range) => range,
-            _ => 0,
-        };
-        let code = match error {
-            _ if matches!(purpose, MediaFor::Save(_)) => StatusCode::InternalError,
+        match error {
+            _ if matches!(purpose, MediaFor::Save(_)) => (),
             MediaError::Read | MediaError::ReadFailed | MediaError::Write => {
                 self.smart.count_media_error();
                 self.capture_telemetry("a medium has failed");
-                if reading { StatusCode::UnrecoveredReadError } else { StatusCode::WriteFault }
             }
-            MediaError::NoSpace => {
-                if self.smart.count_space_error(self.flow.now) {
-                    self.controllers.raise(&mut self.flow, AsynchronousEvent::SpareBelowThreshold);
-                }
-                StatusCode::CapacityExceeded
-            }
-            MediaError::ReadOnly => StatusCode::NamespaceWriteProtected,
-            MediaError::OutOfRange => StatusCode::LbaOutOfRange,
-            MediaError::Unreachable => StatusCode::NamespaceNotReady,
-        };
-        let names_lba = !matches!(
-            purpose,
-            MediaFor::Flush
-                | MediaFor::FlushAll(_)
-                | MediaFor::Deallocate(_)
-                | MediaFor::Erase(_)
-                | MediaFor::FlushErased(_)
-                | MediaFor::Protect(_)
-                | MediaFor::Sanitize
-                | MediaFor::SelfTest
-                | MediaFor::Save(_)
-        );
-        let lba = if names_lba { entry.starting_lba() } else { 0 };
-        Failure { dw0, ..Failure::at_lba(code, lba) }
+            MediaError::NoSpace => self.on_space_error(),
+            MediaError::ReadOnly | MediaError::OutOfRange | MediaError::Unreachable => (),
+        }
+        failure_of(entry, purpose, error)
     }
+
+    /// Counts a write that found no space, and reports the first one.
+    #[cold]
+    pub(super) fn on_space_error(&mut self) {
+        if self.smart.count_space_error(self.flow.now) {
+            self.controllers.raise(&mut self.flow, AsynchronousEvent::SpareBelowThreshold);
+        }
+    }
+}
+
+/// The failure that the host sees when a medium fails.
+#[cold]
+pub(super) fn failure_of(entry: &SubmissionQueueEntry, purpose: MediaFor, error: MediaError) -> Failure {
+    let reading = matches!(
+        purpose,
+        MediaFor::Read
+            | MediaFor::ReadStored
+            | MediaFor::Compare { .. }
+            | MediaFor::Verify
+            | MediaFor::CopyRead(_)
+    );
+    let dw0 = match purpose {
+        MediaFor::CopyRead(range) | MediaFor::CopyWrite(range) => range,
+        _ => 0,
+    };
+    let code = match error {
+        _ if matches!(purpose, MediaFor::Save(_)) => StatusCode::InternalError,
+        MediaError::Read | MediaError::ReadFailed | MediaError::Write if reading => {
+            StatusCode::UnrecoveredReadError
+        }
+        MediaError::Read | MediaError::ReadFailed | MediaError::Write => StatusCode::WriteFault,
+        MediaError::NoSpace => StatusCode::CapacityExceeded,
+        MediaError::ReadOnly => StatusCode::NamespaceWriteProtected,
+        MediaError::OutOfRange => StatusCode::LbaOutOfRange,
+        MediaError::Unreachable => StatusCode::NamespaceNotReady,
+    };
+    let names_lba = !matches!(
+        purpose,
+        MediaFor::Flush
+            | MediaFor::FlushAll(_)
+            | MediaFor::Deallocate(_)
+            | MediaFor::Erase(_)
+            | MediaFor::FlushErased(_)
+            | MediaFor::Protect(_)
+            | MediaFor::Sanitize
+            | MediaFor::SelfTest
+            | MediaFor::Save(_)
+    );
+    let lba = if names_lba { entry.starting_lba() } else { 0 };
+    Failure { dw0, ..Failure::at_lba(code, lba) }
 }

@@ -1,15 +1,15 @@
 //! Adding, removing and resetting controllers, and the end of their commands.
 
-use alloc::vec::Vec;
-
 use engine::Instant;
 
 use super::Subsystem;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
 use super::controllers::Controller;
+use super::flow::Gone;
+use super::lanes::Ending;
 use super::namespace::Busy;
 use super::slots::{Erasure, MediaFor, Slot, State};
-use super::types::{CommandToken, Notification, Output};
+use super::types::{CommandToken, Notification};
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, QueueId};
 
@@ -39,6 +39,9 @@ impl Subsystem {
             self.flow.without_metadata.remove(&key);
         }
         self.namespaces.add_controller(key, host);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.added.insert(key, self.namespaces.views().version());
+        }
         if !core::mem::replace(&mut self.power_on_recorded, true) {
             self.record_reset(key, false);
             self.record_health(key);
@@ -115,7 +118,7 @@ impl Subsystem {
     /// reads or changes the same blocks.
     pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) {
         self.flow.now = now;
-        self.end_commands(|slot| slot.controller == controller && slot.queue == queue);
+        self.end_commands(|_, slot| slot.controller == controller && slot.queue == queue);
         self.flow.unsaved = false;
         self.check_quiet();
     }
@@ -135,57 +138,30 @@ impl Subsystem {
     }
 
     fn end_commands_of(&mut self, controller: ControllerKey) {
-        self.end_commands(|slot| slot.controller == controller);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.end(Ending::Controller(controller));
+        }
+        self.end_commands(|_, slot| slot.controller == controller);
         self.forget_shutdown(controller);
     }
 
     /// Ends the commands that `is_gone` selects, and drops their outputs that were not polled.
     /// Notifications remain, and background work continues.
-    fn end_commands(&mut self, is_gone: impl Fn(&Slot) -> bool) {
-        let slots = &self.flow.slots;
-        let is_its = |token: CommandToken| slots.is_command(token) && slots.peek(token).is_some_and(&is_gone);
-        // No medium has seen these requests, so none will answer them.
-        let dropped = |output: &Output| match output {
-            Output::Media(request) => is_its(request.id.token()),
-            Output::PullHostData { token, .. }
-            | Output::PushHostData { token, .. }
-            | Output::Complete { token, .. } => is_its(*token),
-            Output::Notify(_) => false,
-        };
-        let mut unseen = Vec::new();
-        self.flow.outputs.retain(|output| {
-            let dropped = dropped(output);
-            if let (true, Output::Media(request)) = (dropped, output) {
-                unseen.push(request.id);
-            }
-            !dropped
-        });
-        let commands: Vec<_> = self
-            .flow
-            .slots
-            .in_flight()
-            .filter(|(_, slot)| is_gone(slot))
-            .map(|(token, slot)| {
-                (token, slot.queue.is_admin(), slot.state, slot.request(token), slot.controller)
-            })
-            .collect();
-        let requests: Vec<_> = commands.iter().filter_map(|(.., request, _)| *request).collect();
-        self.flow.overlaps.disown(&requests, &mut unseen);
-        self.flow.ask_those_behind();
-        self.flow.media_outstanding -= unseen.len();
-        for (token, is_admin, state, request, controller) in commands {
+    pub(super) fn end_commands(&mut self, is_gone: impl Fn(CommandToken, &Slot) -> bool) {
+        if let Some(lanes) = &mut self.lanes {
+            let slots = &self.flow.slots;
+            let is_its = |token| slots.peek(token).is_some_and(|slot| is_gone(token, slot));
+            lanes.drop_commands(is_its);
+        }
+        for Gone { token, is_admin, state } in self.flow.end_commands(is_gone).0 {
             if !is_admin {
                 self.smart.end_io(self.flow.now);
             }
-            let request = request.filter(|request| !unseen.contains(request));
-            self.flow.orphans.extend(request.map(|request| (request, controller)));
             self.end_command(token, is_admin, state);
         }
-        unseen.into_iter().for_each(|request| self.flow.slots.strays.end(request));
     }
 
     fn end_command(&mut self, token: CommandToken, is_admin: bool, state: State) {
-        self.flow.slots.retire(token);
         if self.restrictions.forget(token) {
             self.namespaces.set_at_rest();
         }
@@ -212,7 +188,10 @@ impl Subsystem {
     pub fn media_outstanding(&self, controller: ControllerKey) -> usize {
         let orphans = self.flow.orphans.iter().filter(|(_, of)| *of == controller).count();
         let of_commands = self.flow.slots.of_controller(controller);
-        orphans + of_commands.filter(|(_, slot)| matches!(slot.state, State::AwaitingMedia(_))).count()
+        let in_lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.ending(controller));
+        in_lanes
+            + orphans
+            + of_commands.filter(|(_, slot)| matches!(slot.state, State::AwaitingMedia(_))).count()
     }
 
     /// Number of unanswered media requests of all controllers.

@@ -62,6 +62,10 @@ impl Subsystem {
         if matches!(page, LogPage::TelemetryHost | LogPage::TelemetryController) {
             check_blocks(offset, length)?;
         }
+        let counted = matches!(page, LogPage::Smart | LogPage::ErrorInformation | LogPage::TelemetryHost);
+        if counted && self.needs_counts(token) {
+            return self.await_lanes(token, None);
+        }
         let controller = self.flow.slots.of(token).controller;
         let contents = self.log_page(controller, page, entry)?;
         let start = usize::try_from(offset).ok().filter(|start| *start <= contents.len());

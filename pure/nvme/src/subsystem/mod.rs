@@ -19,6 +19,7 @@ mod errors;
 mod event_log;
 mod events;
 mod exclusive;
+mod executor;
 mod feature_commands;
 mod features;
 mod firmware;
@@ -31,7 +32,8 @@ mod instance;
 mod integrity;
 mod io;
 mod kept;
-mod lane;
+
+mod lanes;
 mod life;
 mod log_page;
 mod management;
@@ -77,6 +79,7 @@ pub use errors::ERROR_LOG_ENTRIES;
 pub use event_log::EVENT_LOG_BYTES_MAX;
 pub use events::AsynchronousEvent;
 pub use firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
+pub use lanes::{Lane, LaneId, LaneViews, ToLane, ToSubsystem};
 pub use namespace::NamespaceError;
 pub use permit::Permit;
 pub use record::{
@@ -87,6 +90,7 @@ pub use reservation::REGISTRANTS_MAX;
 pub use tally::{HostTally, Kind, KindTally, LATENCY_BOUNDS, Latencies, NamespaceTally, Phase};
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
@@ -99,20 +103,16 @@ use event_log::EventLog;
 use features::SharedFeatures;
 use firmware::Firmware;
 use flow::Flow;
+use lanes::Lanes;
 use namespaces::Namespaces;
 use restrictions::Restrictions;
 use sanitize::Sanitize;
 use self_test::SelfTest;
-use slots::{Own, State};
+use slots::Own;
 use smart::Smart;
 use tally::Tallies;
 use telemetry::Telemetry;
 use unreadable::Unreadable;
-
-/// Maximum number of unanswered requests to media for each command of the core, including those of
-/// commands that a reset has ended. Beyond that, the core asks the host to retry a command whose
-/// own medium has as many of the latter as the core has commands.
-const OUTSTANDING_PER_COMMAND: usize = 2;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]
@@ -140,6 +140,8 @@ pub struct Subsystem {
     /// Whether the Persistent Event log has recorded this power-on, which the first
     /// controller does.
     power_on_recorded: bool,
+    /// The lanes, once one was attached.
+    lanes: Option<Box<Lanes>>,
 }
 
 impl Engine for Subsystem {
@@ -156,9 +158,11 @@ impl Engine for Subsystem {
             Input::HostData { token, data } => self.on_host_data(token, data),
             Input::HostDataFailed { token, status } => self.on_host_data_failed(token, status),
             Input::Media(media::Completion::Data { id, offset, data }) => {
-                self.on_media_data(id, offset, data)
+                self.flow.on_media_data(id, offset, data);
             }
             Input::Media(media::Completion::Done { id, result }) => self.on_media_done(id, result),
+            Input::FromLane(lane, message) => self.on_report(lane, message.0),
+            Input::FromSubsystem(_) => unreachable!("messages of the subsystem are for lanes"),
         }
     }
 
@@ -183,6 +187,9 @@ impl Engine for Subsystem {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
+        if self.lanes.is_some() {
+            return self.poll_with_lanes();
+        }
         self.flow.outputs.pop_front()
     }
 
@@ -218,6 +225,7 @@ impl Subsystem {
             telemetry: Telemetry::default(),
             shutdowns: Shutdowns::default(),
             power_on_recorded: false,
+            lanes: None,
             config,
         };
         subsystem.restore_unreadable_blocks();
@@ -240,10 +248,7 @@ impl Subsystem {
     /// The transfer of the command called `token`, from arrival to completion; `None` if the
     /// command moves no data.
     pub fn transfer(&self, token: CommandToken) -> Option<Transfer> {
-        let slot = self.flow.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
-        let from_host = slot.entry.opcode & 0b01 != 0;
-        let direction = if from_host { Direction::FromHost } else { Direction::ToHost };
-        Some(Transfer { direction, length: slot.length, metadata: slot.metadata })
+        self.flow.transfer(token)
     }
 
     /// Number of commands of `queue` that have not ended.
@@ -355,25 +360,10 @@ impl Subsystem {
         self.finish(token, handled);
     }
 
-    /// Whether media owe few enough answers for one more command. A host that reconnects again and
-    /// again leaves abandoned requests behind, and a medium may never answer them.
+    /// Whether media owe few enough answers for one more command.
     #[inline]
-    fn check_room(&self, namespace: NamespaceId) -> Result<(), Failure> {
-        let commands = usize::try_from(self.config.commands_max).unwrap_or(usize::MAX);
-        if self.flow.media_outstanding < commands.saturating_mul(OUTSTANDING_PER_COMMAND) {
-            return Ok(());
-        }
-        self.check_share(namespace, commands)
-    }
-
-    /// Whether the medium of a namespace owes few enough answers to abandoned requests, when all
-    /// media together owe too many: a medium that hangs must not stop the others.
-    #[cold]
-    fn check_share(&self, namespace: NamespaceId, share: usize) -> Result<(), Failure> {
-        let view = self.namespaces.views().find(namespace);
-        match view.is_some_and(|view| self.flow.slots.strays.of(view.medium) < share) {
-            true => Ok(()),
-            false => Err(Failure::new(StatusCode::NamespaceNotReady)),
-        }
+    fn check_room(&mut self, namespace: NamespaceId) -> Result<(), Failure> {
+        let commands_max = self.config.commands_max;
+        self.executor().check_room(namespace, commands_max)
     }
 }

@@ -196,6 +196,11 @@ impl Namespaces {
         self.views.publish_write_through(write_through);
     }
 
+    /// The state that I/O commands need, to publish what concerns all namespaces.
+    pub(super) const fn views_mut(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
     /// Sets the status with which I/O commands fail because of a sanitize operation, and whether
     /// there was no write since the last one.
     pub(super) fn set_sanitize(&mut self, refusal: Option<StatusCode>, erased: bool) {
@@ -372,6 +377,7 @@ impl Namespaces {
                 blocks: namespace.blocks,
                 write_protected: namespace.is_write_protected(),
                 busy: namespace.busy.is_some(),
+                marked: namespace.marked,
                 plain,
                 verdicts: keys.map(|key| self.verdict(key, namespace)).collect(),
             }

@@ -16,36 +16,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::controller::ControllerKey;
-use crate::media::{IoId, MediumId, Operation, Request};
-
-/// The bytes of a medium that a request reads or changes.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    medium: MediumId,
-    start: u64,
-    end: u64,
-}
-
-impl Extent {
-    /// The extent of a request, and whether the request changes the extent. A flush has no extent:
-    /// the writes that it makes durable have already ended.
-    fn of(request: &Request) -> Option<(Self, bool)> {
-        let (start, length, changes) = match &request.operation {
-            Operation::Read { offset, length } => (*offset, u64::from(*length), false),
-            Operation::Write { offset, data, .. } => (*offset, u64::try_from(data.len()).ok()?, true),
-            Operation::WriteZeroes { offset, length, .. } | Operation::Deallocate { offset, length } => {
-                (*offset, *length, true)
-            }
-            Operation::Flush => return None,
-        };
-        let extent = Self { medium: request.medium, start, end: start.saturating_add(length) };
-        Some((extent, changes))
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        self.medium == other.medium && self.start < other.end && other.start < self.end
-    }
-}
+use crate::media::{Extent, IoId, Request};
 
 /// A request in progress that changes blocks.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +41,8 @@ struct Waiting {
 pub(super) struct Overlaps {
     /// Whether a host may have several controllers, which is possible over fabrics.
     watched: bool,
+    /// Whether the media keep the order, because requests of several lanes meet there.
+    left_to_media: bool,
     /// The changes, mostly in the order in which they will end.
     under_way: VecDeque<Change>,
     behind: VecDeque<Waiting>,
@@ -78,7 +51,16 @@ pub(super) struct Overlaps {
 impl Overlaps {
     /// Begins to check requests for overlaps.
     pub(super) const fn watch(&mut self) {
-        self.watched = true;
+        self.watched = !self.left_to_media;
+    }
+
+    /// Leaves the order to the media ([`Ranges`](crate::media::Ranges)).
+    pub(super) const fn leave_to_media(&mut self) {
+        (self.watched, self.left_to_media) = (false, true);
+    }
+
+    pub(super) const fn are_left_to_media(&self) -> bool {
+        self.left_to_media
     }
 
     /// Returns the request if it may go to its medium now; otherwise keeps it until

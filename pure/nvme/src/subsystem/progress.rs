@@ -51,11 +51,11 @@ impl Subsystem {
         let slot = self.flow.slots.of(token);
         let (controller, entry) = (slot.controller, slot.entry);
         let handled = match purpose {
-            HostDataFor::Write => self.lane().on_write_data(token, &entry, data),
-            HostDataFor::Compare => self.lane().on_compare_data(token, &entry, data),
-            HostDataFor::DatasetManagement => self.lane().on_dataset_ranges(token, &entry, data),
+            HostDataFor::Write => self.executor().on_write_data(token, &entry, data),
+            HostDataFor::Compare => self.executor().on_compare_data(token, &entry, data),
+            HostDataFor::DatasetManagement => self.executor().on_dataset_ranges(token, &entry, data),
             HostDataFor::SetFeatures => self.on_feature_data(controller, &entry, &data),
-            HostDataFor::Copy => self.lane().on_copy_ranges(token, &entry, data),
+            HostDataFor::Copy => self.executor().on_copy_ranges(token, &entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
             HostDataFor::Reservation => self.on_reservation_keys(token, &entry, &data),
             HostDataFor::FirmwareImage => self.firmware.on_piece(controller, &entry, &data),
@@ -77,46 +77,12 @@ impl Subsystem {
     /// has the command.
     #[cold]
     fn revoke_success(&mut self, token: CommandToken, failure: &Failure) {
-        let of_token =
-            |output: &&mut Output| matches!(output, Output::Complete { token: one, .. } if *one == token);
-        let Some(Output::Complete { completion, .. }) = self.flow.outputs.iter_mut().find(of_token) else {
-            return;
-        };
-        if !completion.status.is_success() {
-            return;
-        }
+        let gated = self.lanes.as_mut().and_then(|lanes| lanes.success_of(token));
+        let Some(completion) = gated.or_else(|| self.flow.success_of(token)) else { return };
         *completion = CompletionResult { dw0: failure.dw0, dw1: 0, status: failure.status.with_more() };
         let slot = self.flow.slots.of(token);
         let (controller, queue, entry) = (slot.controller, slot.queue, slot.entry);
         self.record_failure(controller, queue, &entry, failure);
-    }
-
-    #[inline]
-    pub(super) fn on_media_data(&mut self, id: media::IoId, offset: u32, data: Buffer) {
-        let Some((token, purpose)) = self.flow.slots.awaiting(id) else { return };
-        let slot = self.flow.slots.of(token);
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
-        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
-        slot.received += length;
-        match purpose {
-            MediaFor::Read => {
-                let length = slot.length;
-                self.flow.outputs.push_back(Output::PushHostData { token, offset, length, data });
-            }
-            MediaFor::Compare { equal } => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let equal = equal && slot.data[start..start + data.len()] == *data;
-                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
-            }
-            MediaFor::CopyRead(_) | MediaFor::ReadStored => {
-                if let Some(gathered) = &mut slot.gathered {
-                    let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                    gathered[start..start + data.len()].copy_from_slice(&data);
-                }
-            }
-            _ => (), // Verify only checks whether the bytes can be read.
-        }
     }
 
     #[inline]
@@ -171,7 +137,7 @@ impl Subsystem {
             }
             (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
             (MediaFor::ReadStored, Ok(())) => self.on_stored(token, &entry),
-            (MediaFor::CopyRead(_), Ok(())) => self.lane().on_copy_read(token, &entry),
+            (MediaFor::CopyRead(_), Ok(())) => self.executor().on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
             (MediaFor::Protect(namespace), _) => self.on_flushed_to_protect(token, &entry, namespace, result),
             (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),

@@ -8,6 +8,7 @@ use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
 use super::flow::{Handled, Step};
+use super::lanes::Ending;
 use super::namespace::Namespace;
 use super::reservation::News;
 use super::slots::HostDataFor;
@@ -22,7 +23,7 @@ impl Subsystem {
         if !self.controllers.has_reservations(controller) {
             return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
         }
-        self.lane().ready(token, entry)?;
+        self.executor().ready(token, entry)?;
         if IoOpcode::from(entry.opcode) != IoOpcode::ReservationReport {
             self.namespaces.check_writable(controller, entry.namespace)?;
         }
@@ -45,7 +46,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: &[u8],
     ) -> Handled {
-        self.lane().ready(token, entry)?;
+        self.executor().ready(token, entry)?;
         let controller = self.flow.slots.of(token).controller;
         let (id, host) = (entry.namespace, self.namespaces.host(controller));
         let outcome = reservation::execute(self.namespaces.reservations(id), host, entry, data)?;
@@ -66,6 +67,11 @@ impl Subsystem {
 
     /// Aborts the hosts' commands for the namespace that can be aborted. The others run on.
     fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
+        if let Some(lanes) = &mut self.lanes {
+            let keys = self.controllers.iter().map(|(key, _)| key);
+            let controllers = keys.filter(|key| hosts.contains(&self.namespaces.host(*key))).collect();
+            lanes.end(Ending::Preempted { namespace, controllers });
+        }
         let is_meant = |token: &CommandToken| {
             self.flow.slots.peek(*token).is_some_and(|slot| {
                 let host = self.namespaces.host(slot.controller);

@@ -42,6 +42,9 @@ impl Subsystem {
         self.set_sanitize(wanted);
         let (flow, controllers) = (&mut self.flow, &self.controllers);
         self.event_log.record_sanitize_start(flow, controllers, controller, entry.cdw10, entry.cdw11);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.set_sanitize_at(self.namespaces.views().version());
+        }
         self.end_io_for_sanitize();
         self.sanitize.await_quiet();
         self.sanitize_when_quiet();
@@ -67,7 +70,8 @@ impl Subsystem {
 
     /// Begins an operation that waits for media to be quiet, once they are.
     pub(super) fn sanitize_when_quiet(&mut self) {
-        if self.flow.media_outstanding == 0 && self.sanitize.is_next() {
+        let lanes_are_quiet = self.lanes.as_ref().is_none_or(|lanes| lanes.are_quiet_for_sanitize());
+        if self.flow.media_outstanding == 0 && lanes_are_quiet && self.sanitize.is_next() {
             self.sanitize.begin(&mut self.flow, self.namespaces.media());
         }
     }

@@ -106,6 +106,12 @@ pub(super) enum State {
     /// The command and the pulled data in its slot wait because another command is alone with
     /// the media.
     DeferredData(HostDataFor),
+    /// The next step of the command, after this one, waits because a lane is held.
+    DeferredStep(MediaFor),
+    /// A lane has handed the command over to the subsystem.
+    HandedOver,
+    /// The command waits until all lanes have seen a publication.
+    AwaitingLanes,
 }
 
 impl State {
@@ -124,7 +130,10 @@ impl State {
                     MediaFor::Read | MediaFor::ReadStored | MediaFor::Compare { .. } | MediaFor::Verify
                 )
             }
-            Self::Free | Self::Started | Self::AwaitingFirst => false,
+            Self::DeferredStep(purpose) => matches!(purpose, MediaFor::Verify),
+            Self::Free | Self::Started | Self::AwaitingFirst | Self::HandedOver | Self::AwaitingLanes => {
+                false
+            }
         }
     }
 }
@@ -249,6 +258,16 @@ impl Slots {
         CommandToken(COMMANDS_MAX + own as u32)
     }
 
+    /// Allows every token that a command can have.
+    pub(super) const fn open(&mut self) {
+        self.commands = COMMANDS_MAX;
+    }
+
+    /// The requests that media have not ended.
+    pub(super) fn requests(&self) -> impl Iterator<Item = IoId> {
+        self.in_flight().filter_map(|(token, slot)| slot.request(token)).chain(self.strays.iter())
+    }
+
     /// Whether the token belongs to a command rather than to an [`Own`] slot.
     #[inline]
     pub(super) const fn is_command(&self, token: CommandToken) -> bool {
@@ -362,6 +381,12 @@ impl Slots {
             }
             _ => None,
         }
+    }
+
+    /// The slot of a command that waits for lanes.
+    pub(super) fn waiting_for_lanes(&mut self, token: CommandToken) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(usize::try_from(token.0).ok()?)?;
+        (slot.state == State::AwaitingLanes).then_some(slot)
     }
 
     /// The tokens of commands in flight.

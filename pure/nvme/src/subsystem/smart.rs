@@ -131,6 +131,26 @@ impl Smart {
         counters
     }
 
+    /// The counters since the last call, for [`Smart::add`] of another.
+    pub(super) fn take(&mut self, now: Instant) -> Counters {
+        if self.in_flight > 0 {
+            self.counters.busy += now - self.busy_since;
+            self.busy_since = now;
+        }
+        core::mem::take(&mut self.counters)
+    }
+
+    /// Adds what a lane has counted. The times during which several lanes were busy add up.
+    pub(super) fn add(&mut self, counted: &Counters) {
+        let counters = &mut self.counters;
+        counters.bytes_read += counted.bytes_read;
+        counters.bytes_written += counted.bytes_written;
+        counters.host_reads += counted.host_reads;
+        counters.host_writes += counted.host_writes;
+        counters.busy += counted.busy;
+        counters.media_errors += counted.media_errors;
+    }
+
     /// The log page at `now`. Endurance reports its best value, because no medium here wears out.
     /// The spare does so, too, unless a medium is full.
     pub(super) fn log(

@@ -40,6 +40,10 @@ impl Strays {
         !self.media.is_empty() && self.media.contains_key(&id)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = IoId> {
+        self.media.keys().copied()
+    }
+
     /// How many of these requests a medium has.
     pub(super) fn of(&self, medium: MediumId) -> usize {
         self.counts.get(&medium).copied().unwrap_or_default()

@@ -45,6 +45,11 @@ impl Latencies {
         self.sum += length;
     }
 
+    fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum += other.sum;
+    }
+
     /// How many times each class has, the class beyond the last bound included.
     pub const fn counts(&self) -> &[u64; LATENCY_BOUNDS.len() + 1] {
         &self.counts
@@ -145,6 +150,12 @@ pub struct KindTally {
 }
 
 impl KindTally {
+    const fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+    }
+
     fn count(&mut self, slot: &Slot, status: Status) {
         if status.is_success() {
             self.operations += 1;
@@ -163,6 +174,11 @@ impl HostTally {
     /// The counts of commands of `kind`.
     pub const fn of(&self, kind: Kind) -> &KindTally {
         &self.0[kind as usize]
+    }
+
+    /// Adds the counts of a lane.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(kind, more)| kind.add(more));
     }
 
     #[inline]
@@ -202,6 +218,14 @@ impl NamespaceTally {
         self.other_statuses
     }
 
+    fn add(&mut self, other: &Self) {
+        self.kinds.iter_mut().zip(&other.kinds).for_each(|(kind, more)| kind.add(more));
+        let latencies = self.latencies.iter_mut().flatten().zip(other.latencies.iter().flatten());
+        latencies.for_each(|(latencies, more)| latencies.add(more));
+        other.statuses.iter().for_each(|(code, count)| self.count_statuses(*code, *count));
+        self.other_statuses += other.other_statuses;
+    }
+
     #[inline]
     fn count(&mut self, now: Instant, slot: &Slot, status: Status) {
         let kind = Kind::of(slot) as usize;
@@ -214,17 +238,17 @@ impl NamespaceTally {
             latencies.count(length);
         }
         if !status.is_success() {
-            self.count_status(status.code());
+            self.count_statuses(status.code(), 1);
         }
     }
 
     #[cold]
-    fn count_status(&mut self, code: StatusCode) {
+    fn count_statuses(&mut self, code: StatusCode, failures: u64) {
         let has_room = self.statuses.len() < STATUSES_MAX;
         match self.statuses.iter_mut().find(|(one, _)| *one == code) {
-            Some((_, count)) => *count += 1,
-            None if has_room => self.statuses.push((code, 1)),
-            None => self.other_statuses += 1,
+            Some((_, count)) => *count += failures,
+            None if has_room => self.statuses.push((code, failures)),
+            None => self.other_statuses += failures,
         }
     }
 }
@@ -243,6 +267,15 @@ impl Tallies {
             Some(Some(tally)) => tally.count(now, slot, status),
             _ if is_valid => self.begin(index).count(now, slot, status),
             _ => {}
+        }
+    }
+
+    /// Adds the counts of a lane.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (index, tally) in other.0.iter().enumerate() {
+            if let Some(tally) = tally {
+                self.begin(index).add(tally);
+            }
         }
     }
 

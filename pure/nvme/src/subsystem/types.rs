@@ -7,6 +7,7 @@ use engine::{Buffer, Nanos};
 use super::config::{BlockSize, NamespaceConfig};
 use super::controller::ControllerKey;
 use super::firmware_image::FirmwareImage;
+use super::lanes::{LaneId, ToLane, ToSubsystem};
 use super::record::{
     Counters, PersistentEvent, ReservationRecord, SanitizeRecord, SavedFeature, UnreadableBlocks,
     WriteProtection,
@@ -20,7 +21,7 @@ use crate::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandToken(pub u32);
 
-/// An input of the command core, from the transport or the media.
+/// An input of the command core or of a lane, from the transport or the media.
 #[derive(Debug)]
 pub enum Input {
     /// The transport fetched a command.
@@ -53,6 +54,10 @@ pub enum Input {
     },
     /// A medium answers a request.
     Media(media::Completion),
+    /// A message of a lane, for the subsystem.
+    FromLane(LaneId, Box<ToSubsystem>),
+    /// A message of the subsystem, for a lane.
+    FromSubsystem(Box<ToLane>),
 }
 
 /// How a command ended: the part of a completion that does not depend on the transport.
@@ -66,7 +71,7 @@ pub struct CompletionResult {
     pub status: Status,
 }
 
-/// A request of the command core to the transport or the media.
+/// A request of the command core or of a lane to the transport or the media.
 #[derive(Debug)]
 pub enum Output {
     /// Fetch the command's data from the host. The transport answers with [`Input::HostData`] or
@@ -102,6 +107,13 @@ pub enum Output {
     Media(media::Request),
     /// Report a change that the transport or the outside world may have to act upon.
     Notify(Notification),
+    /// A message of the subsystem to a lane. There is none while no lane is attached.
+    ToLane(LaneId, Box<ToLane>),
+    /// A message of a lane to the subsystem.
+    ToSubsystem(Box<ToSubsystem>),
+    /// The command of a request in progress has ended without a completion. Of a subsystem with
+    /// lanes, for the order between controllers ([`media::Ranges`]).
+    Disowned(media::IoId),
 }
 
 /// A change that matters outside the command core. A notification of state that must survive a

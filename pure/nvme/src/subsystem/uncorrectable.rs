@@ -15,7 +15,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Handled {
         let (namespace, lba, blocks) = (entry.namespace, entry.starting_lba(), blocks_of(entry));
-        self.lane().check_writable(token, entry)?;
+        self.executor().check_writable(token, entry)?;
         let blocks = UnreadableBlocks { namespace, lba, blocks };
         if !self.unreadable.add(&blocks) {
             return Err(Failure::at_lba(StatusCode::WriteFault, lba));

@@ -1,9 +1,9 @@
 //! The state of the subsystem and of namespaces that I/O commands need, in views that the subsystem
 //! publishes.
 //!
-//! The views are plain data. A lane of I/O queues could hold a copy of its own on another thread:
-//! The README has the protocol between the subsystem and the lanes. Today there is one lane,
-//! which uses the views in place, so that each change is in effect as soon as it is published.
+//! The views are plain data. The subsystem uses them in place, so that each change is in effect as
+//! soon as it is published. A lane of I/O queues has a copy of its own, perhaps on another thread:
+//! the README has the protocol between the subsystem and the lanes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -67,7 +67,6 @@ pub(super) enum Refusal {
 
 /// The verdict of a namespace on the commands of one controller: a refusal or none for each
 /// [`Touch`].
-/// [`Touch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict([Option<Refusal>; 4]);
 
@@ -101,6 +100,8 @@ pub(super) struct NamespaceView {
     pub(super) write_protected: bool,
     /// Whether the namespace is being created, formatted or deleted.
     pub(super) busy: bool,
+    /// Whether some of the namespace's blocks are unreadable.
+    pub(super) marked: bool,
     /// Whether no command needs a second look: the namespace is active for and reached by every
     /// controller, not reserved, not busy, and without unreadable blocks.
     pub(super) plain: bool,
@@ -109,6 +110,12 @@ pub(super) struct NamespaceView {
 }
 
 impl NamespaceView {
+    /// Whether only the subsystem can execute commands for the namespace: it knows which blocks are
+    /// unreadable, and the forms of blocks with metadata.
+    pub(super) const fn needs_subsystem(&self) -> bool {
+        self.marked || self.block.has_metadata()
+    }
+
     /// The reason why a command of the controller is refused, if it is.
     pub(super) fn refusal(&self, controller: ControllerKey, touch: Touch) -> Option<Refusal> {
         if self.plain { None } else { self.verdict(controller).refusal(touch) }
@@ -149,13 +156,9 @@ pub(super) struct Extent {
     pub(super) length: u64,
 }
 
-/// The views of all namespaces, and the state of the subsystem that I/O commands need.
-#[derive(Clone, Debug)]
-pub(super) struct Views {
-    /// The number of changes published so far.
-    version: u64,
-    /// Maximum Data Transfer Size (MDTS) in bytes.
-    pub(super) transfer_bytes_max: u32,
+/// The state of the subsystem that I/O commands to any namespace need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shared {
     /// Whether every write must be durable, because no volatile write cache is on.
     write_through: bool,
     /// The status with which I/O commands fail because of a sanitize operation, except Flush.
@@ -163,8 +166,31 @@ pub(super) struct Views {
     /// Whether there was no write since the last sanitize operation, so that the first change must
     /// be reported to the subsystem.
     erased: bool,
+    /// Whether lanes start no step for namespaces that are not busy, because a command is or will
+    /// be alone with the media.
+    held: bool,
+}
+
+/// The views of all namespaces, and the state of the subsystem that I/O commands need.
+#[derive(Clone, Debug)]
+pub(super) struct Views {
+    /// The number of changes published so far.
+    version: u64,
+    /// Maximum Data Transfer Size (MDTS) in bytes.
+    pub(super) transfer_bytes_max: u32,
+    shared: Shared,
     /// The namespaces by identifier: index n holds namespace n + 1.
     namespaces: Vec<Option<NamespaceView>>,
+    /// The version of the latest change to each namespace.
+    changed: Vec<u64>,
+}
+
+/// What changed in the views after some version.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    pub(super) version: u64,
+    shared: Shared,
+    namespaces: Vec<(usize, Option<NamespaceView>)>,
 }
 
 impl Views {
@@ -172,10 +198,14 @@ impl Views {
         Self {
             version: 0,
             transfer_bytes_max: config.transfer_bytes_max,
-            write_through: !config.volatile_write_cache,
-            sanitize: None,
-            erased: false,
+            shared: Shared {
+                write_through: !config.volatile_write_cache,
+                sanitize: None,
+                erased: false,
+                held: false,
+            },
             namespaces: vec![None; highest],
+            changed: vec![0; highest],
         }
     }
 
@@ -183,6 +213,12 @@ impl Views {
     #[inline]
     pub(super) fn find(&self, id: NamespaceId) -> Option<&NamespaceView> {
         self.namespaces.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
+    }
+
+    /// Whether `id` is an identifier that namespaces can have.
+    #[inline]
+    pub(super) fn is_valid(&self, id: NamespaceId) -> bool {
+        usize::try_from(id.0).is_ok_and(|id| (1..=self.namespaces.len()).contains(&id))
     }
 
     /// Whether metadata accompany each block of the namespace called `id`.
@@ -193,8 +229,8 @@ impl Views {
     /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not
     /// in use.
     pub(super) fn missing(&self, id: NamespaceId) -> Failure {
-        let valid = usize::try_from(id.0).is_ok_and(|id| (1..=self.namespaces.len()).contains(&id));
-        let code = if valid { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };
+        let code =
+            if self.is_valid(id) { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };
         Failure::field(code, Location::NAMESPACE)
     }
 
@@ -211,15 +247,53 @@ impl Views {
 
     #[inline]
     pub(super) const fn is_write_through(&self) -> bool {
-        self.write_through
+        self.shared.write_through
     }
 
     pub(super) const fn sanitize(&self) -> Option<StatusCode> {
-        self.sanitize
+        self.shared.sanitize
     }
 
     pub(super) const fn is_erased(&self) -> bool {
-        self.erased
+        self.shared.erased
+    }
+
+    pub(super) const fn is_held(&self) -> bool {
+        self.shared.held
+    }
+
+    /// The number of changes published so far.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether every I/O command of a lane must take a second look.
+    pub(super) fn need_care(&self) -> bool {
+        let Shared { sanitize, erased, held, .. } = self.shared;
+        sanitize.is_some()
+            || erased
+            || held
+            || self.namespaces.iter().flatten().any(NamespaceView::needs_subsystem)
+    }
+
+    /// The changes after `version`.
+    pub(super) fn since(&self, version: u64) -> Changes {
+        let changed = self.changed.iter().enumerate().filter(|(_, at)| **at > version);
+        Changes {
+            version: self.version,
+            shared: self.shared,
+            namespaces: changed.map(|(index, _)| (index, self.namespaces[index].clone())).collect(),
+        }
+    }
+
+    /// Makes the changes that other views have published.
+    pub(super) fn apply(&mut self, changes: Changes) {
+        (self.version, self.shared) = (changes.version, changes.shared);
+        for (index, view) in changes.namespaces {
+            if let Some(place) = self.namespaces.get_mut(index) {
+                *place = view;
+            }
+        }
     }
 
     /// Publishes a namespace, or that there is none, if anything changed.
@@ -234,6 +308,7 @@ impl Views {
                 new.version = self.version;
             }
             *place = view;
+            self.changed[index] = self.version;
         }
     }
 
@@ -250,18 +325,29 @@ impl Views {
         view.verdicts[key] = verdict;
         self.version += 1;
         view.version = self.version;
+        self.changed[index] = self.version;
+    }
+
+    /// Counts a change that is none of the views: something else for lanes to see.
+    pub(super) const fn publish_news(&mut self) {
+        self.version += 1;
+    }
+
+    pub(super) const fn publish_held(&mut self, held: bool) {
+        self.shared.held = held;
+        self.version += 1;
     }
 
     pub(super) const fn publish_write_through(&mut self, write_through: bool) {
-        if self.write_through != write_through {
-            self.write_through = write_through;
+        if self.shared.write_through != write_through {
+            self.shared.write_through = write_through;
             self.version += 1;
         }
     }
 
     pub(super) fn publish_sanitize(&mut self, sanitize: Option<StatusCode>, erased: bool) {
-        if (self.sanitize, self.erased) != (sanitize, erased) {
-            (self.sanitize, self.erased) = (sanitize, erased);
+        if (self.shared.sanitize, self.shared.erased) != (sanitize, erased) {
+            (self.shared.sanitize, self.shared.erased) = (sanitize, erased);
             self.version += 1;
         }
     }

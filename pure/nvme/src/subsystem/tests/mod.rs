@@ -149,6 +149,9 @@ impl Bench {
                 Output::Media(request) => self.on_media(request),
                 Output::Notify(Notification::EventRecorded(event)) => self.recorded.push(event),
                 Output::Notify(notification) => self.notified.push(notification),
+                Output::ToLane(..) | Output::ToSubsystem(_) | Output::Disowned(_) => {
+                    unreachable!("no lane is attached")
+                }
             }
         }
     }

@@ -217,7 +217,7 @@ impl World {
     }
 
     /// The check of a command as the lane performs it.
-    fn lane(
+    fn executor(
         &mut self,
         key: ControllerKey,
         id: NamespaceId,
@@ -226,7 +226,7 @@ impl World {
         let entry = io(opcode, id.0, 0, 1);
         let subsystem = &mut self.bench.subsystem;
         subsystem.flow.slots.start(Instant::ZERO, key, PROBE, IO, entry);
-        let lane = subsystem.lane();
+        let lane = subsystem.executor();
         let found = match opcode {
             IoOpcode::Write => lane.writable(PROBE, &entry),
             _ => lane.ready(PROBE, &entry),
@@ -273,7 +273,8 @@ impl World {
             for index in 0..self.parties.len() {
                 let key = self.parties[index].key;
                 for opcode in OPCODES {
-                    let lane = self.lane(key, id, opcode).map(|view| (view.medium, view.offset, view.blocks));
+                    let lane =
+                        self.executor(key, id, opcode).map(|view| (view.medium, view.offset, view.blocks));
                     let direct = self.direct(&self.parties[index], id, opcode);
                     let direct = direct.map(|one| (one.medium, one.offset, one.blocks));
                     prop_assert_eq!(lane, direct, "{:?} of {:?} to {}", opcode, key, id);

@@ -1,4 +1,4 @@
-//! The I/O commands of one namespace, as a lane of I/O queues executes them.
+//! The I/O commands of one namespace, as the subsystem and its lanes execute them.
 
 use engine::Buffer;
 
@@ -9,7 +9,12 @@ use super::types::CommandToken;
 use super::unreadable::Unreadable;
 use super::view::{Extent, NamespaceView, Touch, Views, blocks_of};
 use crate::media::Operation;
-use crate::wire::{Bits, DatasetRange, IoOpcode, StatusCode, SubmissionQueueEntry};
+use crate::wire::{Bits, DatasetRange, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// Maximum number of unanswered requests to media for each command of the core, including those of
+/// commands that a reset has ended. Beyond that, the core asks the host to retry a command whose
+/// own medium has as many of the latter as the core has commands.
+const OUTSTANDING_PER_COMMAND: usize = 2;
 
 /// Directive Type (DTYPE) of a write, in CDW12.
 const DIRECTIVE_TYPE: Bits = Bits::new(23, 20);
@@ -22,15 +27,15 @@ const RANGES: Bits = Bits::new(7, 0);
 /// Attribute – Deallocate (AD) of Dataset Management, in CDW11.
 const ATTRIBUTE_DEALLOCATE: Bits = Bits::bit(2);
 
-/// A lane of I/O queues: the views that the subsystem has published, and the commands in flight.
-/// These alone decide whether a command may continue.
-pub(super) struct Lane<'a> {
+/// The views that the subsystem has published, and the commands in flight. These alone decide
+/// whether a command may continue.
+pub(super) struct Executor<'a> {
     pub(super) flow: &'a mut Flow,
     pub(super) views: &'a Views,
     pub(super) unreadable: &'a Unreadable,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> Executor<'a> {
     /// The namespace of an I/O command, if it is ready for the command.
     #[inline]
     pub(super) fn ready(
@@ -72,6 +77,28 @@ impl<'a> Lane<'a> {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         Ok(view)
+    }
+
+    /// Whether media owe few enough answers for one more command. A host that reconnects again and
+    /// again leaves abandoned requests behind, and a medium may never answer them.
+    #[inline]
+    pub(super) fn check_room(&self, namespace: NamespaceId, commands_max: u32) -> Result<(), Failure> {
+        let commands = usize::try_from(commands_max).unwrap_or(usize::MAX);
+        if self.flow.media_outstanding < commands.saturating_mul(OUTSTANDING_PER_COMMAND) {
+            return Ok(());
+        }
+        self.check_share(namespace, commands)
+    }
+
+    /// Whether the medium of a namespace owes few enough answers to abandoned requests, when all
+    /// media together owe too many: a medium that hangs must not stop the others.
+    #[cold]
+    fn check_share(&self, namespace: NamespaceId, share: usize) -> Result<(), Failure> {
+        let view = self.views.find(namespace);
+        match view.is_some_and(|view| self.flow.slots.strays.of(view.medium) < share) {
+            true => Ok(()),
+            false => Err(Failure::new(StatusCode::NamespaceNotReady)),
+        }
     }
 
     /// Fails if one of the command's blocks is unreadable.
