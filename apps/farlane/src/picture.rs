@@ -13,7 +13,7 @@ const PLACE_MIN: usize = 6;
 const NAME_MIN: usize = 34;
 
 /// A stretch of a command's time.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub(crate) struct Hop {
     /// Where the time was spent: the near end, the tunnel or the far end.
     pub(crate) place: Cow<'static, str>,
@@ -21,6 +21,7 @@ pub(crate) struct Hop {
     pub(crate) name: Cow<'static, str>,
     /// Length of the stretch, in nanoseconds.
     #[serde(serialize_with = "nanoseconds")]
+    #[schemars(with = "u64")]
     pub(crate) length: Nanos,
 }
 

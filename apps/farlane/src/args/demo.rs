@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Lookahead, Output, Root, parse_positive_size, parse_time};
@@ -16,7 +17,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --link scenarios/5g.toml --size 4MiB --no-lookahead";
 
 /// What carries the demo's tunnel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Carrier {
     /// The kernel's TCP

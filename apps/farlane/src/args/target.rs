@@ -13,6 +13,7 @@ use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
 use nvme::wire::AnaState;
 use nvme_fabrics::target::DiscoveryAccess;
 use nvme_fabrics::wire::Nqn;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::headings::MONITORING;
@@ -267,7 +268,7 @@ pub(crate) enum TargetAction {
 }
 
 /// How a controller reaches a group of namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum AccessState {
     /// Hosts reach the group well

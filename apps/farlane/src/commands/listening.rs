@@ -1,10 +1,10 @@
 //! The first line of a service for machines: where it listens.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where a service listens, on its first line.
-#[derive(Default, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Listening {
     /// Address or path at which clients arrive.
     pub(crate) listening: String,

@@ -10,8 +10,8 @@ use status::{Report, SCHEMA_VERSION};
 use super::root;
 use crate::commands::status::list;
 use crate::commands::{
-    bench, capture, check, connect, copy, discover, doctor, emulate, export, guest, key, listening, man,
-    measure, nic, ping, preflight, rdma, record, save, sim, target, top, trace, tsn, ui,
+    bench, capture, check, connect, copy, demo, discover, doctor, emulate, export, guest, key, listening,
+    man, measure, nic, ping, preflight, rdma, record, save, sim, target, top, trace, tsn, ui,
 };
 use crate::error::code::{CODES, OF_DAEMONS, USAGE};
 use crate::failure;
@@ -26,7 +26,8 @@ fn of<T: JsonSchema>(title: &str) -> Value {
     schema["title"] = json!(title);
     // Most reports get the version only when they are printed.
     schema["properties"]["schema_version"] = json!({ "const": SCHEMA_VERSION });
-    let required = schema["required"].as_array_mut().unwrap();
+    let required = schema.as_object_mut().unwrap().entry("required").or_insert(json!([]));
+    let required = required.as_array_mut().unwrap();
     if !required.contains(&json!("schema_version")) {
         required.insert(0, json!("schema_version"));
     }
@@ -92,12 +93,14 @@ fn daemons() -> Vec<(&'static str, Value)> {
         ("disconnect", of::<connect::disconnect::Disconnected<'_>>("farlane use disconnect")),
         ("error", of::<failure::Object<'_>>("any command")),
         ("export-resize", of::<export::request::Resized>("farlane export resize")),
+        ("emulate-interfaces", of::<emulate::Between>("farlane model emulate --between")),
         ("guest-end", of::<guest::End>("farlane attach, farlane offer device")),
         ("list", of::<list::Listed>("farlane observe list")),
         ("listening", of::<listening::Listening>("a service")),
         ("nic-end", of::<nic::serve::End>("farlane measure nic serve")),
         ("save", of::<save::Saved<'_>>("farlane export save, farlane target save")),
         ("status", of::<Report>("farlane observe status")),
+        ("target-access", of::<target::request::AccessSet>("farlane target ana")),
         ("target-resize", of::<target::request::Resized>("farlane target resize")),
         ("target-status", of_kind("target", "farlane target status")),
         ("top", of::<top::Top>("farlane observe top")),
@@ -109,6 +112,8 @@ fn measurements() -> Vec<(&'static str, Value)> {
     vec![
         ("bench", of::<bench::report::Json<'_>>("farlane bench")),
         ("bench-jobs", of::<bench::report::Several<'_>>("farlane bench (several jobs)")),
+        ("bench-progress", of::<bench::report::SoFar<'_>>("farlane bench --status-interval")),
+        ("demo", of::<demo::report::Json<'_>>("farlane demo")),
         ("measure", of::<measure::report::Printed<'_>>("farlane measure report")),
         ("nic-bench", of::<nic::measure::Rates>("farlane measure nic bench")),
         ("nic-packets", of::<nic::packets::Counted>("farlane measure nic send, farlane measure nic receive")),
@@ -125,6 +130,7 @@ fn machines() -> Vec<(&'static str, Value)> {
     vec![
         ("check", of::<check::Json<'_>>("farlane setup check")),
         ("discover", of::<discover::Records<'_>>("farlane use discover")),
+        ("discover-mdns", of::<discover::Controllers<'_>>("farlane use discover --mdns")),
         ("doctor", of::<doctor::Json<'_>>("farlane setup doctor")),
         ("key", of::<key::Key<'_>>("farlane setup key new, farlane setup key show")),
         ("key-check", of::<key::Tested<'_>>("farlane setup key test")),
@@ -137,6 +143,7 @@ fn machines() -> Vec<(&'static str, Value)> {
 /// Those of modelled networks.
 fn models() -> Vec<(&'static str, Value)> {
     vec![
+        ("emulate-packets-progress", of::<emulate::packets::Line<'_>>("farlane model emulate --between")),
         ("emulate-progress", of::<emulate::relay::Line<'_>>("farlane model emulate")),
         ("sim", of::<sim::play::Json>("farlane model sim SCENARIO")),
         ("sim-explain", of::<sim::explain::Json>("farlane model explain")),
@@ -152,11 +159,18 @@ fn recordings() -> Vec<(&'static str, Value)> {
     vec![
         ("info", of::<record::survey::Info<'_>>("farlane recording info")),
         ("preflight", of::<preflight::report::Json<'_>>("farlane recording preflight")),
+        ("preflight-udp", of::<preflight::udp::report::Json<'_>>("farlane recording preflight --udp")),
+        ("record-control", of::<record::ctl::Answer>("farlane record ctl")),
+        ("record-each-end", of::<record::account::EachEnd>("farlane record --each")),
         ("record-end", of::<record::account::End>("farlane record")),
+        ("record-error", of::<record::sessions::Failed>("farlane record --on-demand")),
         ("record-export", of::<record::export::Converted<'_>>("farlane recording convert")),
         ("record-progress", of::<record::view::Event>("farlane record")),
+        ("record-raw-end", of::<record::account::RawEnd>("farlane record --raw")),
+        ("record-trigger", of::<record::trigger::Event>("farlane record --pre-trigger")),
         ("recover", of::<record::survey::Recovered>("farlane recording recover")),
         ("replay", of::<record::replay::Replayed>("farlane recording replay")),
+        ("replay-raw", of::<record::replay::raw::Replayed<'_>>("farlane recording replay --raw")),
         ("verify", of::<record::survey::Proof>("farlane recording verify")),
     ]
 }
@@ -166,8 +180,16 @@ fn captures() -> Vec<(&'static str, Value)> {
     vec![
         ("capture", of::<capture::Report<'_>>("farlane observe capture --out")),
         ("capture-status", of::<capture::daemon::List>("farlane observe capture --status")),
+        ("capture-stopped", of::<capture::daemon::Stopped>("farlane observe capture --stop")),
         ("trace-chain", of::<trace::chain::Chain>("farlane observe trace chain")),
+        ("trace-chains", of::<trace::chain::Chains<'_>>("farlane observe trace chain (without --command)")),
         ("trace-compare", of::<trace::Compared<'_>>("farlane observe trace compare")),
+        ("trace-convert", of::<trace::export::Converted<'_>>("farlane observe trace convert")),
+        ("trace-dissector", of::<trace::dissector::Script>("farlane observe trace dissector")),
+        (
+            "trace-dissector-installed",
+            of::<trace::dissector::Installed<'_>>("farlane observe trace dissector --install"),
+        ),
         ("trace-stats", of::<::captures::statistics::Report>("farlane observe trace stats")),
     ]
 }
@@ -187,6 +209,7 @@ fn page() -> Vec<(&'static str, Value)> {
         ("ui/frames", of::<frames::List>("api/captures/N/frames?from&at&limit")),
         ("ui/histogram", of::<histogram::Histogram<'_>>("api/histogram?captures&kind&of&three_sigma")),
         ("ui/kinds", of::<ui::api::Kinds<'_>>("api/captures/N/kinds")),
+        ("ui/live", of::<ui::live::Answer>("api/live")),
         ("ui/played", of::<ui::simulator::Played>("POST api/scenarios/N {set, percentile}")),
         ("ui/scenarios", of::<ui::simulator::Scenarios<'_>>("api/scenarios")),
         ("ui/series", of::<series::Series>("api/captures/N/series?from&to&bins&kind")),

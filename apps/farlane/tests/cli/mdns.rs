@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::running::wait_until;
+use crate::support::schema::holds;
 use crate::support::{Export, FARLANE, fail, json, succeed};
 
 #[test]
@@ -21,7 +22,11 @@ fn a_discovery_service_is_announced_and_found() {
         command
     });
     let words = ["discover", "--mdns", "--interface", "127.0.0.1", "--mdns-port", &port, "--search", "2s"];
-    let search = || json(&[&words[..], &["--json"]].concat())["controllers"].as_array().unwrap().clone();
+    let search = || {
+        let found = json(&[&words[..], &["--json"]].concat());
+        holds("discover-mdns", &found);
+        found["controllers"].as_array().unwrap().clone()
+    };
     let mut found: Vec<Value> = Vec::new();
     wait_until("the discovery service is found", || {
         found = search();

@@ -1,6 +1,7 @@
 //! A recording of its own for each source, in one process.
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
+use crate::support::schema::holds;
 use crate::support::{fail, json, succeed};
 use serde_json::Value;
 
@@ -70,7 +71,9 @@ fn one_control_socket_tells_of_all_and_ends_all() {
     ask("stop");
     let output = String::from_utf8(recorder.output().stdout).unwrap();
     let end = last(&output);
-    assert!(output.lines().any(|line| line.contains("\"event\":\"trigger\"")), "{output}");
+    let trigger = output.lines().find(|line| line.contains("\"event\":\"trigger\""));
+    let trigger = trigger.unwrap_or_else(|| panic!("no trigger: {output}"));
+    holds("record-trigger", &serde_json::from_str(trigger).unwrap());
     for recording in end["recordings"].as_array().unwrap() {
         assert!(recording["triggered"]["before_ns"].as_u64() > Some(150_000_000), "{recording}");
         assert_eq!(json(&["recording", "verify", recording["to"].as_str().unwrap(), "--json"])["ok"], true);

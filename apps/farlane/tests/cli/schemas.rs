@@ -69,6 +69,13 @@ fn what_commands_print_is_what_the_schemas_say() {
     );
     fs::write(path("jobs.fio"), "[a]\nrw=write\nsize=64k\nverify=md5\n[b]\nrw=read\nsize=64k\nstonewall\n")
         .unwrap();
+    let [progress, ..] =
+        &lines(&["bench", &url, "--runtime", "300ms", "--status-interval", "50ms"], folder.path())[..]
+    else {
+        panic!("nothing is printed while it runs");
+    };
+    used.holds("bench-progress", progress);
+    used.prints("demo", &["demo", "--size", "64KiB", "--runtime", "20ms"]);
     used.prints("bench-jobs", &["bench", &url, "--job", &path("jobs.fio")]);
     used.prints("discover", &["discover", &discovery]);
     used.prints("lspci", &["lspci", &url]);
@@ -80,6 +87,10 @@ fn what_commands_print_is_what_the_schemas_say() {
     used.prints("bench", &["bench", &url, "--runtime", "50ms", "--capture", &path("b.pcapng")]);
     used.prints("trace-stats", &["trace", "stats", &path("b.pcapng")]);
     used.prints("trace-chain", &["trace", "chain", &path("b.pcapng"), "--command", "5"]);
+    used.prints("trace-chains", &["trace", "chain", &path("b.pcapng")]);
+    used.prints("trace-convert", &["observe", "trace", "convert", &path("b.pcapng"), "--to", &path("b.csv")]);
+    used.prints("trace-dissector", &["trace", "dissector"]);
+    used.prints("trace-dissector-installed", &["trace", "dissector", "--install", "--to", &path("plugins")]);
     let capture = path("b.pcapng");
     used.prints("trace-compare", &["trace", "compare", &capture, &capture]);
     let short = ["--time", "30ms", "--samples", "50", "--sizes", "4k", "--load", "2"];
@@ -113,9 +124,19 @@ fn what_commands_print_is_what_the_schemas_say() {
     let page = serve(&["observe", "ui"], folder.path());
     used.holds("ui", &page.announcement);
     let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
-    // Those of the page's questions are tested where these are asked, and those of block devices in
-    // a guest, because they need root and a driver of the kernel's.
-    used.0.extend(["connect", "disconnect"].map(str::to_owned));
+    // Those of the page's questions are tested where these are asked, and those of block devices
+    // and of interfaces in a guest, because they need root. Those of multicast DNS, of a trigger
+    // and of datagrams are with the tests of these.
+    let elsewhere = [
+        "connect",
+        "disconnect",
+        "discover-mdns",
+        "emulate-interfaces",
+        "emulate-packets-progress",
+        "preflight-udp",
+        "record-trigger",
+    ];
+    used.0.extend(elsewhere.map(str::to_owned));
     let there: BTreeSet<_> = there
         .filter(|path| path.is_file())
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
@@ -180,6 +201,7 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     let captured = ["capture", "export", "--out", far.to_str().unwrap(), "--time", "50ms"];
     used.holds("capture", &lines(&captured, folder)[0]);
     used.holds("capture-status", &lines(&["observe", "capture", "export", "--status"], folder)[0]);
+    used.holds("capture-stopped", &lines(&["observe", "capture", "export", "--stop"], folder)[0]);
     used.holds("list", &lines(&["observe", "list"], folder)[0]);
     used.holds("connect-list", &lines(&["connect", "--list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);
@@ -190,6 +212,13 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     let resize = ["export", "resize", "--nsid", "1", "--size", "2MiB", "--control", &control];
     used.prints("export-resize", &resize);
     used.prints("save", &["export", "save", "--control", &control]);
+    let control = folder.join("groups.control").display().to_string();
+    let groups = ["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "1MiB", "--ana-groups", "1"];
+    let _groups = serve(&[&groups[..], &["--control", &control]].concat(), folder);
+    for one in [&[][..], &["--port", "127.0.0.1:0"]] {
+        let ana = ["target", "ana", "--group", "1", "--state", "non-optimized", "--control", &control];
+        used.prints("target-access", &[&ana[..], one].concat());
+    }
     used.holds("target-resize", &lines(&["target", "resize", "--nsid", "1", "--size", "8MiB"], folder)[0]);
     for (service, name) in started.iter_mut().zip(["guest-end", "guest-end", "emulate-progress"]) {
         signal(service.id(), "TERM");
@@ -207,6 +236,28 @@ fn keys(used: &mut Used, path: &impl Fn(&str) -> String) {
     used.prints("key-check", &["key", "check", &path("dhchap")]);
 }
 
+/// Raw recordings, several at once, and one that fails on demand.
+fn recordings_of_other_kinds(used: &mut Used, path: &impl Fn(&str) -> String) {
+    let last = |arguments: &[&str]| lines(arguments, Path::new("")).pop().unwrap();
+    fs::write(path("medium"), vec![0; 1 << 21]).unwrap();
+    let raw = ["record", "--raw", "--from", "generate:20MB", "--size", "1MiB", "--to", &path("medium")];
+    used.holds("record-raw-end", &last(&[&raw[..], &["--force"]].concat()));
+    let replay = ["recording", "replay", &path("medium"), "--raw", "--maximum-address", "1MiB", "--to"];
+    used.prints("replay-raw", &[&replay[..], &[&path("raw.copy")]].concat());
+    let [one, two] = [path("one.rec"), path("two.rec")];
+    let each = ["record", "--each", "--size", "1MiB", "--from", "generate:20MB", "--to", &one];
+    used.holds("record-each-end", &last(&[&each[..], &["--from", "generate:20MB", "--to", &two]].concat()));
+    let control = path("failing.control");
+    let failing =
+        ["record", "--from", "tcp-connect://127.0.0.1:1", "--to", &path("never.rec"), "--on-demand"];
+    let recorder = Running::start(&[&failing[..], &["--control", &control, "--json"]].concat());
+    wait_until("the recorder answers", || farlane(&["status", &control]).status.success());
+    used.prints("record-control", &["record", "ctl", &control, "start"]);
+    wait_until("the recording fails", || recorder.printed().contains('\n'));
+    let said = recorder.printed();
+    used.holds("record-error", &serde_json::from_str(said.lines().next().unwrap()).unwrap());
+}
+
 fn recordings(used: &mut Used, path: &impl Fn(&str) -> String) {
     let recording = path("a.rec");
     let mut command = Command::new(&*FARLANE);
@@ -222,7 +273,9 @@ fn recordings(used: &mut Used, path: &impl Fn(&str) -> String) {
     let recorder = Running::start(&record);
     wait_until("the recorder answers", || farlane(&["status", &control]).status.success());
     used.prints("status", &["status", &control]);
+    used.prints("record-control", &["record", "ctl", &control, "stop"]);
     drop(recorder);
+    recordings_of_other_kinds(used, path);
     used.prints("info", &["info", &recording]);
     used.prints("verify", &["verify", &recording]);
     used.prints("recover", &["recover", &recording]);

@@ -241,7 +241,7 @@ fn what_is_answered_is_what_the_schemas_say_and_adds_up() {
     assert_eq!(compared, trace);
     page.ask("histogram?captures=0,1&kind=admin:%20Identify", "ui/histogram");
     page.ask("histogram?captures=0&kind=Read&three_sigma=1", "ui/histogram");
-    page.ask("live", "top");
+    page.ask("live", "ui/live");
     page.ask("scenarios", "ui/scenarios");
     questions_with_wrong_values_are_refused(&page);
 }

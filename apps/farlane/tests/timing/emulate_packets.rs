@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::support::running::{signal, wait_until};
+use crate::support::schema::holds;
 use crate::support::{Export, FARLANE, fail};
 use serde_json::Value;
 
@@ -96,6 +97,7 @@ impl Emulated {
             return None;
         }
         let said: Value = serde_json::from_str(&line).unwrap();
+        holds("emulate-interfaces", &said);
         assert_eq!(said["between"][0], near.path());
         assert_eq!(said["addresses"][1], subnet.replace(".0/24", ".2"));
         Some(Self { child, lines, _directory: directory })
@@ -108,6 +110,7 @@ impl Emulated {
             let mut line = String::new();
             assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has counters at its end");
             let counters: Value = serde_json::from_str(&line).unwrap();
+            holds("emulate-packets-progress", &counters);
             if counters["end"] == true {
                 assert_eq!(self.child.wait().unwrap().code(), Some(0));
                 return counters;

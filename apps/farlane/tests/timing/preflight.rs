@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::schema::holds;
 use crate::support::{Export, FARLANE};
 use serde_json::Value;
 
@@ -110,6 +111,7 @@ fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
     let (output, said) =
         run(directory.path(), &[&["preflight", "--udp", "3", path, "--json"], &quick[..]].concat());
     let told = json(&output);
+    holds("preflight-udp", &told);
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{told}"));
     assert_eq!((number(&told["streams"]), number(&told["datagram_bytes"])), (3, 4_096));
     let parts = [

@@ -99,9 +99,11 @@ pub(crate) struct Several<'a> {
 }
 
 /// The figures of a job while it runs.
-#[derive(Serialize)]
-struct SoFar<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SoFar<'a> {
+    /// `progress`.
     event: &'static str,
+    /// The job's name; none unless there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     elapsed_s: f64,

@@ -93,10 +93,10 @@ pub(super) struct Begun {
     pub(super) id: u32,
 }
 
-/// The answer to [`Request::StopCapture`].
-#[derive(Serialize, Deserialize)]
-pub(super) struct Stopped {
-    /// The numbers of the captures.
+/// The captures of a daemon that were stopped.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Stopped {
+    /// Their numbers.
     pub(super) stopped: Vec<u32>,
 }
 

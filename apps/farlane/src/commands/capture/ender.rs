@@ -62,7 +62,7 @@ impl Ender {
         stop.on_signals().map_err(Error::System)?;
         let shared = Arc::new(Shared {
             socket: socket.to_owned(),
-            id: u32::try_from(id).unwrap_or(u32::MAX),
+            id,
             stop,
             at: Mutex::new(time.map(|time| Instant::now() + time)),
             is_asked: AtomicBool::new(false),

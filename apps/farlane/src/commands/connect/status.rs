@@ -60,8 +60,8 @@ where
     Report::of(Status::Connect(common(about, Some(&driver.name()), vec![activity], way)))
 }
 
-/// The status of a block device of the kernel's initiator, whose target listens at `address`, but for
-/// the counts of commands.
+/// The status of a block device of the kernel's initiator, whose target listens at `address`, but
+/// for the counts of commands.
 pub(super) fn of_target(about: &About, device: Option<&str>, address: SocketAddr) -> Connect {
     let way = Way::NvmeTcp { target: address.to_string() };
     common(about, device, Vec::new(), way)

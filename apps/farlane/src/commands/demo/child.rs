@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::way::Way;
+use crate::commands::listening::Listening;
 use crate::error::Error;
 
 /// The name of a far end's socket for hosts of this machine, in the demo's directory.
@@ -19,8 +18,8 @@ const SOCKET: &str = "far";
 pub(super) struct Child {
     process: process::Child,
     address: SocketAddr,
-    /// The child's report about itself.
-    said: Value,
+    /// The child's announcement.
+    said: Listening,
 }
 
 impl Child {
@@ -89,25 +88,25 @@ impl Child {
         }
     }
 
-    fn read_address(process: &mut process::Child) -> io::Result<(SocketAddr, Value)> {
+    fn read_address(process: &mut process::Child) -> io::Result<(SocketAddr, Listening)> {
         let Some(stdout) = process.stdout.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        let said: Value = serde_json::from_str(&line)?;
-        let address = said["listening"].as_str().and_then(|address| address.parse().ok());
         let wrong = || io::Error::other(format!("it said '{}'", line.trim()));
-        address.map(|address| (address, said)).ok_or_else(wrong)
+        let said: Listening = serde_json::from_str(&line).map_err(|_| wrong())?;
+        let address = said.listening.parse().map_err(|_| wrong())?;
+        Ok((address, said))
     }
 
     /// The URL of a far end whose first namespace is in `folder`.
     pub(super) fn url(&self, folder: &Path, way: &Way) -> String {
-        let said = |key: &str| self.said[key].as_str().unwrap_or_default();
         match way {
             Way::Tcp => format!("tcp://{}", self.address),
             Way::Shm => format!("shm:{}", folder.join(SOCKET).display()),
-            Way::Udp => format!("udp://{}", said("udp")),
+            Way::Udp => format!("udp://{}", self.said.udp.as_deref().unwrap_or_default()),
             Way::Eth { near, .. } => {
-                let station = said("eth").rsplit('/').next().unwrap_or_default();
+                let station =
+                    self.said.eth.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
                 format!("eth:{near}/{station}")
             }
         }

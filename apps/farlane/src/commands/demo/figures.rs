@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use distribution::Distribution;
 use nvme::host::Namespace;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::session::Session;
@@ -20,12 +21,14 @@ pub(super) struct Subjects<'a> {
 }
 
 /// One subject's figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Figures {
     pub(super) config_read_ns: Distribution,
     pub(super) read_4k_ns: Distribution,
     pub(super) write_4k_ns: Distribution,
+    /// Random reads of 4 KiB per second, 32 at once.
     pub(super) iops_qd32: f64,
+    /// MiB per second of reads of 128 KiB.
     pub(super) mib_s_128k: f64,
 }
 

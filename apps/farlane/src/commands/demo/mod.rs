@@ -6,7 +6,7 @@ mod floor;
 mod measure;
 mod network;
 mod next;
-mod report;
+pub(crate) mod report;
 mod way;
 
 use live::sys::logging;

@@ -15,6 +15,7 @@ use live::sys::clock::Clock;
 use scenarios::file::link::Link;
 use scenarios::file::scenario::Scenario;
 use scenarios::test_bench::{Kind, Task};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -115,7 +116,7 @@ fn failed(error: io::Error) -> Error {
 }
 
 /// The simulation's prediction for the same network with an SSD behind it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Simulated {
     pub(super) config_read_ns: Distribution,
     pub(super) read_4k_ns: Distribution,

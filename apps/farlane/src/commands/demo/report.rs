@@ -2,6 +2,7 @@
 
 use distribution::Distribution;
 use engine::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::figures::{All, Figures};
@@ -13,9 +14,11 @@ use crate::hops::Hops;
 use crate::picture;
 
 /// The result of writing data and reading it back.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Verified {
+    /// Whether the data that was read back is the data that was written.
     pub(super) verified: bool,
+    /// Bytes that were written.
     pub(super) bytes: u64,
     pub(super) sha256: String,
 }
@@ -57,31 +60,43 @@ const RATES: [Rate; 2] = [
     ("128 KiB reads, MiB/s", |figures| figures.mib_s_128k),
 ];
 
-#[derive(Serialize)]
-struct Json<'a> {
+/// A tunnel's figures beside those of the same SSD without it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
     #[serde(flatten)]
     verified: &'a Verified,
     carrier: Carrier,
+    /// The tunnel's one-way latency: half of the time that the tunnel adds to a round trip.
     t_tunnel_ns: u64,
+    /// Whether the tunnel looks ahead.
     lookahead: bool,
+    /// The figures of raw TCP; none where a network is emulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     floor: Option<&'a Figures>,
     direct: &'a Figures,
     tunnel: &'a Figures,
+    /// Where the time of a read of 4 KiB goes.
     hops: Vec<picture::Hop>,
+    /// The largest error of the alignment of both ends' clocks; none if unknown.
     clock_error_ns: Option<u64>,
+    /// The network that was emulated between the ends, if any was.
     #[serde(skip_serializing_if = "Option::is_none")]
     over: Option<OverJson<'a>>,
 }
 
-#[derive(Serialize)]
+/// A network that was emulated between the ends.
+#[derive(Serialize, JsonSchema)]
 struct OverJson<'a> {
+    /// The file of the network.
     link: String,
     seed: u64,
+    /// The figures that a simulation predicts.
     simulated: &'a Simulated,
+    /// How late frames were written, compared with their time in the model.
     late_ns: &'a Distribution,
     frames: u64,
     lost: u64,
+    /// Segments that were sent again.
     retransmitted: u64,
 }
 

@@ -17,6 +17,7 @@ use live::reactor::{Context, Driver, Glance, Hirer, Sources, Turn};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::EmulateArgs;
@@ -197,8 +198,8 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
 }
 
 /// Where an emulated network is that joins interfaces, on its first line.
-#[derive(Serialize)]
-struct Between {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Between {
     between: [String; 2],
     interfaces: [String; 2],
     addresses: [String; 2],

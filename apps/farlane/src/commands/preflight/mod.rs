@@ -3,7 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod kept;
 pub(crate) mod report;
-mod udp;
+pub(crate) mod udp;
 
 use std::fs::File;
 use std::io;

@@ -23,9 +23,11 @@ pub(crate) struct End {
 }
 
 /// The account of a raw recording at its end.
-#[derive(Serialize)]
-pub(super) struct RawEnd {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RawEnd {
+    /// `end`.
     event: &'static str,
+    /// Always true.
     raw: bool,
     #[serde(flatten)]
     account: Account,
@@ -36,7 +38,7 @@ pub(super) struct RawEnd {
 }
 
 /// The part of a medium that a raw recording uses.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, JsonSchema)]
 pub(super) struct Addresses {
     pub(super) start_address: u64,
     pub(super) maximum_address: u64,
@@ -44,22 +46,29 @@ pub(super) struct Addresses {
 }
 
 /// The account of several recordings at their end.
-#[derive(Serialize)]
-pub(super) struct EachEnd {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct EachEnd {
+    /// `end`.
     event: &'static str,
     bytes_in: u64,
     bytes_stored: u64,
+    /// Bytes in declared gaps.
     bytes_lost: u64,
+    /// Bytes that rings do not hold any more.
     bytes_overwritten: u64,
+    /// The most bytes that the buffers held.
     high_water_bytes: u64,
+    /// Whether the certificates of all recordings are on their media.
     certified: bool,
     recordings: Vec<OfPair>,
 }
 
 /// The account of one of several recordings.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct OfPair {
+    /// The source.
     from: String,
+    /// The medium.
     to: String,
     #[serde(flatten)]
     account: Account,

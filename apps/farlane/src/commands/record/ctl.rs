@@ -6,6 +6,7 @@ use engine::Nanos;
 use live::drivers::record::{Handle, State, Status};
 use record::PinRange;
 use record::registers::Direction;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,14 +44,21 @@ pub(super) enum Request {
     },
 }
 
-/// The answers to requests other than for the status.
-#[derive(Serialize, Deserialize)]
+/// What a recorder or replayer does now.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Answer {
+pub(crate) enum Answer {
+    /// It begins.
     Starting { starting: bool },
+    /// It writes the kept bytes.
     Triggered { triggered: bool },
+    /// It ends.
     Stopping { stopping: bool },
-    Pinned { pinned: Vec<Range> },
+    /// It keeps bytes of a ring from being overwritten.
+    Pinned {
+        /// Everything that is pinned.
+        pinned: Vec<Range>,
+    },
 }
 
 impl Request {

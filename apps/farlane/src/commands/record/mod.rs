@@ -1,7 +1,7 @@
 //! The commands on recordings, and their common parts.
 
 pub(crate) mod account;
-mod ctl;
+pub(crate) mod ctl;
 mod each;
 pub(crate) mod export;
 mod gaps;
@@ -11,10 +11,10 @@ pub(crate) mod recorder;
 pub(crate) mod replay;
 mod ring;
 mod rules;
-mod sessions;
+pub(crate) mod sessions;
 mod sources;
 pub(crate) mod survey;
-mod trigger;
+pub(crate) mod trigger;
 pub(crate) mod view;
 
 use std::os::unix::fs::MetadataExt;

@@ -65,7 +65,7 @@ fn nanos(time: Duration) -> Nanos {
 
 /// Bytes of a stream that follow each other.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(super) struct Range {
+pub(crate) struct Range {
     pub(super) stream: u32,
     /// The place of the first byte in the stream.
     pub(super) from: u64,

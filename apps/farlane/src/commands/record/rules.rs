@@ -10,8 +10,8 @@ use serde::Serialize;
 pub(super) struct Rule {
     /// The value of the source's option; none if it had none.
     option: Option<String>,
-    /// How many packets a packet may come late without counting as lost; none if the rule has no such
-    /// number.
+    /// How many packets a packet may come late without counting as lost; none if the rule has no
+    /// such number.
     window: Option<u32>,
     /// The rule in words.
     words: String,

@@ -14,6 +14,7 @@ use live::drivers::record::{Handle, offer_registers};
 use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
 use live::sys::sandbox::Needs;
 use record::registers::Direction;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -85,8 +86,9 @@ impl<S: Fn() -> Result<(), Error>> Work<S> {
 }
 
 /// The event that reports why a recording or replay on demand failed.
-#[derive(Serialize)]
-struct Failed {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Failed {
+    /// `error`.
     event: &'static str,
     error: String,
 }

@@ -4,6 +4,7 @@ use engine::Nanos;
 use live::drivers::record::{Status, Triggered};
 use record::format::Trigger;
 use record::{Kept, pre_trigger_buffer};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::RecordArgs;
@@ -49,8 +50,9 @@ pub(super) const fn of(triggered: Triggered) -> status::Trigger {
 }
 
 /// The event that reports a trigger.
-#[derive(Serialize)]
-pub(super) struct Event {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Event {
+    /// `trigger`.
     event: &'static str,
     #[serde(flatten)]
     trigger: status::Trigger,

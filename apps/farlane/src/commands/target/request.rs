@@ -80,8 +80,8 @@ pub(crate) struct Resized {
 }
 
 /// The new ANA state of a group of namespaces.
-#[derive(Serialize, Deserialize)]
-pub(super) struct AccessSet {
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AccessSet {
     /// NQN of the subsystem.
     pub(super) nqn: String,
     pub(super) group: u32,
@@ -91,12 +91,12 @@ pub(super) struct AccessSet {
 }
 
 /// The controllers whose state was set.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum AccessOf {
-    Controller {
-        controller: u16,
-    },
+    /// One controller.
+    Controller { controller: u16 },
+    /// Those of one port, or of all.
     Port {
         /// The port's address; none for all ports.
         port: Option<SocketAddr>,

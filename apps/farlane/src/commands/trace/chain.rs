@@ -45,13 +45,13 @@ struct ChainHop {
 }
 
 /// The steps of all commands, by kind.
-#[derive(Serialize)]
-struct Chains<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Chains<'a> {
     chains: Vec<KindChain<'a>>,
 }
 
 /// The steps of the commands of a kind.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct KindChain<'a> {
     command: &'a str,
     count: u64,
@@ -63,7 +63,7 @@ struct KindChain<'a> {
 }
 
 /// A step of the commands of a kind.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct KindHop<'a> {
     step: &'static str,
     ns: &'a Distribution,

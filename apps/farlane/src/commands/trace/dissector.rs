@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::DissectorArgs;
@@ -17,15 +18,16 @@ const NAME: &str = "farlane.lua";
 /// Where Wireshark looks for a user's plugins, below the home directory.
 const PLUGINS: &str = ".local/lib/wireshark/plugins";
 
-/// The script.
-#[derive(Serialize)]
-struct Script {
+/// The script by which Wireshark decodes captures and the tunnel.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Script {
+    /// The script itself.
     dissector: &'static str,
 }
 
-/// The path of the script.
-#[derive(Serialize)]
-struct Installed<'a> {
+/// Where the script was installed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Installed<'a> {
     path: &'a Path,
 }
 

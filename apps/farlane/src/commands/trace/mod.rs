@@ -3,8 +3,8 @@
 mod advice;
 pub(crate) mod chain;
 mod compare;
-mod dissector;
-mod export;
+pub(crate) mod dissector;
+pub(crate) mod export;
 mod show;
 mod stats;
 

@@ -25,7 +25,8 @@ const WIDTH: u64 = 64;
 /// Most frames of others that a simulation may take: some seconds of work.
 const SIMULATED_FRAMES_MAX: u64 = 4_000_000;
 
-/// Gate schedules of each hop, and the longest delay. Times are in nanoseconds, rates in bits per second.
+/// Gate schedules of each hop, and the longest delay. Times are in nanoseconds, rates in bits per
+/// second.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Report {
     cycle: u64,

@@ -20,8 +20,8 @@ pub(crate) struct Capture {
     index: OnceLock<Result<Arc<Index>, String>>,
 }
 
-/// The captures that were named, and how far each was read. Times of all answers count from the first
-/// packet.
+/// The captures that were named, and how far each was read. Times of all answers count from the
+/// first packet.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct List<'a> {
     pub(super) captures: Vec<Entry<'a>>,

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,9 +16,10 @@ const PAUSE: Duration = Duration::from_millis(400);
 #[derive(Default)]
 pub(super) struct Live(Mutex<Option<(Instant, Look, Value)>>);
 
-/// The activity since the last look, `passed_s` ago.
-#[derive(Serialize)]
-struct Answer {
+/// The activity of this user's daemons since the last look.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// The time since the last look; none at the first.
     passed_s: Option<f64>,
     #[serde(flatten)]
     top: Top,

@@ -5,7 +5,7 @@ mod assets;
 pub(crate) mod captures;
 mod guard;
 mod index;
-mod live;
+pub(crate) mod live;
 mod server;
 pub(crate) mod simulator;
 

@@ -1,7 +1,7 @@
 //! The highest rate at which datagrams are recorded without loss, and the part that limits it.
 
 mod limit;
-mod report;
+pub(crate) mod report;
 mod search;
 mod trial;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::report::{rate, size};
@@ -29,9 +30,9 @@ pub(super) fn print_answer(args: &PreflightArgs, medium: &str, answer: &Answer) 
     }
 }
 
-/// The highest rate without loss, for machines.
-#[derive(Serialize)]
-struct Json<'a> {
+/// The highest rate of datagrams that a recorder takes without loss.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Json<'a> {
     device: &'a Path,
     medium: &'a str,
     streams: Option<u64>,
@@ -46,7 +47,7 @@ struct Json<'a> {
 }
 
 /// The part that limits the rate.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Limit {
     part: &'static str,
     remedy: &'static str,
@@ -55,7 +56,7 @@ struct Limit {
 }
 
 /// The result of a trial.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Trial {
     rate: u64,
     time_ns: u64,
@@ -77,14 +78,14 @@ struct Trial {
 }
 
 /// A loss.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Lost {
     packets: u64,
     bytes: u64,
 }
 
 /// How much of its time a thread ran, and waited for a processor.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Busy {
     ran: u64,
     waited: u64,

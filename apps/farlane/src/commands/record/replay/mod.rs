@@ -1,7 +1,7 @@
 //! `farlane recording replay`: sends a recording at its pace.
 
 mod destination;
-mod raw;
+pub(crate) mod raw;
 
 use live::sys::logging;
 use std::thread;

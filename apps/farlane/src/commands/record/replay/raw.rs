@@ -4,6 +4,7 @@ use live::sys::logging;
 use std::time::{Duration, Instant};
 
 use live::drivers::record::{Handle, RawMedium, State};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -17,10 +18,11 @@ use crate::error::Error;
 /// So much is read at once, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// The account of the sent bytes for machines.
-#[derive(Serialize)]
-struct Replayed<'a> {
+/// What was sent of a raw recording.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Replayed<'a> {
     bytes: u64,
+    /// Always true.
     raw: bool,
     #[serde(flatten)]
     addresses: Addresses,

@@ -8,6 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use captures::{Commands, Source, populations};
+use schemars::JsonSchema;
 use serde::Serialize;
 use trace::Command;
 
@@ -17,8 +18,8 @@ use crate::error::Error;
 use crate::whole_file::WholeFile;
 
 /// The file, and the number of commands in it.
-#[derive(Serialize)]
-struct Converted<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Converted<'a> {
     to: &'a Path,
     commands: u64,
 }

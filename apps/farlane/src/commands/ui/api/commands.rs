@@ -52,8 +52,8 @@ struct Line {
     whole_ns: u64,
 }
 
-/// One command, its steps, and its packets. The times of its steps add up to the whole; first and last
-/// count from its beginning.
+/// One command, its steps, and its packets. The times of its steps add up to the whole; first and
+/// last count from its beginning.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct One {
     #[serde(flatten)]

@@ -38,8 +38,8 @@ pub(super) struct Whole {
 struct Field {
     name: String,
     value: String,
-    /// The place of the first byte of `hex` that has the field, and the place behind the last; none if
-    /// no byte of `hex` has it.
+    /// The place of the first byte of `hex` that has the field, and the place behind the last; none
+    /// if no byte of `hex` has it.
     bytes: Option<[usize; 2]>,
 }
 

@@ -40,8 +40,8 @@ pub(super) struct Line {
     step: Option<&'static str>,
 }
 
-/// One frame: the fields of its packet or its PDUs with the bytes that have them, and what its payload
-/// means.
+/// One frame: the fields of its packet or its PDUs with the bytes that have them, and what its
+/// payload means.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct One {
     #[serde(flatten)]

@@ -12,8 +12,8 @@ const BINS: u32 = 72;
 /// The least ratio of a bin's ends: distributions distinguish no smaller differences.
 const RATIO_MIN: f64 = 1.002;
 
-/// One distribution of one capture or of two, in bins with a logarithmic scale: from each bound to the
-/// next.
+/// One distribution of one capture or of two, in bins with a logarithmic scale: from each bound to
+/// the next.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Histogram<'a> {
     command: &'a str,

@@ -14,8 +14,8 @@ const BINS_MAX: u64 = 4096;
 /// The most blocks of frames that are read again to be exact.
 const EXACT_BLOCKS: usize = 256;
 
-/// What happened over time, a number for each bin. Where it is not exact, frames between two marks of
-/// the index count as evenly spread.
+/// What happened over time, a number for each bin. Where it is not exact, frames between two marks
+/// of the index count as evenly spread.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Series {
     from_ns: u64,
