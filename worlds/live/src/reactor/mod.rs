@@ -7,6 +7,7 @@
 //! turn looks at the others. When nothing has happened for the spin budget, the thread sleeps until
 //! a registered descriptor has news, a deadline is due, or another thread wakes it.
 
+mod bell;
 mod jobs;
 mod processor;
 mod pump;
@@ -27,6 +28,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::sys::clock::Clock;
 use crate::sys::service;
 
+pub use bell::Bell;
 pub use jobs::{Hirer, Jobs, Working, jobs};
 pub use processor::{PinError, pin, processors, spin_default};
 pub(crate) use pump::{Pump, Shell};
@@ -179,6 +181,15 @@ impl Sources {
             attention.token(),
             Interest::READABLE | Interest::WRITABLE,
         )
+    }
+
+    /// Adds `descriptor`, which ends a sleep when it becomes readable, and never because it is
+    /// writable: a source that only ever gives.
+    ///
+    /// # Errors
+    /// When the descriptor was added before, or its kind cannot be waited for (`PermissionDenied`).
+    pub fn add_input(&self, descriptor: RawFd, attention: Attention) -> io::Result<()> {
+        self.0.register(&mut SourceFd(&descriptor), attention.token(), Interest::READABLE)
     }
 
     /// Changes how often `descriptor` is looked at.
@@ -444,7 +455,12 @@ impl Reactor {
             service::beat();
             self.beat_at = service::beat_every().map(|every| now + every);
         }
-        match self.poll.poll(&mut self.events, Some(length)) {
+        let result = self.poll.poll(&mut self.events, Some(length));
+        if !length.is_zero() {
+            // The kernel's answer is as old as the end of the sleep.
+            self.asked_at = self.clock.now();
+        }
+        match result {
             Ok(()) => {}
             // A signal interrupted the call; its handler may have left a note for the driver.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {

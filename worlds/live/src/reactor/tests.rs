@@ -360,3 +360,77 @@ fn what_a_glance_finds_needs_no_turn() {
     storing.join().unwrap();
     assert!(watch.turns >= 1 && watch.glances > watch.turns, "{} in {}", watch.glances, watch.turns);
 }
+
+/// Sleeps until a bell rings, again and again.
+struct Listening {
+    bell: Bell,
+    rung: Arc<AtomicU32>,
+    heard: std::sync::mpsc::Sender<u32>,
+    last: u32,
+    rings: u32,
+}
+
+impl Driver for Listening {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.bell.listen(sources, Attention::OnNews)
+    }
+
+    fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+        let rung = self.rung.load(Ordering::Acquire);
+        if rung == self.last {
+            return Ok(Turn::Idle);
+        }
+        self.last = rung;
+        let _ = self.heard.send(rung);
+        Ok(if rung == self.rings { Turn::Done } else { Turn::Busy })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_stop(&mut self, _now: Instant) {}
+}
+
+/// Each ring ends the sleep of each loop, although nothing reads what the bell has counted.
+#[test]
+fn a_bell_wakes_every_loop_that_listens() {
+    const RINGS: u32 = 500;
+    let (bell, rung) = (Bell::new().unwrap(), Arc::new(AtomicU32::new(0)));
+    let loops: Vec<_> = (0..3)
+        .map(|_| {
+            let (bell, rung) = (bell.clone(), Arc::clone(&rung));
+            let (heard, hears) = std::sync::mpsc::channel();
+            let thread = thread::spawn(move || {
+                let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+                let mut listening = Listening { bell, rung, heard, last: 0, rings: RINGS };
+                reactor.run(&mut listening).unwrap()
+            });
+            (thread, hears)
+        })
+        .collect();
+    for ring in 1..=RINGS {
+        rung.store(ring, Ordering::Release);
+        bell.ring();
+        for (_, hears) in &loops {
+            assert_eq!(hears.recv_timeout(Duration::from_secs(30)), Ok(ring));
+        }
+    }
+    for (thread, _) in loops {
+        assert_eq!(thread.join().unwrap(), Outcome::Done);
+    }
+}
+
+/// A source that only gives is news when it has something, and never because it can be written to.
+#[test]
+fn an_input_is_no_news_while_it_is_silent() {
+    let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let reactor = &mut Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+    reactor.sources().add_input(there.as_raw_fd(), Attention::Named(7)).unwrap();
+    reactor.ask(Instant::ZERO, Duration::ZERO).unwrap();
+    assert!(reactor.named.is_empty());
+    std::io::Write::write_all(&mut here, b"x").unwrap();
+    reactor.ask(Instant::ZERO, Duration::from_secs(30)).unwrap();
+    assert_eq!(reactor.named, [7]);
+    assert!(reactor.asked_at > Instant::ZERO, "the answer is as old as the end of the sleep");
+}
