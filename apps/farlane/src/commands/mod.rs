@@ -23,6 +23,7 @@ pub(crate) mod listening;
 pub(crate) mod lspci;
 pub(crate) mod man;
 pub(crate) mod measure;
+mod medium;
 pub(crate) mod nic;
 pub(crate) mod nvme;
 mod pieces;

@@ -148,6 +148,11 @@ impl PacketRing {
         })
     }
 
+    /// Whether the interface has gone down, and no frame has come since.
+    pub(crate) const fn is_down(&self) -> bool {
+        self.is_down
+    }
+
     /// Whether the interface was deleted: no frame will come any more. One that is only down may
     /// come back.
     pub(crate) fn is_gone(&self) -> bool {

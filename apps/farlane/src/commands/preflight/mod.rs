@@ -9,20 +9,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use live::drivers::record::{
-    Extent, Far, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals,
+    End, Extent, Far, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals,
 };
 use live::sys::sandbox::Needs;
 use record::{BUFFER_DEFAULT, Config};
 use sim::models::ssd::fit::{self, Fit, Written};
 
-use super::record::far;
-use super::record::recorder::buffer_chunks;
+use super::medium::{buffer_chunks, far};
 use crate::args::{FarSpec, PreflightArgs};
 use crate::error::Error;
 use answer::{Behaviour, Forecast, Wish};
@@ -46,13 +44,13 @@ pub(crate) fn need(needs: &mut Needs) {
 }
 
 pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
-    let stop = stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?;
+    let end = stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?;
     let (rate, time) = match (args.datagrams.udp, args.rate, args.time) {
-        (Some(streams), ..) => return udp::run(args, streams, &stop),
+        (Some(streams), ..) => return udp::run(args, streams, &end),
         // Without --udp, the options need both.
         (None, rate, time) => (rate.unwrap_or_default(), time.unwrap_or_default()),
     };
-    let preflight = preflight(args, (rate, time.into()), &stop)?;
+    let preflight = preflight(args, (rate, time.into()), &end)?;
     let kept = Kept {
         medium: preflight.medium.clone(),
         when: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -65,11 +63,7 @@ pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
     report::print_answer(args, &preflight)
 }
 
-fn preflight(
-    args: &PreflightArgs,
-    (rate, time): (u64, Nanos),
-    stop: &AtomicBool,
-) -> Result<Preflight, Error> {
+fn preflight(args: &PreflightArgs, (rate, time): (u64, Nanos), end: &End) -> Result<Preflight, Error> {
     let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * u64::from(args.chunk));
     buffer_chunks("--buffer", buffer, args.chunk)?;
     let failed = |error: io::Error| failed(args, error);
@@ -93,8 +87,8 @@ fn preflight(
     let is_direct = measurement.is_direct();
     let flush = Config::new([0; 16], Vec::new()).flush;
     let extent = Extent { chunk: args.chunk, time: args.measure, bytes, flush };
-    let measured = measure(measurement, extent, length, stop).map_err(failed)?;
-    if stop.load(Ordering::Relaxed) {
+    let measured = measure(measurement, extent, length, end).map_err(failed)?;
+    if end.is_asked_for() {
         return Err(Error::Interrupted);
     }
     let chunk = u64::from(args.chunk);
@@ -173,16 +167,11 @@ fn beside(directory: &Path) -> io::Result<(File, PathBuf)> {
     Ok((file, path))
 }
 
-fn measure(
-    measurement: Measurement,
-    extent: Extent,
-    length: Option<u64>,
-    stop: &AtomicBool,
-) -> io::Result<Measured> {
+fn measure(measurement: Measurement, extent: Extent, length: Option<u64>, end: &End) -> io::Result<Measured> {
     let bar = ProgressBar::new(u64::try_from(extent.time.as_millis()).unwrap_or(u64::MAX));
     let style = ProgressStyle::with_template("measuring {wide_bar} {msg}");
     bar.set_style(style.expect("the template is valid"));
-    let measured = measurement.run(extent, length, stop, |bytes, time| {
+    let measured = measurement.run(extent, length, end, |bytes, time| {
         let by_bytes = u128::from(bytes) * extent.time.as_millis() / u128::from(extent.bytes.max(1));
         let by_time = u128::from(time.get() / 1_000_000);
         bar.set_position(u64::try_from(by_time.max(by_bytes)).unwrap_or(u64::MAX));

@@ -1,11 +1,10 @@
 //! A recording of its own for each source, all at once.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::drivers::record::{Handle, Recorded, State, Status, Triggered};
+use live::drivers::record::{End, Handle, Recorded, State, Status, Triggered};
 use record::registers::Direction;
 use record::{Kept, Progress};
 
@@ -28,7 +27,8 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
         RecordArgs { from, to, ..args.clone() }
     };
     let own: Vec<_> = args.from.iter().zip(&args.to).map(pair).collect();
-    let handles: Vec<_> = own.iter().map(|_| Handle::new(Direction::Write, Arc::default())).collect();
+    let end = End::new().map_err(Error::System)?;
+    let handles: Vec<_> = own.iter().map(|_| Handle::new(Direction::Write, end.clone())).collect();
     let mut view = View::new(args.output.json);
     let ended: Vec<_> = thread::scope(|scope| {
         let start = |(args, handle): (&'_ RecordArgs, &Handle)| {

@@ -22,14 +22,11 @@ use std::path::{Path, PathBuf};
 
 use live::carrier::route::Way;
 use live::client::Url;
-use live::drivers::record::{Far, Part, ReadError, Recording};
-use live::sys::clock::Clock;
+use live::drivers::record::{Part, ReadError, Recording};
 use live::sys::sandbox::Needs;
 use record::Algorithm;
 
-pub(super) use sources::check_packets;
-
-use super::served::{FAR_PATIENCE, open_far};
+use super::medium::far;
 use super::{print, print_json};
 use crate::args::{FarSpec, need_far};
 use crate::error::{Error, NvmeError};
@@ -77,17 +74,6 @@ pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
 /// The error that a recording has ended and the medium has not taken its certificate.
 fn not_certified(path: &Path) -> Error {
     Error::NotProved { path: path.to_owned(), why: record::Doubt::NoCertificate.to_string() }
-}
-
-/// The device that `path` names by its URL; none for a file or block device.
-pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
-    let text = path.to_string_lossy();
-    if !FarSpec::is_url(&text) {
-        return Ok(None);
-    }
-    let wrong = |why| Error::Recording { path: path.to_owned(), why };
-    let (spec, clock) = (FarSpec::of_any(&text).map_err(wrong)?, Clock::start());
-    Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
 }
 
 /// Adds the medium that `path` names to the needs of a confined process.

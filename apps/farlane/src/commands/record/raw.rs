@@ -8,6 +8,7 @@ use super::account::{Addresses, RawEnd};
 use super::view::View;
 use super::{first, print, print_json, recorder, sources};
 use crate::args::{RecordArgs, SourceUrl, UdpUrl};
+use crate::commands::medium::refused;
 use crate::error::Error;
 
 /// Refuses options that do not suit a raw recording, and publishes the addresses between which it
@@ -80,7 +81,7 @@ fn run(
     let mut view = View::new(args.output.json);
     let recorded = record_raw(place, config, source, limits, handle, |status| view.tell(status));
     view.end();
-    recorded.map_err(|why| recorder::refused(&args.to, why))
+    recorded.map_err(|why| refused(&args.to, why))
 }
 
 fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -> Result<(), Error> {

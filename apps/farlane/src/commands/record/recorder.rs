@@ -7,12 +7,12 @@ use daemon::Settings;
 use engine::Nanos;
 use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Limits, Place, Recorded, Recording, Refused, Source, Status, Target, heed_file_limit, record,
+    Far, Handle, Limits, Place, Recorded, Recording, Source, Status, Target, heed_file_limit, record,
 };
 use live::sys::sandbox::Needs;
 use record::format::{MEMBERS_MAX, STREAMS_MAX};
 use record::registers::Direction;
-use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
+use record::{BUFFER_DEFAULT, BUFFER_MIN, Config, Digests};
 
 use super::account::End;
 use super::gaps::gaps_text;
@@ -24,9 +24,9 @@ use super::{
     sessions, sources, trigger, unreadable,
 };
 use crate::args::{RecordAction, RecordArgs, SourceUrl};
-use crate::commands::OPENED_BY_NAMESPACE;
+use crate::commands::medium::{buffer_chunks, refused};
 use crate::commands::preflight::{self, answer::time_of};
-use crate::commands::served::room;
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE};
 use crate::error::Error;
 
 pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
@@ -64,22 +64,6 @@ pub(super) fn chunks(args: &RecordArgs) -> Result<usize, Error> {
     }
 }
 
-/// The number of chunks of `chunk` bytes in a buffer of `bytes` bytes, which `what` names.
-///
-/// # Errors
-/// When no buffer is that large or that small.
-pub(crate) fn buffer_chunks(what: &'static str, bytes: u64, chunk: u32) -> Result<usize, Error> {
-    let chunk = u64::from(chunk);
-    let sizes = BUFFER_MIN as u64 * chunk..=BUFFER_MAX as u64 * chunk;
-    if !sizes.contains(&bytes) {
-        let (least, most) = sizes.into_inner();
-        let expected = format!("{least} to {most} bytes, {BUFFER_MIN} to {BUFFER_MAX} chunks of {chunk}");
-        return Err(Error::Range { what, value: bytes, expected });
-    }
-    room::check_limit(what, bytes)?;
-    Ok(usize::try_from(bytes.div_ceil(chunk)).unwrap_or(BUFFER_MAX))
-}
-
 fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     if args.from.len() > STREAMS_MAX {
         let expected = format!("1 to {STREAMS_MAX}");
@@ -93,7 +77,7 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         return Err(Error::Each { from: args.from.len(), to: to.len() });
     }
     heed_file_limit().map_err(Error::System)?;
-    let (handle, end) = sessions::handle(Direction::Write);
+    let (handle, end) = sessions::handle(Direction::Write)?;
     // The reader of the log may leave. The recording matters more than its messages.
     live::sys::logging::outlive_reader();
     if args.pre_trigger.is_some() {
@@ -130,10 +114,11 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
 
 /// The options that every daemon has.
 fn settings(args: &RecordArgs, to: &[PathBuf]) -> Settings {
+    let loops = if args.each { to.len() } else { 1 };
     Settings {
         cpu: None,
         spin: Nanos::ZERO,
-        descriptors: (args.from.len() + OPENED_BY_NAMESPACE * to.len()) as u64,
+        descriptors: (args.from.len() + OPENED_BY_NAMESPACE * to.len() + OPENED_BY_LISTENER * loops) as u64,
         confinement: args.sandbox.confinement(),
         control: args.control.control.clone(),
         metrics: args.watch.metrics,
@@ -243,20 +228,6 @@ pub(super) fn target(path: &Path) -> Result<Target<'_>, Error> {
 fn place<'a>(args: &RecordArgs, to: &'a [PathBuf]) -> Result<Place<'a>, Error> {
     let targets = to.iter().map(|path| target(path)).collect::<Result<_, Error>>()?;
     Ok(Place { targets, overwrite: args.force })
-}
-
-/// Why a recording can't begin, as an error for its user.
-pub(crate) fn refused(to: &[PathBuf], refused: Refused) -> Error {
-    let (member, error) = match refused {
-        Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },
-        Refused::Medium { member, error } => (member, error),
-    };
-    let path = to.get(member).cloned().unwrap_or_default();
-    match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
-        std::io::ErrorKind::WouldBlock => Error::Recorded { path },
-        _ => Error::File { path, error },
-    }
 }
 
 fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use ::status::Report;
 use daemon::{Daemon, NoCaptures, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::beside::Beside;
-use live::drivers::record::{Handle, offer_registers};
+use live::drivers::record::{End, Handle, offer_registers};
 use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
 use live::sys::sandbox::Needs;
 use record::registers::Direction;
@@ -32,8 +32,8 @@ pub(super) struct Sessions<'a, 'scope, 'env, S, const IS_REPLAY: bool> {
     /// Whether events are reported as JSON.
     pub(super) json: bool,
     pub(super) handle: Handle,
-    /// Ends the process, once it is set.
-    pub(super) end: Arc<AtomicBool>,
+    /// Ends the process, once it is asked for.
+    pub(super) end: End,
     /// Makes one recording or replay.
     pub(super) session: Option<S>,
     pub(super) scope: &'scope Scope<'scope, 'env>,
@@ -41,10 +41,10 @@ pub(super) struct Sessions<'a, 'scope, 'env, S, const IS_REPLAY: bool> {
     pub(super) registers: Option<Beside>,
 }
 
-/// The handle of a recorder or replayer, and the flag that ends its process.
-pub(super) fn handle(direction: Direction) -> (Handle, Arc<AtomicBool>) {
-    let end = Arc::new(AtomicBool::new(false));
-    (Handle::new(direction, Arc::clone(&end)), end)
+/// The handle of a recorder or replayer, and the end of its process.
+pub(super) fn handle(direction: Direction) -> Result<(Handle, End), Error> {
+    let end = End::new().map_err(Error::System)?;
+    Ok((Handle::new(direction, end.clone()), end))
 }
 
 /// Waits in the loop for the thread that makes recordings or replays.
@@ -52,7 +52,7 @@ pub(super) struct Waiting<'scope, 'env, S> {
     work: Option<Work<S>>,
     scope: &'scope Scope<'scope, 'env>,
     thread: Option<ScopedJoinHandle<'scope, Result<(), Error>>>,
-    end: Arc<AtomicBool>,
+    end: End,
     is_over: Arc<AtomicBool>,
     stop: Stop,
 }
@@ -72,7 +72,7 @@ impl<S: Fn() -> Result<(), Error>> Work<S> {
         if !self.is_on_demand {
             return (self.session)();
         }
-        while self.handle.wait_for_start() {
+        while self.handle.wait_for_start().map_err(Error::System)? {
             if let Err(error) = (self.session)() {
                 self.handle.fail();
                 warn!("this one failed: {error}");
@@ -109,7 +109,7 @@ impl Drop for Ending {
 impl<S> Drop for Waiting<'_, '_, S> {
     fn drop(&mut self) {
         // A loop that has failed leaves no thread behind.
-        self.end.store(true, Ordering::Relaxed);
+        self.end.ask();
     }
 }
 
@@ -134,7 +134,7 @@ impl<'scope, S: Fn() -> Result<(), Error> + Send + 'scope> Driver for Waiting<'s
     }
 
     fn on_stop(&mut self, _now: Instant) {
-        self.end.store(true, Ordering::Relaxed);
+        self.end.ask();
     }
 }
 
@@ -173,7 +173,7 @@ where
             work: Some(Work { session, handle, is_on_demand, json: self.json }),
             scope: self.scope,
             thread: None,
-            end: Arc::clone(&self.end),
+            end: self.end.clone(),
             is_over: Arc::default(),
             stop: opening.stop.clone(),
         })

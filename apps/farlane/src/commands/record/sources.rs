@@ -4,15 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use live::drivers::record::{Bound, Heard, OnFull, Source, Udp};
-use record::format::CHUNK_DEFAULT;
 use record::sequence::Tracker;
 
 use super::is_same_file;
 use crate::args::{OnFullArg, RecordArgs, SourceUrl, UdpUrl};
+use crate::commands::medium::check_packets;
 use crate::error::Error;
-
-/// The shortest chunk in which the longest datagram has room.
-const CHUNK_OF_PACKETS_MIN: u32 = 72 << 10;
 
 /// Checks the options that concern all sources together.
 pub(super) fn check(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
@@ -33,19 +30,6 @@ pub(super) fn check(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_) | SourceUrl::Packets(_)));
     // Without a container, a datagram may lie across chunks.
     if has_packets && !args.raw.raw { check_packets(args.chunk) } else { Ok(()) }
-}
-
-/// Checks that the longest datagram has room in a chunk of `chunk` bytes.
-pub(crate) fn check_packets(chunk: u32) -> Result<(), Error> {
-    if chunk < CHUNK_OF_PACKETS_MIN {
-        let expected = format!(
-            "{} KiB or more, so that the longest datagram has room in a chunk; {} KiB is usual",
-            CHUNK_OF_PACKETS_MIN >> 10,
-            CHUNK_DEFAULT >> 10
-        );
-        return Err(Error::Range { what: "--chunk with packets", value: chunk.into(), expected });
-    }
-    Ok(())
 }
 
 pub(super) fn open(url: &SourceUrl, args: &RecordArgs) -> Result<Source, Error> {

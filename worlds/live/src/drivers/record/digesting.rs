@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use engine::Buffer;
 use record::format::STREAMS_MAX;
 use record::{Algorithm, Hasher, Input};
-use rustix::event::EventfdFlags;
+
+use crate::reactor::{Attention, Bell, Sources};
 
 /// This many answers, or all that there are, wake the thread that receives.
 const TOGETHER: usize = 8;
@@ -29,6 +30,23 @@ struct Lent {
 // neither.
 unsafe impl Send for Lent {}
 
+/// Wakes the thread that receives, while it wants that.
+#[derive(Debug)]
+struct Call {
+    bell: Bell,
+    is_wanted: AtomicBool,
+}
+
+impl Call {
+    fn ring(&self) {
+        // Either this thread sees that the bell is wanted, or the other one sees the answers.
+        fence(Ordering::SeqCst);
+        if self.is_wanted.load(Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+}
+
 /// A thread that digests some of the streams.
 #[derive(Debug)]
 struct Worker {
@@ -39,23 +57,22 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(algorithm: Algorithm, bell: Arc<OwnedFd>) -> io::Result<Self> {
+    fn start(algorithm: Algorithm, call: Arc<Call>) -> io::Result<Self> {
         let (lent, orders) = channel::<Lent>();
         let (told, answers) = channel();
-        let work = move || work(algorithm, &orders, &told, &bell);
+        let work = move || work(algorithm, &orders, &told, &call);
         let thread = std::thread::Builder::new().name("digests".into()).spawn(work)?;
         Ok(Self { lent: Some(lent), answers, thread: Some(thread) })
     }
 }
 
 /// Answers orders until there will be none any more.
-fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
+fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, call: &Call) {
     let mut digests = vec![Hasher::new(algorithm); STREAMS_MAX];
     let mut silent = 0;
     let ring = |silent: &mut usize| {
         if std::mem::take(silent) > 0 {
-            // A counter that is full is readable, too.
-            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+            call.ring();
         }
     };
     loop {
@@ -86,8 +103,7 @@ pub(super) struct Digester {
     /// The buffers that the threads read or will read, the oldest first, and the number of the
     /// thread.
     held: VecDeque<(usize, Buffer)>,
-    /// Is readable when there are answers.
-    bell: Arc<OwnedFd>,
+    call: Arc<Call>,
 }
 
 impl Digester {
@@ -97,10 +113,10 @@ impl Digester {
     /// When the system refuses a thread or a descriptor.
     pub(super) fn start(algorithm: Algorithm, streams: usize) -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let call = Arc::new(Call { bell: Bell::new()?, is_wanted: AtomicBool::new(false) });
         let workers =
-            (0..streams.min(processors).max(1)).map(|_| Worker::start(algorithm, Arc::clone(&bell)));
-        Ok(Self { workers: workers.collect::<io::Result<_>>()?, held: VecDeque::new(), bell })
+            (0..streams.min(processors).max(1)).map(|_| Worker::start(algorithm, Arc::clone(&call)));
+        Ok(Self { workers: workers.collect::<io::Result<_>>()?, held: VecDeque::new(), call })
     }
 
     /// Appends `data` to the digested bytes of a stream.
@@ -117,9 +133,12 @@ impl Digester {
         assert!(sent, "a thread of digests runs as long as there are orders");
     }
 
-    /// The descriptor that is readable when there are answers.
-    pub(super) fn poll_fd(&self) -> RawFd {
-        self.bell.as_raw_fd()
+    /// Lets answers wake the loop of `sources`, while [`Digester::listen`] says so.
+    ///
+    /// # Errors
+    /// When the kernel has no memory left.
+    pub(super) fn register(&self, sources: &Sources) -> io::Result<()> {
+        self.call.bell.listen(sources, Attention::EachTurn)
     }
 
     /// Whether so much is held that answers are worth a wakeup.
@@ -127,10 +146,12 @@ impl Digester {
         self.held.len() >= MANY
     }
 
-    /// Forgets that the bell has rung. Returns whether it had: then [`Digester::next_ended`] is to
-    /// be asked before a sleep.
-    pub(super) fn hush(&self) -> bool {
-        rustix::io::read(self.bell.as_fd(), &mut [0; 8]).is_ok()
+    /// Whether answers wake the loop from now on. Returns whether they did not before: then
+    /// [`Digester::next_ended`] is to be asked before a sleep.
+    pub(super) fn listen(&mut self, wants: bool) -> bool {
+        let did = self.call.is_wanted.swap(wants, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        wants && !did
     }
 
     /// The next answer.
@@ -153,9 +174,12 @@ impl Drop for Digester {
 
 #[cfg(test)]
 mod tests {
+    use engine::{Instant, Nanos};
     use sha2::{Digest as _, Sha256};
 
     use super::*;
+    use crate::reactor::{Context, Driver, Outcome, Reactor, Turn};
+    use crate::sys::clock::Clock;
 
     #[test]
     fn streams_are_digested_in_order_and_buffers_come_back() {
@@ -167,7 +191,6 @@ mod tests {
         let mut expected = vec![Sha256::new(); 3];
         for at in 0..40_u8 {
             let input = loop {
-                digester.hush();
                 if let Some(input) = digester.next_ended() {
                     break input;
                 }
@@ -180,6 +203,53 @@ mod tests {
             assert!(blocks[usize::from(at)].try_mut().is_some(), "{at} is held");
         }
         assert!(digester.next_ended().is_none());
+    }
+
+    /// One order after the other, each only once the one before is answered.
+    struct Orders {
+        digester: Digester,
+        block: Buffer,
+        left: u32,
+    }
+
+    impl Driver for Orders {
+        fn start(&mut self, sources: &Sources) -> io::Result<()> {
+            self.digester.register(sources)
+        }
+
+        fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+            if self.digester.held.is_empty() {
+                self.left -= 1;
+                self.digester.digest(0, self.block.clone());
+                // Every other sleep begins with the bell silent.
+                self.digester.listen(self.left.is_multiple_of(2));
+            }
+            self.digester.listen(true);
+            let has_ended = self.digester.next_ended().is_some();
+            Ok(match (self.left, has_ended) {
+                (0, true) => Turn::Done,
+                (_, true) => Turn::Busy,
+                (_, false) => Turn::Idle,
+            })
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+
+        fn on_stop(&mut self, _now: Instant) {}
+    }
+
+    /// Nothing but the bell wakes the loop.
+    #[test]
+    fn no_answer_is_slept_through() {
+        let digester = Digester::start(Algorithm::Sha256, 1).unwrap();
+        let block = Buffer::copy_from_slice(&[7; 100]);
+        let clock = Clock::start();
+        let mut reactor = Reactor::new(clock, Nanos::ZERO).unwrap();
+        let mut orders = Orders { digester, block, left: 5_000 };
+        let deadline = Some(clock.now() + Nanos::from_secs(50));
+        assert_eq!(reactor.run_until(&mut orders, deadline, |_| false).unwrap(), Outcome::Done);
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use engine::{Buffer, Instant};
+use engine::{Buffer, Instant, Nanos};
 use nvme::media::{Completion, IoId, MediaError, MediumId, Operation, Request};
 use record::{Fault, Input};
 
 use super::reads::Block;
-use super::source;
+use super::wait;
 use crate::media::remote::RemoteMedium;
 use crate::sys::clock::Clock;
 
@@ -151,16 +151,21 @@ impl Far {
         self.read.clear();
     }
 
+    /// After what time the device has to be looked at, although its descriptor reports nothing.
+    pub(super) fn wake_in(&self) -> Option<Nanos> {
+        let now = self.clock.now();
+        let left = |at: Instant| Nanos::new(at.as_nanos().saturating_sub(now.as_nanos()));
+        self.medium.poll_timeout().map(left)
+    }
+
     /// How long the device may be left alone.
     pub(super) fn patience(&self) -> Duration {
-        let now = self.clock.now();
-        let left = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(now.as_nanos()));
-        self.medium.poll_timeout().map_or(SLEEP_MAX, left).min(SLEEP_MAX)
+        self.wake_in().map_or(SLEEP_MAX, Duration::from).min(SLEEP_MAX)
     }
 
     /// Starts the waiting requests, as far as the device takes them, and takes those that have
-    /// ended.
-    pub(super) fn submit(&mut self) {
+    /// ended. Returns whether the device may have more to do at once.
+    pub(super) fn submit(&mut self) -> bool {
         while let (Some(id), false) = (self.free.last().copied(), self.waiting.is_empty()) {
             let Some(Waiting { name, operation, into }) = self.waiting.pop_front() else { break };
             self.free.pop();
@@ -168,7 +173,7 @@ impl Far {
             self.medium.submit(request(IoId(id), operation));
         }
         let Self { ended, alone, names, free, reads, read, .. } = self;
-        self.medium.reap(&mut |completion| match completion {
+        let done = self.medium.reap(&mut |completion| match completion {
             Completion::Data { id: ALONE, offset, data } => {
                 let (Some(Alone { bytes, .. }), start) = (alone.as_mut(), offset as usize) else { return };
                 if let Some(place) = bytes.get_mut(start..start + data.len()) {
@@ -201,6 +206,7 @@ impl Far {
                 });
             }
         });
+        done > 0
     }
 
     /// The next request that has ended, for the recorder.
@@ -220,7 +226,7 @@ impl Far {
                 Some(Alone { result: Some(Err(error)), .. }) => return Err(failure(error)),
                 alone => self.alone = alone,
             }
-            source::sleep(&mut [], &[Some(self.medium.poll_fd())], self.patience())?;
+            wait::until_readable([self.medium.poll_fd()].into_iter(), self.patience())?;
         }
     }
 

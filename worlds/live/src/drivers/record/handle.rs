@@ -9,16 +9,18 @@ use std::time::Duration;
 use engine::{Instant, Nanos};
 use record::format::{Pin, Time, TimeSource, Trigger};
 use record::registers::Direction;
-use record::{Kept, PinRange, PinRefusal, Progress, Recorder};
+use record::{Kept, PinRange, PinRefusal, Progress};
 use signal_hook::consts::SIGUSR1;
 
+use super::end::{End, on_signal};
 use super::pulse::Writes;
 use super::real_time;
+use super::session::Task;
+use crate::reactor::{Attention, Context, Driver, Reactor, Sources, Turn};
+use crate::sys::clock::Clock;
 
 /// How long a request waits for the recording to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often a thread that waits for a start looks whether the process is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How far a recording or replay is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,28 +146,30 @@ impl Status {
 /// end. A clone is a handle of the same one.
 ///
 /// ```
-/// use live::drivers::record::{Handle, State};
+/// use live::drivers::record::{End, Handle, State};
 /// use record::registers::Direction;
 ///
-/// let handle = Handle::new(Direction::Write, Default::default());
+/// let handle = Handle::new(Direction::Write, End::new()?);
 /// let of_another_thread = handle.clone();
 /// assert_eq!(of_another_thread.status().state, State::Idle);
 /// of_another_thread.stop();
 /// assert!(handle.is_stopped());
+/// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The process is to end.
-    end: Arc<AtomicBool>,
-    told: Arc<Told>,
+    end: End,
+    requested: Arc<Requested>,
 }
 
+/// The flags and the status that all threads of a recording or replay share.
 #[derive(Debug)]
-struct Told {
+struct Requested {
     start: AtomicBool,
     stop: AtomicBool,
     /// A signal may set it, too.
-    trigger: Arc<AtomicBool>,
+    trigger: AtomicBool,
     /// When the trigger was requested, in nanoseconds since 1970; 0 if that is not known.
     trigger_time: AtomicU64,
     status: Mutex<Status>,
@@ -180,13 +184,25 @@ struct Request {
 }
 
 impl Handle {
-    /// The handle of a recording or replay that `end` ends, too, once it is set.
-    pub fn new(direction: Direction, end: Arc<AtomicBool>) -> Self {
-        let (start, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (trigger, trigger_time) = (Arc::default(), AtomicU64::new(0));
-        let status = Mutex::new(Status::idle(direction));
-        let requests = Mutex::default();
-        Self { end, told: Arc::new(Told { start, stop, trigger, trigger_time, status, requests }) }
+    /// The handle of a recording or replay that `end` ends, too, once it is asked for.
+    pub fn new(direction: Direction, end: End) -> Self {
+        let requested = Requested {
+            start: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            trigger: AtomicBool::new(false),
+            trigger_time: AtomicU64::new(0),
+            status: Mutex::new(Status::idle(direction)),
+            requests: Mutex::default(),
+        };
+        Self { end, requested: Arc::new(requested) }
+    }
+
+    /// Lets the loop of `sources` hear of requests.
+    ///
+    /// # Errors
+    /// When the loop hears of them already, or the kernel has no memory left.
+    pub(super) fn listen(&self, sources: &Sources) -> io::Result<()> {
+        self.end.bell.listen(sources, Attention::OnNews)
     }
 
     /// The status, at most a few milliseconds old.
@@ -196,17 +212,18 @@ impl Handle {
 
     /// Asks it to end: the bytes that a recording has taken are written, then the certificate.
     pub fn stop(&self) {
-        self.told.stop.store(true, Ordering::Relaxed);
+        self.requested.stop.store(true, Ordering::Release);
+        self.end.bell.ring();
     }
 
     /// Whether its end was requested.
     pub fn is_stopped(&self) -> bool {
-        self.told.stop.load(Ordering::Relaxed) || self.is_over()
+        self.requested.stop.load(Ordering::Acquire) || self.is_over()
     }
 
     /// Whether the process is to end.
     pub fn is_over(&self) -> bool {
-        self.end.load(Ordering::Relaxed)
+        self.end.is_asked_for()
     }
 
     /// Asks the thread in [`Handle::wait_for_start`] to begin; the status of an earlier recording
@@ -224,9 +241,10 @@ impl Handle {
         *status = Status { state, pre_trigger, can_address, ..bounds };
         // Requests to the recording before do not concern this one.
         self.requests().clear();
-        self.told.stop.store(false, Ordering::Relaxed);
+        self.requested.stop.store(false, Ordering::Relaxed);
         self.take_trigger();
-        self.told.start.store(true, Ordering::Relaxed);
+        self.requested.start.store(true, Ordering::Release);
+        self.end.bell.ring();
         true
     }
 
@@ -247,8 +265,9 @@ impl Handle {
     pub fn trigger(&self) -> bool {
         let is_armed = self.lock().state == State::Armed;
         if is_armed {
-            self.told.trigger_time.store(real_time().nanos, Ordering::Relaxed);
-            self.told.trigger.store(true, Ordering::Release);
+            self.requested.trigger_time.store(real_time().nanos, Ordering::Relaxed);
+            self.requested.trigger.store(true, Ordering::Release);
+            self.end.bell.ring();
         }
         is_armed
     }
@@ -258,26 +277,29 @@ impl Handle {
     /// # Errors
     /// When the system refuses the handler.
     pub fn trigger_on_signal(&self) -> io::Result<()> {
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&self.told.trigger)).map(drop)
+        let own = self.clone();
+        on_signal(SIGUSR1, move || {
+            own.requested.trigger.store(true, Ordering::Release);
+            own.end.bell.ring();
+        })
     }
 
     /// The time of a trigger since the last call, if there was one.
     pub fn take_trigger(&self) -> Option<Time> {
-        let is_asked = self.told.trigger.swap(false, Ordering::Acquire);
-        let nanos = self.told.trigger_time.swap(0, Ordering::Relaxed);
+        let is_asked = self.requested.trigger.swap(false, Ordering::Acquire);
+        let nanos = self.requested.trigger_time.swap(0, Ordering::Relaxed);
         let told = Time { nanos, source: TimeSource::Host };
         is_asked.then(|| if nanos > 0 { told } else { real_time() })
     }
 
     /// Waits until a start is requested. Returns false if the process is to end instead.
-    pub fn wait_for_start(&self) -> bool {
-        while !self.is_over() {
-            if self.told.start.swap(false, Ordering::Relaxed) {
-                return true;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        false
+    ///
+    /// # Errors
+    /// When the system has no descriptor left, or can't wait.
+    pub fn wait_for_start(&self) -> io::Result<bool> {
+        let mut awaited = AwaitedStart { handle: self, is_there: false };
+        Reactor::new(Clock::start(), Nanos::ZERO)?.run(&mut awaited)?;
+        Ok(awaited.is_there)
     }
 
     /// Lets others know that it has failed.
@@ -296,22 +318,22 @@ impl Handle {
         }
         let (answer, answered) = sync_channel(1);
         self.requests().push(Request { range, answer });
+        self.end.bell.ring();
         match answered.recv_timeout(ANSWER_MAX) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(PinRefusal::NoRing),
         }
     }
 
-    /// Carries out the requests.
-    pub(super) fn serve(&self, now: Instant, recorder: &mut Recorder) {
+    /// Carries out the requests. Returns whether there were any.
+    pub(super) fn serve(&self, now: Instant, task: &mut impl Task) -> bool {
         let requests = std::mem::take(&mut *self.requests());
+        let are_there = !requests.is_empty();
         for Request { range, answer } in requests {
             // The thread that asked may have given up waiting.
-            let _ = answer.send(match range {
-                Some(range) => recorder.pin(now, range),
-                None => recorder.unpin(now).map(|()| Vec::new()),
-            });
+            let _ = answer.send(task.pin(now, range));
         }
+        are_there
     }
 
     /// Changes the status.
@@ -320,11 +342,37 @@ impl Handle {
     }
 
     fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
-        self.told.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requested.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         // A thread that panicked has left a status that is whole: each field is set at once.
-        self.told.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requested.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits in a loop for a start.
+struct AwaitedStart<'a> {
+    handle: &'a Handle,
+    is_there: bool,
+}
+
+impl Driver for AwaitedStart<'_> {
+    fn start(&mut self, sources: &Sources) -> io::Result<()> {
+        self.handle.listen(sources)
+    }
+
+    fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+        if self.handle.is_over() {
+            return Ok(Turn::Done);
+        }
+        self.is_there = self.handle.requested.start.swap(false, Ordering::Acquire);
+        Ok(if self.is_there { Turn::Done } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_stop(&mut self, _now: Instant) {}
 }

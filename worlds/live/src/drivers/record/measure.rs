@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{Buffer, Instant, Nanos, Pool};
-use record::{Fault, Input};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
+use record::format::{Certificate, Gap, Reason, Time};
+use record::packing::Taker;
+use record::registers::Direction;
+use record::{Algorithm, Fault, Input, Missed, Output, Progress};
 
-use super::Target;
-use super::sink::Sink;
-use super::source;
+use super::session::{Session, Task};
+use super::sink::{Sink, Stripes};
+use super::{End, Handle, Limits, Target};
+use crate::reactor::Reactor;
 use crate::sys::clock::Clock;
 use crate::sys::entropy;
 
@@ -20,12 +23,8 @@ pub const MEASURED_DEPTH: usize = 64;
 pub const MEASURED_MAX: usize = 1 << 22;
 /// The number of different chunks. A device may not find that it has seen them before.
 const DIFFERENT: usize = 64;
-/// The longest sleep while nothing ends.
-const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How long the last writes may take.
 const DRAIN: Nanos = Nanos::from_secs(30);
-/// How often a measurement reports its progress.
-const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -91,9 +90,9 @@ impl Measurement {
     }
 
     /// Writes chunks one behind the other, [`MEASURED_DEPTH`] at a time and beginning anew at the
-    /// end of a medium of `length` bytes, until the time or the bytes of `extent` are over, `stop`
-    /// is set, or the medium is full. Calls `tell` a few times a second with the bytes that were
-    /// written and the time.
+    /// end of a medium of `length` bytes, until the time or the bytes of `extent` are over, `end`
+    /// is asked for, or the medium is full. Calls `report` a few times a second with the bytes that
+    /// were written and the time.
     ///
     /// # Errors
     /// When a write fails, or does not end within half a minute.
@@ -101,60 +100,27 @@ impl Measurement {
         self,
         extent: Extent,
         length: Option<u64>,
-        stop: &AtomicBool,
-        mut tell: impl FnMut(u64, Nanos),
+        end: &End,
+        mut report: impl FnMut(u64, Nanos),
     ) -> io::Result<Measured> {
         let chunks = chunks(extent.chunk);
-        let clock = Clock::start();
+        let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO)?;
+        let clock = reactor.clock();
         let start = clock.now();
-        let end = start + Nanos::from(extent.time);
-        let chunk = u64::from(extent.chunk);
-        let mut run = Run {
-            sink: self.sink,
-            clock,
-            start,
-            chunk,
-            slots: length.map_or(u64::MAX, |bytes| (bytes / chunk).max(1)),
-            left: (extent.bytes / chunk).min(MEASURED_MAX as u64),
-            chunks,
-            began: vec![None; MEASURED_DEPTH],
-            begun: 0,
-            is_syncing: false,
-            measured: Measured::default(),
-        };
-        let (mut told, mut flushed) = (start, start);
-        loop {
-            let now = run.clock.now();
-            if now >= end || run.measured.is_full || stop.load(Ordering::Relaxed) {
-                run.left = 0;
-            }
-            run.begin();
-            if now >= flushed + extent.flush && !run.is_syncing && run.left > 0 {
-                (flushed, run.is_syncing) = (now, true);
-                run.sink.sync();
-            }
-            run.sink.submit(false)?;
-            let has_ended = run.hear()?;
-            if now >= told + TOLD_EVERY {
-                told = now;
-                tell(run.measured.chunks.len() as u64 * chunk, now - start);
-            }
-            if run.left == 0 && !run.is_syncing && run.began.iter().all(Option::is_none) {
-                return Ok(run.measured);
-            }
-            if now >= end + DRAIN {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the last writes do not end"));
-            }
-            if !has_ended {
-                source::sleep(&mut [], &[run.sink.poll_fd()], SLEEP_MAX)?;
-            }
-        }
+        let load = Load::new(extent, length, (clock, start), chunks);
+        let handle = Handle::new(Direction::Write, end.clone());
+        let mut tell = |status: &super::Status| report(status.progress.stored, clock.now() - start);
+        let sink = Stripes::single(self.sink, extent.chunk);
+        let mut session = Session::new(load, sink, Vec::new(), &handle, &mut tell);
+        session.limits = Limits { time: Some(extent.time), bytes: None };
+        session.run(&mut reactor)?;
+        let Load { failure, measured, .. } = session.task;
+        failure.map_or(Ok(measured), Err)
     }
 }
 
-/// A measurement that is under way.
-struct Run {
-    sink: Sink,
+/// Writes as fast as the medium takes it.
+struct Load {
     clock: Clock,
     start: Instant,
     chunk: u64,
@@ -166,49 +132,184 @@ struct Run {
     /// When each write under way began, by its name.
     began: Vec<Option<Instant>>,
     begun: u64,
+    flush: Nanos,
+    /// When the written bytes were made durable last.
+    flushed: Instant,
+    wants_sync: bool,
     is_syncing: bool,
+    /// Until then, the last writes have to end.
+    latest: Instant,
+    reason: Reason,
+    failure: Option<io::Error>,
+    is_over: bool,
     measured: Measured,
 }
 
-impl Run {
-    /// Begins as many writes as may be under way.
-    fn begin(&mut self) {
-        let free = self.began.iter_mut().enumerate().filter(|(_, began)| began.is_none());
-        for (name, began) in free.take(usize::try_from(self.left).unwrap_or(usize::MAX)) {
-            *began = Some(self.clock.now());
-            let data = self.chunks[usize::try_from(self.begun).unwrap_or(0) % DIFFERENT].clone();
-            self.sink.write(name as u64, self.begun % self.slots * self.chunk, data);
-            self.begun += 1;
-            self.left -= 1;
+impl Load {
+    fn new(
+        extent: Extent,
+        length: Option<u64>,
+        (clock, start): (Clock, Instant),
+        chunks: Vec<Buffer>,
+    ) -> Self {
+        let chunk = u64::from(extent.chunk);
+        Self {
+            clock,
+            start,
+            chunk,
+            slots: length.map_or(u64::MAX, |bytes| (bytes / chunk).max(1)),
+            left: (extent.bytes / chunk).min(MEASURED_MAX as u64),
+            chunks,
+            began: vec![None; MEASURED_DEPTH],
+            begun: 0,
+            flush: extent.flush,
+            flushed: start,
+            wants_sync: false,
+            is_syncing: false,
+            latest: start + Nanos::from(extent.time) + DRAIN,
+            reason: Reason::Limit,
+            failure: None,
+            is_over: false,
+            measured: Measured::default(),
         }
     }
 
-    /// Notes the calls that have ended. Returns whether any has.
-    fn hear(&mut self) -> io::Result<bool> {
-        let mut has_ended = false;
-        while let Some(input) = self.sink.next_ended() {
-            has_ended = true;
-            let (name, result) = match input {
-                Input::Synced(Ok(())) => {
-                    self.is_syncing = false;
-                    continue;
-                }
-                Input::Synced(Err(_)) => {
-                    return Err(io::Error::other("the medium failed to make durable what it had"));
-                }
-                Input::Digested { .. } => continue,
-                Input::Written { name, result } => (name, result),
-            };
-            let slot = usize::try_from(name).ok().and_then(|name| self.began.get_mut(name));
-            let began = slot.and_then(Option::take).unwrap_or(self.start);
-            let at = self.clock.now();
-            match result {
-                Ok(()) => self.measured.chunks.push(Ended { at: at - self.start, took: at - began }),
-                Err(Fault::Full) => self.measured.is_full = true,
-                Err(Fault::Failed) => return Err(io::Error::other("a write failed")),
-            }
+    fn fail(&mut self, error: io::Error) {
+        self.left = 0;
+        self.failure.get_or_insert(error);
+    }
+
+    /// When written bytes are to be made durable next.
+    fn sync_at(&self) -> Option<Instant> {
+        let is_wanted = self.left > 0 && !self.wants_sync && !self.is_syncing;
+        is_wanted.then(|| self.flushed + self.flush)
+    }
+
+    fn on_written(&mut self, name: u64, result: Result<(), Fault>) {
+        let slot = usize::try_from(name).ok().and_then(|name| self.began.get_mut(name));
+        let began = slot.and_then(Option::take).unwrap_or(self.start);
+        let at = self.clock.now();
+        match result {
+            Ok(()) => self.measured.chunks.push(Ended { at: at - self.start, took: at - began }),
+            Err(Fault::Full) => (self.measured.is_full, self.left) = (true, 0),
+            Err(Fault::Failed) => self.fail(io::Error::other("a write failed")),
         }
-        Ok(has_ended)
+    }
+
+    /// The next write, if one may begin.
+    fn begin(&mut self) -> Option<Output> {
+        let name = self.began.iter().position(Option::is_none).filter(|_| self.left > 0)?;
+        self.began[name] = Some(self.clock.now());
+        let data = self.chunks[usize::try_from(self.begun).unwrap_or(0) % DIFFERENT].clone();
+        let offset = self.begun % self.slots * self.chunk;
+        self.begun += 1;
+        self.left -= 1;
+        Some(Output::Write { name: name as u64, offset, data })
+    }
+
+    fn account(&self) -> Certificate {
+        Certificate {
+            reason: self.reason,
+            algorithm: Algorithm::None,
+            slots: 0,
+            gaps: 0,
+            bad: 0,
+            high_water: 0,
+            index: 0,
+            digest: [0; 32],
+            streams: Vec::new(),
+            rules: Vec::new(),
+            signature: None,
+        }
+    }
+}
+
+impl Engine for Load {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, _now: Instant, input: Input) {
+        match input {
+            Input::Written { name, result } => self.on_written(name, result),
+            Input::Synced(result) => {
+                self.is_syncing = false;
+                if result.is_err() {
+                    self.fail(io::Error::other("the medium failed to make durable what it had"));
+                }
+            }
+            Input::Digested { .. } => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.sync_at().is_some_and(|at| at <= now) {
+            (self.flushed, self.wants_sync) = (now, true);
+        }
+        if self.latest <= now && !self.is_over {
+            self.fail(io::Error::new(io::ErrorKind::TimedOut, "the last writes do not end"));
+            (self.is_syncing, self.wants_sync) = (false, false);
+            self.began.fill(None);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(write) = self.begin() {
+            return Some(write);
+        }
+        if std::mem::take(&mut self.wants_sync) {
+            self.is_syncing = true;
+            return Some(Output::Sync);
+        }
+        let is_busy = self.left > 0 || self.is_syncing || self.began.iter().any(Option::is_some);
+        if is_busy || std::mem::replace(&mut self.is_over, true) {
+            return None;
+        }
+        Some(Output::Ended(self.account()))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let latest = (!self.is_over).then_some(self.latest);
+        self.sync_at().into_iter().chain(latest).min()
+    }
+}
+
+/// It takes nothing, and makes its bytes by itself.
+impl Taker for Load {
+    fn room(&mut self, _now: Instant, _stream: usize) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn filled(&mut self, _now: Instant, _stream: usize, _bytes: usize, _time: Time) {}
+
+    fn end_chunk(&mut self, _stream: usize) {}
+
+    fn miss(&mut self, _now: Instant, _stream: usize, _missed: Missed) {}
+
+    fn keeps_places(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        let stored = self.measured.chunks.len() as u64 * self.chunk;
+        Progress { bytes_in: self.begun * self.chunk, stored, ..Progress::default() }
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        &[]
+    }
+
+    fn is_recording(&self) -> bool {
+        self.left > 0
+    }
+
+    fn finish(&mut self, reason: Reason) {
+        (self.left, self.reason) = (0, reason);
+    }
+}
+
+impl Task for Load {
+    fn is_complete(&self) -> bool {
+        self.is_over && self.failure.is_none()
     }
 }
 
@@ -236,7 +337,7 @@ mod tests {
     fn as_much_is_written_as_was_asked_for_and_each_write_is_timed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let measurement = Measurement::open(Target::Path(file.path())).unwrap();
-        let measured = measurement.run(extent(4 << 20), None, &AtomicBool::new(false), |_, _| ()).unwrap();
+        let measured = measurement.run(extent(4 << 20), None, &End::new().unwrap(), |_, _| ()).unwrap();
         assert_eq!((measured.chunks.len(), measured.is_full), (256, false));
         assert_eq!(file.as_file().metadata().unwrap().len(), 4 << 20);
         assert!(measured.chunks.is_sorted_by_key(|chunk| chunk.at));
@@ -249,7 +350,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let measurement = Measurement::open(Target::Path(file.path())).unwrap();
         let length = Some(1 << 20);
-        let measured = measurement.run(extent(3 << 20), length, &AtomicBool::new(false), |_, _| ()).unwrap();
+        let measured = measurement.run(extent(3 << 20), length, &End::new().unwrap(), |_, _| ()).unwrap();
         assert_eq!(measured.chunks.len(), 192);
         assert_eq!(file.as_file().metadata().unwrap().len(), 1 << 20);
     }
@@ -258,7 +359,9 @@ mod tests {
     fn whoever_stops_it_gets_what_was_measured_until_then() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let measurement = Measurement::open(Target::Path(file.path())).unwrap();
-        let measured = measurement.run(extent(1 << 30), None, &AtomicBool::new(true), |_, _| ()).unwrap();
+        let end = End::new().unwrap();
+        end.ask();
+        let measured = measurement.run(extent(1 << 30), None, &end, |_, _| ()).unwrap();
         assert!(measured.chunks.is_empty());
     }
 }

@@ -3,18 +3,17 @@
 use std::io;
 use std::path::Path;
 
-use engine::{Engine, Instant, Nanos, settle};
-use record::format::{ALIGNMENT, Certificate, Reason};
-use record::packing::Lane;
-use record::{Input, Output, RawConfig, RawRecorder};
+use engine::Nanos;
+use record::format::ALIGNMENT;
+use record::{RawConfig, RawRecorder};
 
 use super::far::Far;
-use super::handle::{Handle, State, Status};
-use super::pulse::Pulse;
+use super::handle::{Handle, Status};
 use super::reading::{ReadError, Store};
-use super::sink::{Refused, Sink, Target};
-use super::source::{self, Source, Took};
-use super::{DROPPED_AT_ONCE, Ends, Limits, Recorded, SLEEP_MAX, TOLD_EVERY, UPDATED_EVERY, real_time};
+use super::session::{Recorded, Session};
+use super::sink::{Refused, Sink, Stripes, Target};
+use super::{Limits, Source};
+use crate::reactor::Reactor;
 use crate::sys::clock::Clock;
 
 /// Records the bytes of `source`, those of its datagrams one behind the other, to `target`, from
@@ -31,7 +30,7 @@ pub fn record_raw(
     source: Source,
     limits: Limits,
     handle: &Handle,
-    tell: impl FnMut(&Status),
+    mut tell: impl FnMut(&Status),
 ) -> Result<Recorded, Refused> {
     let mut sink = Sink::create(target, overwrite, config.start)?;
     sink.keep()?;
@@ -49,143 +48,12 @@ pub fn record_raw(
         status.maximum_address = end.unwrap_or(status.medium.bytes / page * page);
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
-    let (clock, recorder, pulse) = (Clock::start(), RawRecorder::new(config), Pulse::default());
-    let (ends, ended) = (Ends::default(), None);
-    let session = Session { clock, recorder, sink, source, pulse, ends, ended };
-    session.run(limits, handle, tell).map_err(Refused::from)
-}
-
-struct Session {
-    clock: Clock,
-    recorder: RawRecorder,
-    sink: Sink,
-    source: Source,
-    pulse: Pulse,
-    ends: Ends,
-    ended: Option<Certificate>,
-}
-
-impl Session {
-    fn run(mut self, limits: Limits, handle: &Handle, mut tell: impl FnMut(&Status)) -> io::Result<Recorded> {
-        let start = self.clock.now();
-        let time = limits.time.map(|time| start + Nanos::from(time));
-        self.ends = Ends { time, bytes: limits.bytes, never_came: 0 };
-        let (mut told, mut updated) = (start, start);
-        self.update(handle);
-        while self.ended.is_none() {
-            let now = self.clock.now();
-            let left = self.ends.left(&self.recorder.progress());
-            if handle.is_stopped() {
-                self.end(now, Reason::Asked);
-            } else if left == Some(0) || self.ends.time.is_some_and(|end| now >= end) {
-                self.end(now, Reason::Limit);
-            }
-            let has_moved = self.take(now, left);
-            let has_ended = self.serve(now, has_moved)?;
-            if now >= updated + UPDATED_EVERY {
-                updated = now;
-                self.update(handle);
-            }
-            if now >= told + TOLD_EVERY {
-                told = now;
-                tell(&handle.status());
-            }
-            if !has_moved && !has_ended && self.ended.is_none() {
-                source::sleep(std::slice::from_mut(&mut self.source), &[self.sink.poll_fd()], SLEEP_MAX)?;
-            }
-        }
-        self.update(handle);
-        tell(&handle.status());
-        let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
-        let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_durable());
-        let broken = vec![self.source.broken().map(str::to_owned)];
-        let (heard, triggered, rules) = (vec![self.source.heard()], None, vec![self.source.rule()]);
-        Ok(Recorded { certificate, gaps, rules, is_certified, heard, triggered, broken })
-    }
-
-    /// Ends the recording. The datagrams that a socket has are recorded first, unless a limit is
-    /// reached.
-    fn end(&mut self, now: Instant, reason: Reason) {
-        if self.recorder.is_recording() {
-            let lane = &mut Lane { taker: &mut self.recorder, stream: 0, now };
-            self.source.finish(lane, reason == Reason::Asked);
-            self.recorder.finish(reason);
-        }
-    }
-
-    fn update(&self, handle: &Handle) {
-        let state = match &self.ended {
-            Some(_) => State::Ended,
-            None if self.recorder.is_recording() => State::Running,
-            None => State::Ending,
-        };
-        let progress = self.recorder.progress();
-        let gaps = (self.recorder.gaps().len() as u64).saturating_sub(progress.restarts);
-        handle.update(|status| {
-            (status.state, status.progress, status.gaps) = (state, progress, gaps);
-            (status.last_address, status.writes) = (progress.last_address, self.pulse.writes);
-        });
-    }
-
-    /// Takes the bytes that the source has, at most `left`. Returns whether there were any.
-    fn take(&mut self, now: Instant, left: Option<u64>) -> bool {
-        if self.source.is_over() {
-            self.recorder.finish(Reason::SourceEnded);
-            return false;
-        }
-        if self.source.has_packets() {
-            return self.source.take_packets(&mut Lane { taker: &mut self.recorder, stream: 0, now }, left);
-        }
-        let most = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        let drops = self.source.drops() && self.recorder.is_recording();
-        let room = self.recorder.room(now);
-        self.source.hold(room.is_none() && !self.source.drops());
-        let took = match room {
-            Some(room) => {
-                let most = most.min(room.len());
-                let took = self.source.take(now, &mut room[..most]);
-                if let Took::Bytes(bytes) = took {
-                    self.recorder.filled(bytes);
-                }
-                took
-            }
-            None if drops => {
-                let took = self.source.take(now, &mut [0; DROPPED_AT_ONCE][..most.min(DROPPED_AT_ONCE)]);
-                if let Took::Bytes(bytes) = took {
-                    self.recorder.lose(bytes as u64, real_time().nanos);
-                }
-                took
-            }
-            None => Took::Nothing,
-        };
-        !matches!(took, Took::Nothing)
-    }
-
-    /// Carries out the recorder's requests, and reports those that have ended. Returns whether any
-    /// has.
-    fn serve(&mut self, now: Instant, more: bool) -> io::Result<bool> {
-        let (sink, ended, pulse) = (&mut self.sink, &mut self.ended, &mut self.pulse);
-        settle(&mut self.recorder, now, |output| match output {
-            Output::Write { name, offset, data } => {
-                pulse.begin(now, name);
-                sink.write(name, offset, data);
-            }
-            Output::Sync => sink.sync(),
-            Output::Ended(account) => *ended = Some(account),
-            // It digests itself.
-            Output::Digest { .. } => {}
-        });
-        self.sink.submit(more)?;
-        let mut has_ended = false;
-        while let Some(input) = self.sink.next_ended() {
-            has_ended = true;
-            if let Input::Written { name, .. } = input {
-                self.pulse.end(now, name);
-            }
-            self.recorder.handle_input(now, input);
-        }
-        Ok(has_ended)
-    }
+    let (sink, recorder) = (Stripes::single(sink, config.chunk), RawRecorder::new(config));
+    let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO)?;
+    let mut session = Session::new(recorder, sink, vec![source], handle, &mut tell);
+    session.limits = limits;
+    session.run(&mut reactor)?;
+    Ok(session.recorded()?)
 }
 
 /// A medium that is read by addresses, regardless of its content.

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::far::Far;
 use super::reading::{Store, UNREADABLE, is_unreadable};
-use super::source;
+use super::wait;
 use crate::media::file::kernel::{Call, Kernel};
 
 /// The most reads under way at once.
@@ -292,8 +292,8 @@ impl<'a> Reads<'a> {
             }
             if !has_ended {
                 let lanes = || self.lanes.iter().flatten();
-                let fds: Vec<_> = lanes().map(Lane::poll_fd).collect();
-                source::sleep(&mut [], &fds, lanes().map(Lane::patience).min().unwrap_or(SLEEP_MAX))?;
+                let patience = lanes().map(Lane::patience).min().unwrap_or(SLEEP_MAX);
+                wait::until_readable(lanes().filter_map(Lane::poll_fd), patience)?;
                 self.submit()?;
             }
         }

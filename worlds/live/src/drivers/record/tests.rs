@@ -1,4 +1,4 @@
-//! A medium that breaks while a recording goes to it.
+//! Recordings to media and from sources on a bad day, and their ends.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -8,8 +8,11 @@ use std::path::PathBuf;
 use record::registers::Direction;
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use record::format::{CHUNK_MIN, Certificate, Kind};
+use record::Progress;
+use record::format::{CHUNK_MIN, Certificate, Kind, Reason};
 
+use super::session::Ends;
+use super::source::{Feed, Intake, Took};
 use super::*;
 
 /// A file in memory that takes no write any more once it is sealed: each fails from then on.
@@ -31,7 +34,7 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
             }
         };
         let sources = vec![Source::generate(20_000_000)];
-        let handle = Handle::new(Direction::Write, Arc::default());
+        let handle = Handle::new(Direction::Write, End::new().unwrap());
         let recorded = record(place, config, sources, limits, &handle, tell).unwrap();
         let certificate = &recorded.certificate;
         assert_eq!((certificate.reason, recorded.is_certified), (Reason::Failed, false), "{recorded:?}");
@@ -56,7 +59,7 @@ fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
     let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
     let limits = Limits { time: None, bytes: Some(30 << 20) };
     let sources = [50_000_000, 20_000_000, 3_000_000].map(Source::generate).into_iter().collect();
-    let handle = Handle::new(Direction::Write, Arc::default());
+    let handle = Handle::new(Direction::Write, End::new().unwrap());
     let recorded = record(place, config, sources, limits, &handle, |_| {}).unwrap();
     let assert_same = |why: &str, slots: u64| {
         let (opened, read) = (Recording::open(&path).unwrap().survey, Recording::read(&path, false).unwrap());
@@ -98,7 +101,7 @@ fn a_certificate_that_lies_about_slots_neither_stops_readers_nor_recovery() {
     let config = Config { chunk: CHUNK_MIN, ..Config::new([6; 16], vec!["made".into()]) };
     let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
     let limits = Limits { time: None, bytes: Some(1 << 20) };
-    let handle = Handle::new(Direction::Write, Arc::default());
+    let handle = Handle::new(Direction::Write, End::new().unwrap());
     let sources = vec![Source::generate(500_000_000)];
     let told = record(place, config, sources, limits, &handle, |_| {}).unwrap().certificate;
     let lie = Certificate { slots: u64::MAX, index: u64::MAX, bad: 0, ..told };
@@ -128,7 +131,7 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
     let config = Config::new([7; 16], vec!["made".into()]);
     let place = Place { targets: vec![Target::Path(&path)], overwrite: true };
     let limits = Limits { time: None, bytes: Some(1) };
-    let handle = Handle::new(Direction::Write, Arc::default());
+    let handle = Handle::new(Direction::Write, End::new().unwrap());
     let refused = record(place, config, vec![Source::generate(1)], limits, &handle, |_| {});
     assert!(matches!(refused, Err(Refused::Medium { member: 0, error }) if error.to_string() == why));
 }
@@ -143,14 +146,14 @@ fn a_source_that_is_a_pipe_waits_for_its_writer_and_for_nobody_once_it_is_asked_
         let place = Place { targets: vec![Target::Path(&to)], overwrite: true };
         record(place, config, vec![source], Limits::default(), handle, |_| {}).unwrap().certificate
     };
-    let handle = Handle::new(Direction::Write, Arc::default());
+    let handle = Handle::new(Direction::Write, End::new().unwrap());
     let source = Source::file(&pipe).unwrap();
     handle.stop();
     let certificate = recorded(&handle, source);
     assert_eq!((certificate.reason, certificate.bytes_in()), (Reason::Asked, 0));
     let source = Source::file(&pipe).unwrap();
     let writer = std::thread::spawn(move || std::fs::write(&pipe, vec![7_u8; 300_000]));
-    let certificate = recorded(&Handle::new(Direction::Write, Arc::default()), source);
+    let certificate = recorded(&Handle::new(Direction::Write, End::new().unwrap()), source);
     assert_eq!((certificate.reason, certificate.bytes_stored()), (Reason::SourceEnded, 300_000));
     writer.join().unwrap().unwrap();
 }
@@ -164,4 +167,99 @@ fn what_was_lost_on_the_wire_counts_towards_no_limit() {
     assert_eq!(ends.left(&progress), Some(300));
     assert_eq!(ends.left(&Progress { bytes_in: 1_001, never_came: 50, ..progress }), Some(0));
     assert_eq!(Ends::default().left(&progress), None);
+}
+
+/// A source that has something whenever it is looked at, as a socket under a flood has.
+struct Flooded;
+
+impl Feed for Flooded {
+    fn take(&mut self, intake: &mut Intake<'_, '_>) -> Took {
+        match intake.lane.room() {
+            Some(room) => {
+                let bytes = room.len().min(100);
+                intake.lane.filled(bytes, real_time());
+            }
+            None => intake.lane.lose(100, real_time().nanos),
+        }
+        Took::Something
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}
+
+/// Runs `work` on a thread of its own. Panics if it takes longer than half a minute.
+fn within_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(work()));
+    let result = is_done.recv_timeout(Duration::from_secs(30)).expect("it ends within half a minute");
+    thread.join().unwrap().unwrap();
+    result
+}
+
+/// The last writes are submitted although the source has more and more.
+#[test]
+fn a_source_that_never_pauses_does_not_keep_a_recording_from_ending() {
+    let directory = tempfile::tempdir().unwrap();
+    let [whole, raw] = ["whole", "raw"].map(|name| directory.path().join(name));
+    let end = |path: PathBuf, is_raw: bool| {
+        let handle = Handle::new(Direction::Write, End::new().unwrap());
+        let other = handle.clone();
+        let asks = std::thread::spawn(move || {
+            while other.status().progress.bytes_in == 0 {
+                std::thread::yield_now();
+            }
+            other.stop();
+        });
+        let (target, limits) = (Target::Path(&path), Limits::default());
+        let source = Source::new(Flooded);
+        let recorded = match is_raw {
+            true => {
+                let config = record::RawConfig::new(CHUNK_MIN, 0);
+                record_raw((target, true), config, source, limits, &handle, |_| {}).unwrap()
+            }
+            false => {
+                let config = Config::new([9; 16], vec!["flood".into()]);
+                let place = Place { targets: vec![target], overwrite: true };
+                super::record(place, config, vec![source], limits, &handle, |_| {}).unwrap()
+            }
+        };
+        asks.join().unwrap();
+        (recorded.certificate.reason, recorded.is_certified, handle.status().state)
+    };
+    assert_eq!(within_time(move || end(whole, false)), (Reason::Asked, true, State::Ended));
+    assert_eq!(within_time(move || end(raw, true)), (Reason::Asked, true, State::Ended));
+}
+
+/// Nothing but the request wakes the loop.
+#[test]
+fn whatever_is_asked_of_a_handle_ends_the_sleep_of_its_loop() {
+    for round in 0..200_u64 {
+        let (end, pause) = (End::new().unwrap(), Duration::from_micros(round % 7 * 30));
+        let handle = Handle::new(Direction::Write, end.clone());
+        let waiting = handle.clone();
+        let asks = std::thread::spawn(move || {
+            std::thread::sleep(pause);
+            if round % 2 == 0 { assert!(handle.start()) } else { end.ask() }
+        });
+        assert_eq!(within_time(move || waiting.wait_for_start().unwrap()), round % 2 == 0, "{round}");
+        asks.join().unwrap();
+    }
+}
+
+#[test]
+fn a_limit_of_bytes_counts_those_that_had_no_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let config = Config { chunk: CHUNK_MIN, buffer: 32, ..Config::new([2; 16], vec!["made".into()]) };
+    let place = Place { targets: vec![Target::Path(&path)], overwrite: true };
+    let limits = Limits { time: None, bytes: Some(20 << 20) };
+    let handle = Handle::new(Direction::Write, End::new().unwrap());
+    // More than any buffer holds: a part is lost.
+    let source = Source::generate(1 << 40).on_full(OnFull::Drop);
+    let certificate =
+        super::record(place, config, vec![source], limits, &handle, |_| {}).unwrap().certificate;
+    assert_eq!((certificate.reason, certificate.bytes_in()), (Reason::Limit, 20 << 20));
+    assert_eq!(certificate.bytes_in(), certificate.bytes_stored() + certificate.bytes_lost());
 }

@@ -5,17 +5,16 @@ pub(crate) mod report;
 mod search;
 mod trial;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use live::drivers::record::End;
 use record::BUFFER_DEFAULT;
 
-use super::super::record::recorder::buffer_chunks;
 use super::find;
 use super::report::rate as rate_text;
 use crate::args::PreflightArgs;
+use crate::commands::medium::{buffer_chunks, check_packets};
 use crate::error::Error;
 use limit::Seen;
 use search::{Found, Length, MOST, Tried, search};
@@ -40,13 +39,13 @@ impl Answer {
 }
 
 /// Finds the rate for `streams` streams, and reports it.
-pub(super) fn run(args: &PreflightArgs, streams: u32, stop: &Arc<AtomicBool>) -> Result<(), Error> {
+pub(super) fn run(args: &PreflightArgs, streams: u32, end: &End) -> Result<(), Error> {
     let chunk = u64::from(args.chunk);
     let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * chunk);
     let chunks = buffer_chunks("--buffer", buffer, args.chunk)?;
-    super::super::record::check_packets(args.chunk)?;
+    check_packets(args.chunk)?;
     let (_, storage) = find(args)?;
-    let setting = Setting { args, streams, chunks, stop };
+    let setting = Setting { args, streams, chunks, end };
     let most = most(storage.room, args);
     let bar = ProgressBar::new(TRIALS);
     let style = ProgressStyle::with_template("trying {wide_bar} {msg}");

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use live::drivers::record::{
-    Bound, Flood, Handle, Limits, Place, Recorded, Sent, Source, Status, Target, Udp, record,
+    Bound, End, Flood, Handle, Limits, Place, Recorded, Sent, Source, Status, Target, Udp, record,
 };
 use live::sys::usage::Turns;
 use record::format::PACKET_HEAD;
@@ -18,7 +17,7 @@ use record::{Config, Digests};
 use super::super::{Medium, beside, find};
 use super::limit::{Lost, Seen};
 use crate::args::{PreflightArgs, SOCKET_BUFFER_DEFAULT};
-use crate::commands::record::recorder;
+use crate::commands::medium::refused;
 use crate::error::Error;
 
 /// The name of the threads that send.
@@ -33,7 +32,7 @@ pub(super) struct Setting<'a> {
     /// The number of chunks in the recorder's buffer.
     pub(super) chunks: usize,
     /// Ends everything.
-    pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) end: &'a End,
 }
 
 /// The state when the last datagram was sent.
@@ -78,7 +77,7 @@ impl Setting<'_> {
         let Receivers { sources, to, buffers } = receivers.map_err(Error::Datagrams)?;
         let length = self.args.datagrams.datagram as usize;
         let flood = Flood { to, rate, time, length };
-        let handle = Handle::new(Direction::Write, Arc::clone(self.stop));
+        let handle = Handle::new(Direction::Write, self.end.clone());
         let quit = AtomicBool::new(false);
         let (recorded, moment, receiver) = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
@@ -92,7 +91,7 @@ impl Setting<'_> {
             quit.store(true, Ordering::Relaxed);
             (recorded, watcher.join().unwrap_or_else(|_| Err(io::Error::other("a sender failed"))), turns)
         });
-        if self.stop.load(Ordering::Relaxed) {
+        if self.end.is_asked_for() {
             return Err(Error::Interrupted);
         }
         let (recorded, moment) = (recorded?, moment.map_err(Error::Datagrams)?);
@@ -144,7 +143,7 @@ impl Setting<'_> {
         };
         let place = Place { targets: vec![target], overwrite: true };
         record(place, config, sources, Limits::default(), handle, |_| ())
-            .map_err(|why| recorder::refused(std::slice::from_ref(device), why))
+            .map_err(|why| refused(std::slice::from_ref(device), why))
     }
 }
 

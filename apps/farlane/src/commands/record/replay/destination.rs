@@ -108,8 +108,7 @@ fn accept(listener: &TcpListener, handle: &Handle) -> io::Result<Option<TcpStrea
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use live::drivers::record::End;
     use record::registers::Direction;
 
     use super::*;
@@ -117,7 +116,7 @@ mod tests {
     #[test]
     fn a_connection_is_waited_for_until_somebody_asks_for_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let handle = Handle::new(Direction::Read, Arc::default());
+        let handle = Handle::new(Direction::Read, End::new().unwrap());
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut accepted = accept(&listener, &handle).unwrap().unwrap();
         accepted.write_all(b"sent").unwrap();

@@ -114,7 +114,7 @@ impl Replay<'_> {
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
     heed_file_limit().map_err(Error::System)?;
-    let (handle, end) = sessions::handle(Direction::Read);
+    let (handle, end) = sessions::handle(Direction::Read)?;
     let own = handle.clone();
     let session = move || match args.raw.raw {
         true => raw::session(args, &own),

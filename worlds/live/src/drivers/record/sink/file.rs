@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use engine::Buffer;
+use engine::{Buffer, Nanos};
 use record::Fault;
 use record::Input;
 use rustix::fs::{FallocateFlags, OFlags, fcntl_getfl, fcntl_setfl};
@@ -30,6 +30,8 @@ const LEAD: u64 = 128 << 20;
 /// The kernel takes this many calls at once, while there are more to come: a virtual disk is
 /// notified once for all of them.
 const TOGETHER: usize = 8;
+/// Calls that the kernel has refused for now are submitted again after this time.
+const AGAIN: Nanos = Nanos::from_millis(1);
 /// The most space that a recording of known size is given at its start, in bytes.
 const EXPECTED_MAX: u64 = 4 << 30;
 
@@ -153,6 +155,11 @@ impl FileSink {
         self.kernel.poll_fd()
     }
 
+    /// After what time it has to be looked at, although its descriptor reports nothing.
+    pub(super) fn patience(&self) -> Option<Nanos> {
+        (self.kernel.unsubmitted() > 0).then_some(AGAIN)
+    }
+
     pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
         self.ahead.written = self.ahead.written.max(offset + data.len() as u64);
         if let Some((offset, length)) = self.ahead.next() {
@@ -269,5 +276,18 @@ mod tests {
         let other = File::create(&path).unwrap();
         assert!(is_removed(&file, &path).unwrap(), "another one is there");
         assert!(!is_removed(&other, &path).unwrap());
+    }
+
+    #[test]
+    fn writes_that_the_kernel_does_not_know_yet_are_not_slept_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sink = FileSink::create(&directory.path().join("a.rec"), false, 0).unwrap();
+        sink.empty().unwrap();
+        sink.write(0, 0, Buffer::copy_from_slice(&[7; 4096]));
+        sink.submit(true).unwrap();
+        let has_ring = sink.poll_fd().is_some();
+        assert_eq!(sink.patience(), has_ring.then_some(AGAIN));
+        sink.submit(false).unwrap();
+        assert_eq!(sink.patience(), None);
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-use engine::Buffer;
+use engine::{Buffer, Nanos};
 use record::Input;
 
 use super::far::Far;
@@ -126,6 +126,14 @@ impl Sink {
         }
     }
 
+    /// After what time it has to be looked at, although its descriptor reports nothing.
+    pub(super) fn patience(&self) -> Option<Nanos> {
+        match &self.kind {
+            Kind::File(file) => file.patience(),
+            Kind::Far(far) => far.wake_in(),
+        }
+    }
+
     pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
         match &mut self.kind {
             Kind::File(file) => file.write(name, offset, data),
@@ -141,14 +149,11 @@ impl Sink {
     }
 
     /// Starts what waits, as far as the medium takes it; with `more`, once it is enough for a call
-    /// of the system.
-    pub(super) fn submit(&mut self, more: bool) -> io::Result<()> {
+    /// of the system. Returns whether the medium may have more to do at once.
+    pub(super) fn submit(&mut self, more: bool) -> io::Result<bool> {
         match &mut self.kind {
-            Kind::File(file) => file.submit(more),
-            Kind::Far(far) => {
-                far.submit();
-                Ok(())
-            }
+            Kind::File(file) => file.submit(more).map(|()| false),
+            Kind::Far(far) => Ok(far.submit()),
         }
     }
 

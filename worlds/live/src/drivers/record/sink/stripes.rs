@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use engine::{Buffer, Pool};
+use engine::{Buffer, Nanos, Pool};
 use record::format::{MEMBERS_MAX, Member};
 use record::{Fault, Input};
 
 use super::{Sink, Target};
 use crate::drivers::record::handle::Medium;
-use crate::drivers::record::{source, striped};
+use crate::drivers::record::{striped, wait};
 
 /// The longest sleep until a medium has taken its label.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -84,8 +84,18 @@ impl Stripes {
                     .map_err(|error| Refused::Medium { member: index as usize, error })?;
             }
         }
-        let (syncing, synced, ended) = (0, Ok(()), VecDeque::new());
-        Ok(Self { members, chunk: u64::from(chunk), medium, syncing, synced, ended })
+        Ok(Self::over(members, chunk, medium))
+    }
+
+    /// One medium, whose places are those of the writes.
+    pub(in crate::drivers::record) fn single(sink: Sink, chunk: u32) -> Self {
+        let medium = sink.medium().clone();
+        Self::over(vec![sink], chunk, medium)
+    }
+
+    fn over(members: Vec<Sink>, chunk: u32, medium: Medium) -> Self {
+        let (chunk, ended) = (u64::from(chunk), VecDeque::new());
+        Self { members, chunk, medium, syncing: 0, synced: Ok(()), ended }
     }
 
     fn count(&self) -> u32 {
@@ -111,8 +121,13 @@ impl Stripes {
     }
 
     /// The descriptors that are readable when something has ended.
-    pub(in crate::drivers::record) fn poll_fds(&self) -> impl Iterator<Item = Option<RawFd>> {
-        self.members.iter().map(Sink::poll_fd)
+    pub(in crate::drivers::record) fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
+        self.members.iter().filter_map(Sink::poll_fd)
+    }
+
+    /// After what time they have to be looked at, although their descriptors report nothing.
+    pub(in crate::drivers::record) fn patience(&self) -> Option<Nanos> {
+        self.members.iter().filter_map(Sink::patience).min()
     }
 
     pub(in crate::drivers::record) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
@@ -127,8 +142,8 @@ impl Stripes {
     }
 
     /// Starts what waits, as far as the media take it; with `more`, as [`Sink::submit`] says.
-    pub(in crate::drivers::record) fn submit(&mut self, more: bool) -> io::Result<()> {
-        self.members.iter_mut().try_for_each(|member| member.submit(more))
+    pub(in crate::drivers::record) fn submit(&mut self, more: bool) -> io::Result<bool> {
+        self.members.iter_mut().try_fold(false, |busy, member| Ok(member.submit(more)? | busy))
     }
 
     /// The next write that has ended, or the sync once every medium is done with it.
@@ -164,7 +179,7 @@ fn write_label(sink: &mut Sink, label: Buffer) -> io::Result<()> {
                 };
                 return Err(io::Error::other(why));
             }
-            _ => source::sleep(&mut [], &[sink.poll_fd()], SLEEP_MAX)?,
+            _ => wait::until_readable(sink.poll_fd().into_iter(), SLEEP_MAX)?,
         }
     }
 }

@@ -1,13 +1,16 @@
 //! A socket's datagrams, which become records of packets.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use engine::Instant;
 use record::format::{Content, LinkType, Time, TimeSource};
 use record::packing::{Arrival, Lane, Packer, Places, TOGETHER_MAX};
 use record::sequence::{Counts, Ledger, SequenceRule};
 
 use super::failing::Failing;
-use super::{real_time, time};
+use super::{Feed, Intake, RETRY, Took};
+use crate::drivers::record::{real_time, time};
 use crate::sys::datagrams::{Arrived, BATCH_MAX, Batch, Stamp, dropped};
 
 const _: () = assert!(TOGETHER_MAX <= BATCH_MAX);
@@ -42,12 +45,8 @@ pub(super) struct Datagrams {
     packer: Packer,
     link: LinkType,
     failing: Failing,
-}
-
-impl AsFd for Datagrams {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    /// Whether the socket may have datagrams. It is not called again until something has come.
+    has_news: bool,
 }
 
 pub(super) fn time_of(stamp: Stamp) -> Time {
@@ -61,49 +60,7 @@ pub(super) fn time_of(stamp: Stamp) -> Time {
 impl Datagrams {
     pub(super) fn new(socket: OwnedFd, ledger: Ledger, framed: bool, link: LinkType) -> Self {
         let (batch, packer) = (Batch::new(), Packer::new(ledger, framed));
-        Self { socket, batch, packer, link, failing: Failing::default() }
-    }
-
-    pub(super) const fn content(&self) -> Content {
-        if self.packer.has_heads() { Content::Packets(self.link) } else { Content::Bytes }
-    }
-
-    pub(super) fn rule(&self) -> SequenceRule {
-        self.packer.rule()
-    }
-
-    /// Whether receiving fails.
-    pub(super) const fn fails(&self) -> bool {
-        self.failing.fails()
-    }
-
-    pub(super) fn heard(&self) -> Heard {
-        Heard::of(&self.packer)
-    }
-
-    /// Takes the datagrams that have come, at most about `left` bytes. Returns whether there was
-    /// anything.
-    pub(super) fn take(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
-        let mut has_moved = false;
-        let end = left.map(|left| lane.taker.progress().bytes_in.saturating_add(left));
-        for _ in 0..TURNS {
-            let left = end.map(|end| end.saturating_sub(lane.taker.progress().bytes_in));
-            let count = if left == Some(0) { 0 } else { self.receive(lane, left) };
-            has_moved |= count > 0;
-            if count < BATCH_MAX / 2 {
-                break;
-            }
-        }
-        has_moved
-    }
-
-    /// The recording ends: with `drain`, it takes the datagrams that have come, and declares the
-    /// missing ones lost.
-    pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
-        let turns = if drain { TURNS_AT_END } else { 0 };
-        let _ = (0..turns).find(|_| self.receive(lane, None) == 0);
-        self.ask_dropped(lane);
-        self.packer.finish(lane, real_time().nanos);
+        Self { socket, batch, packer, link, failing: Failing::default(), has_news: true }
     }
 
     /// Receives once. Returns the number of datagrams.
@@ -111,6 +68,7 @@ impl Datagrams {
         let Places { room, slot, head } = self.packer.places(lane, left);
         let result = self.batch.receive(&self.socket, room, head, slot);
         self.failing.on_result(RECEIVING, &result);
+        self.has_news = !matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         let arrivals = self.batch.arrived(slot - head).map(|(arrived, rest)| {
             let Arrived { length, sender, stamp, dropped } = *arrived;
             Arrival { length, sender, time: time_of(stamp), dropped, rest }
@@ -127,5 +85,56 @@ impl Datagrams {
         if let Ok(dropped) = dropped(&self.socket) {
             self.packer.on_dropped(lane, dropped, real_time().nanos);
         }
+    }
+}
+
+impl Feed for Datagrams {
+    fn take(&mut self, intake: &mut Intake<'_, '_>) -> Took {
+        let (lane, mut took) = (&mut *intake.lane, Took::Nothing);
+        let end = intake.left.map(|left| lane.taker.progress().bytes_in.saturating_add(left));
+        for _ in 0..TURNS {
+            let left = end.map(|end| end.saturating_sub(lane.taker.progress().bytes_in));
+            let count = if left == Some(0) || !self.has_news { 0 } else { self.receive(lane, left) };
+            if count > 0 {
+                took = Took::Something;
+            }
+            if count < BATCH_MAX / 2 {
+                break;
+            }
+        }
+        took
+    }
+
+    fn wake(&mut self) {
+        self.has_news = true;
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
+    }
+
+    /// A call that failed is tried again.
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        self.has_news.then(|| now + RETRY)
+    }
+
+    /// With `drain`, the datagrams that have come are taken, and the missing ones declared lost.
+    fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
+        let turns = if drain { TURNS_AT_END } else { 0 };
+        let _ = (0..turns).find(|_| self.receive(lane, None) == 0);
+        self.ask_dropped(lane);
+        self.packer.finish(lane, real_time().nanos);
+    }
+
+    fn heard(&self) -> Option<Heard> {
+        Some(Heard::of(&self.packer))
+    }
+
+    fn rule(&self) -> SequenceRule {
+        self.packer.rule()
+    }
+
+    fn content(&self) -> Content {
+        if self.packer.has_heads() { Content::Packets(self.link) } else { Content::Bytes }
     }
 }

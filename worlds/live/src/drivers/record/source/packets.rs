@@ -1,15 +1,17 @@
 //! Frames of a network interface become records of packets. They cannot wait.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
-use record::format::{LinkType, PacketFlags};
+use engine::Instant;
+use record::format::{Content, LinkType, PacketFlags};
 use record::packing::{Lane, Packer};
 use record::sequence::Ledger;
 
 use super::datagrams::{Heard, time_of};
-use super::{Source, real_time};
+use super::{Feed, Intake, RETRY, Source, Took};
+use crate::drivers::record::real_time;
 use crate::sys::packet_ring::{PacketRing, RETIRE_MILLIS};
 
 /// The most frames that are taken before others have their turn.
@@ -22,16 +24,10 @@ const ADDRESSES: usize = 12;
 /// An interface's frames.
 pub(super) struct Packets {
     ring: PacketRing,
-    pub(super) link: LinkType,
+    link: LinkType,
     /// Each frame that the interface sends comes back to it.
     is_loopback: bool,
     packer: Packer,
-}
-
-impl AsFd for Packets {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
-    }
 }
 
 impl Source {
@@ -56,36 +52,11 @@ impl Source {
             }
         };
         let packer = Packer::new(Ledger::new(None), true);
-        Ok(Self::frames(Packets { ring, link, is_loopback, packer }))
+        Ok(Self::new(Packets { ring, link, is_loopback, packer }))
     }
 }
 
 impl Packets {
-    pub(super) fn heard(&self) -> Heard {
-        Heard::of(&self.packer)
-    }
-
-    /// Takes the packets that have come, until about `left` bytes are recorded. Returns whether
-    /// there were any.
-    pub(super) fn take(&mut self, lane: &mut Lane<'_>, left: Option<u64>) -> bool {
-        self.take_frames(lane, FRAMES_AT_ONCE, left) > 0
-    }
-
-    /// Whether the interface was deleted.
-    pub(super) fn is_gone(&self) -> bool {
-        self.ring.is_gone()
-    }
-
-    /// The recording ends: takes the packets that have come.
-    pub(super) fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
-        if drain {
-            // The kernel hands over the last block after this time.
-            std::thread::sleep(Duration::from_millis(u64::from(RETIRE_MILLIS) * 2));
-            self.take_frames(lane, FRAMES_AT_END, None);
-        }
-        self.ask_dropped(lane);
-    }
-
     fn take_frames(&mut self, lane: &mut Lane<'_>, most: usize, left: Option<u64>) -> usize {
         let mut count = 0;
         let mut left = left.unwrap_or(u64::MAX);
@@ -114,5 +85,44 @@ impl Packets {
         if packets > 0 {
             self.packer.miss(lane, packets, real_time().nanos);
         }
+    }
+}
+
+impl Feed for Packets {
+    fn take(&mut self, intake: &mut Intake<'_, '_>) -> Took {
+        if self.take_frames(intake.lane, FRAMES_AT_ONCE, intake.left) > 0 {
+            return Took::Something;
+        }
+        if !self.ring.is_gone() {
+            return Took::Nothing;
+        }
+        self.finish(intake.lane, true);
+        Took::End(Some(io::Error::other("the interface was deleted")))
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.ring.as_fd().as_raw_fd())
+    }
+
+    /// The kernel reports that an interface goes down, and not that it is deleted then.
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        self.ring.is_down().then(|| now + RETRY)
+    }
+
+    fn finish(&mut self, lane: &mut Lane<'_>, drain: bool) {
+        if drain {
+            // The kernel hands over the last block after this time.
+            std::thread::sleep(Duration::from_millis(u64::from(RETIRE_MILLIS) * 2));
+            self.take_frames(lane, FRAMES_AT_END, None);
+        }
+        self.ask_dropped(lane);
+    }
+
+    fn heard(&self) -> Option<Heard> {
+        Some(Heard::of(&self.packer))
+    }
+
+    fn content(&self) -> Content {
+        Content::Packets(self.link)
     }
 }

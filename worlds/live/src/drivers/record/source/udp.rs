@@ -106,7 +106,7 @@ impl Source {
         let address = socket.local_addr()?;
         let datagrams =
             Datagrams::new(socket.into(), Ledger::new(udp.tracker), udp.framed, LinkType::PAYLOAD);
-        Ok(Bound { source: Self::datagrams(datagrams), address, buffer })
+        Ok(Bound { source: Self::new(datagrams), address, buffer })
     }
 }
 
