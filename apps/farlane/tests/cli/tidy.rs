@@ -22,7 +22,7 @@ const VAGUE_WORDS: [(&str, usize); 10] = [
     ("mended", 0),
     ("nobody", 39),
     ("somebody", 14),
-    ("tell", 20),
+    ("tell", 19),
     ("telling", 0),
     ("tells", 12),
     ("told", 41),
