@@ -217,7 +217,8 @@ fn only_the_live_world_has_unsafe_code() {
     }
 }
 
-/// The recorder has a loop of its own.
+/// The recorder's session settles its engine by itself: the writes of several turns are submitted
+/// together.
 #[test]
 fn the_pump_alone_drives_engines_in_the_live_world() {
     let mut found = Vec::new();
