@@ -12,8 +12,8 @@ use crate::lasting::sync;
 
 /// A file under way to its place.
 pub(crate) enum WholeFile {
-    /// A file beside the place.
-    Beside(Replacement),
+    /// A new file in the same folder, which replaces the one at the place.
+    Replacing(Replacement),
     /// The place itself: it is no regular file, or its folder takes no other file.
     Straight(File),
 }
@@ -44,7 +44,7 @@ impl WholeFile {
             files::write_on(path, Kind::Report)?;
         }
         match Replacement::begin(place, Kind::Report) {
-            Ok(file) => Ok(Self::Beside(file)),
+            Ok(file) => Ok(Self::Replacing(file)),
             // A full disk would keep neither the new file nor the one that is there.
             Err(error) if known.is_some() && !takes_no_file(&error) => Err(error),
             Err(_) => straight(),
@@ -57,7 +57,7 @@ impl WholeFile {
     /// Those of the system.
     pub(crate) fn keep(self) -> io::Result<()> {
         match self {
-            Self::Beside(file) => file.keep(),
+            Self::Replacing(file) => file.keep(),
             Self::Straight(file) => sync(&file),
         }
     }
@@ -71,14 +71,14 @@ fn takes_no_file(error: &io::Error) -> bool {
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Beside(file) => file.write(bytes),
+            Self::Replacing(file) => file.write(bytes),
             Self::Straight(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Beside(file) => file.flush(),
+            Self::Replacing(file) => file.flush(),
             Self::Straight(file) => file.flush(),
         }
     }

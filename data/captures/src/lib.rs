@@ -51,7 +51,7 @@ pub use error::Error;
 pub use framing::{Held, Packet, header, held};
 pub use links::{ETHERNET, LINK};
 pub use names::{KINDS_MAX, OTHERS, name, of_kind};
-pub use notes::{note_of, told_by};
+pub use notes::{knowledge_of, note_of};
 pub use ordered::Ordered;
 pub use population::{Population, Times, populations};
 pub use reader::{Frame, Item, Place, Reader, Tally};

@@ -5,7 +5,7 @@
 
 use pcie::wire::Bdf;
 use serde::{Deserialize, Serialize};
-use trace::known::{Ring, Told};
+use trace::known::{Knowledge, Ring};
 
 /// The most bytes of a comment: an option of pcapng has a length of 16 bits.
 const NOTE_MAX: usize = 60_000;
@@ -34,28 +34,28 @@ struct Controller {
 }
 
 /// The comment that describes a controller; none if it has too many queues for a comment.
-pub fn note_of(told: &Told) -> Option<String> {
+pub fn note_of(knowledge: &Knowledge) -> Option<String> {
     let rings = |of: &[Ring]| of.iter().map(|one| (one.id, one.base, one.entries)).collect();
     let controller = Controller {
-        function: told.function.bits(),
-        bar0: told.bar,
-        doorbell_stride: told.stride,
-        submission_queues: rings(&told.submissions),
-        completion_queues: rings(&told.completions),
-        namespaces: told.blocks.clone(),
+        function: knowledge.function.bits(),
+        bar0: knowledge.bar,
+        doorbell_stride: knowledge.stride,
+        submission_queues: rings(&knowledge.submissions),
+        completion_queues: rings(&knowledge.completions),
+        namespaces: knowledge.blocks.clone(),
     };
     let note = serde_json::to_string(&Note { farlane: controller }).ok()?;
     Some(note).filter(|note| note.len() <= NOTE_MAX)
 }
 
 /// The controller that a comment describes, if it is a comment of Farlane.
-pub fn told_by(note: &str) -> Option<Told> {
+pub fn knowledge_of(note: &str) -> Option<Knowledge> {
     let Note { farlane: of } = serde_json::from_str(note).ok()?;
     let rings = |of: &[(u16, u64, u32)]| {
         let ring = |&(id, base, entries): &(u16, u64, u32)| Ring { id, base, entries };
         of.iter().map(ring).collect()
     };
-    Some(Told {
+    Some(Knowledge {
         function: Bdf::from_bits(of.function),
         bar: of.bar0,
         stride: of.doorbell_stride,
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn written_notes_are_read_and_other_comments_are_ignored() {
         let ring = |id| Ring { id, base: u64::from(id) << 20, entries: 1024 };
-        let told = Told {
+        let knowledge = Knowledge {
             function: Bdf::new(1, 0, 0),
             bar: 0xfeb0_0000,
             stride: 4,
@@ -80,11 +80,11 @@ mod tests {
             completions: (0..129).map(ring).collect(),
             blocks: vec![(1, 512), (7, 4096)],
         };
-        assert_eq!(told_by(&note_of(&told).unwrap()), Some(told.clone()));
-        let many = Told { submissions: (0..u16::MAX).map(ring).collect(), ..told };
+        assert_eq!(knowledge_of(&note_of(&knowledge).unwrap()), Some(knowledge.clone()));
+        let many = Knowledge { submissions: (0..u16::MAX).map(ring).collect(), ..knowledge };
         assert_eq!(note_of(&many), None);
         for foreign in ["", "{}", "a comment of Wireshark", r#"{"farlane":1}"#] {
-            assert_eq!(told_by(foreign), None, "{foreign}");
+            assert_eq!(knowledge_of(foreign), None, "{foreign}");
         }
     }
 }

@@ -9,7 +9,7 @@ use trace::{Analyser, Command, Seen, Statistics};
 
 use crate::Error;
 use crate::framing::{Held, held};
-use crate::notes::told_by;
+use crate::notes::knowledge_of;
 use crate::reader::{Frame, Item};
 use crate::rows::Row;
 
@@ -154,7 +154,7 @@ impl Reading {
 
     /// Adopts a note of the capture, if it is about a controller.
     fn learn(&mut self, note: &str) {
-        if let Some(controller) = told_by(note) {
+        if let Some(controller) = knowledge_of(note) {
             self.analyser.learn(&controller);
         }
     }

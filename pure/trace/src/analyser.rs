@@ -6,7 +6,7 @@ use pcie::wire::{CompletionStatus, Kind as PacketKind};
 
 use super::command::{Command, Place};
 use super::inferred::Inferred;
-use super::known::{Known, Told};
+use super::known::{Knowledge, Known};
 use super::seen::{Direction, Seen};
 use super::statistics::Statistics;
 use super::transaction::Transactions;
@@ -36,16 +36,16 @@ impl Analyser {
     }
 
     /// Adds a controller whose set-up is not in the capture.
-    pub fn learn(&mut self, told: &Told) {
-        self.known.learn(told);
+    pub fn learn(&mut self, knowledge: &Knowledge) {
+        self.known.learn(knowledge);
     }
 
-    /// The known controllers, as returned by [`Known::told`].
-    pub fn told(&self) -> impl Iterator<Item = Told> {
-        self.known.told()
+    /// The known controllers, as returned by [`Known::knowledge`].
+    pub fn knowledge(&self) -> impl Iterator<Item = Knowledge> {
+        self.known.knowledge()
     }
 
-    /// A number that changes with each change of the result of [`Analyser::told`].
+    /// A number that changes with each change of the result of [`Analyser::knowledge`].
     pub fn changes(&self) -> u64 {
         self.known.changes()
     }

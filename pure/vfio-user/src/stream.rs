@@ -7,20 +7,20 @@ use crate::wire::{HEADER_LENGTH, Header, HeaderError};
 
 /// The descriptors received with a message.
 #[derive(Debug)]
-pub(crate) struct Attached<D> {
+pub(crate) struct Descriptors<D> {
     /// The descriptors in order; none if there were too many.
     pub(crate) list: Vec<D>,
     /// Whether more than [`DESCRIPTORS_MAX`] arrived and were dropped.
     pub(crate) too_many: bool,
 }
 
-impl<D> Default for Attached<D> {
+impl<D> Default for Descriptors<D> {
     fn default() -> Self {
         Self { list: Vec::new(), too_many: false }
     }
 }
 
-impl<D> Attached<D> {
+impl<D> Descriptors<D> {
     fn add(&mut self, more: Vec<D>) {
         if self.list.is_empty() && !self.too_many {
             self.list = more;
@@ -38,7 +38,7 @@ impl<D> Attached<D> {
 pub(crate) struct Message<'a, D> {
     pub(crate) header: Header,
     pub(crate) payload: &'a [u8],
-    pub(crate) attached: Attached<D>,
+    pub(crate) attached: Descriptors<D>,
 }
 
 /// The received bytes that are not a whole message yet.
@@ -47,12 +47,12 @@ pub(crate) struct Stream<D> {
     partial: Vec<u8>,
     /// Whether `partial` holds a whole message that was handed out before.
     spent: bool,
-    attached: Attached<D>,
+    attached: Descriptors<D>,
 }
 
 impl<D> Default for Stream<D> {
     fn default() -> Self {
-        Self { partial: Vec::new(), spent: false, attached: Attached::default() }
+        Self { partial: Vec::new(), spent: false, attached: Descriptors::default() }
     }
 }
 

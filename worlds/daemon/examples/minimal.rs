@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use daemon::{Confinement, Daemon, Failure, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
-use live::reactor::{Attention, Context, Driver, Hirer, Sources, Turn};
+use live::reactor::{Attention, Context, Driver, JobSender, Sources, Turn};
 use live::sys::sandbox::Needs;
 use serde::Serialize;
 use status::metrics::{Labels, Metrics, Page};
@@ -93,7 +93,12 @@ impl Daemon for Greet {
         format!("{} greetings", driver.greetings)
     }
 
-    fn status(&mut self, driver: &mut Greeter, _now: Instant, _hirer: &Hirer<Greeter>) -> Reply<Greeted> {
+    fn status(
+        &mut self,
+        driver: &mut Greeter,
+        _now: Instant,
+        _sender: &JobSender<Greeter>,
+    ) -> Reply<Greeted> {
         Reply::Now(Greeted { kind: Self::KIND, greetings: driver.greetings })
     }
 

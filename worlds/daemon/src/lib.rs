@@ -31,7 +31,7 @@
 #[macro_use]
 extern crate tracing;
 
-mod beside;
+mod answer_thread;
 mod confinement;
 pub mod control;
 mod failure;

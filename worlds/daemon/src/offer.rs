@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use engine::{Instant, Nanos};
 use live::drivers::control;
-use live::reactor::{Driver, Hirer, Stop};
+use live::reactor::{Driver, JobSender, Stop};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use serde::Serialize;
@@ -160,12 +160,12 @@ pub trait Daemon: Sized {
     fn summary(&self, driver: &Self::Driver) -> String;
 
     /// Reports the state, as it is `now`. A thread beside the loop makes a long status of parts,
-    /// for which `hirer` hands small jobs to the loop.
+    /// for which `sender` hands small jobs to the loop.
     fn status(
         &mut self,
         driver: &mut Self::Driver,
         now: Instant,
-        hirer: &Hirer<Self::Driver>,
+        sender: &JobSender<Self::Driver>,
     ) -> Reply<Self::Status>;
 
     /// Carries out a request of its own, which is none of [`Common`](crate::Common). `stop` ends

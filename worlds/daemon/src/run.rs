@@ -8,7 +8,7 @@ use live::sys::sandbox::Needs;
 use live::sys::usage::MEMORY_FILE;
 use live::sys::{descriptors, service};
 
-use crate::beside::Beside;
+use crate::answer_thread::AnswerThread;
 use crate::serving::{Inner, Serving};
 use crate::{Captures, Daemon, Failure, Opening, Settings, control, metrics};
 
@@ -40,12 +40,12 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     };
     let hang_up = hang_up.map_err(Failure::System)?;
     let control = control::bind(D::KIND, settings.control.as_deref())?;
-    let (hirer, jobs) = jobs(stop.clone());
+    let (sender, jobs) = jobs(stop.clone());
     let (ask, asked) = metrics::ask(stop.clone());
     metrics::serve(settings.metrics, ask)?;
 
-    let (captures, beside) = (D::Captures::new(clock), Beside::default());
-    let inner = Inner { daemon, driver, hirer, jobs, asked, captures, beside, hang_up, stop };
+    let (captures, answer_thread) = (D::Captures::new(clock), AnswerThread::default());
+    let inner = Inner { daemon, driver, sender, jobs, asked, captures, answer_thread, hang_up, stop };
     let mut serving = Serving { inner, control };
     settle(&mut reactor, &mut serving, clock)?;
     let inner = &mut serving.inner;

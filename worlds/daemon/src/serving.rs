@@ -4,11 +4,11 @@ use std::io;
 
 use engine::Instant;
 use live::drivers::control::{Control, Reply as Line, Request as Asked};
-use live::reactor::{Context, Driver, Glance, HangUp, Hirer, Jobs, Sources, Stop, Turn};
+use live::reactor::{Context, Driver, Glance, HangUp, JobSender, Jobs, Sources, Stop, Turn};
 use live::sys::service;
 use serde_json::Value;
 
-use crate::beside::Beside;
+use crate::answer_thread::AnswerThread;
 use crate::control::{Common, Request, line};
 use crate::metrics;
 use crate::{Captures, Daemon, Reply};
@@ -24,12 +24,12 @@ pub(crate) struct Inner<D: Daemon> {
     pub(crate) daemon: D,
     pub(crate) driver: D::Driver,
     /// The way to give jobs to this loop.
-    pub(crate) hirer: Hirer<D::Driver>,
+    pub(crate) sender: JobSender<D::Driver>,
     pub(crate) jobs: Jobs<D::Driver>,
     /// Requests of the thread of the metrics.
     pub(crate) asked: metrics::Asked<D::Status>,
     pub(crate) captures: D::Captures,
-    pub(crate) beside: Beside,
+    pub(crate) answer_thread: AnswerThread,
     pub(crate) hang_up: HangUp,
     pub(crate) stop: Stop,
 }
@@ -75,13 +75,13 @@ impl<D: Daemon> Inner<D> {
     }
 
     fn report_status(&mut self, now: Instant) -> Line {
-        let make = match self.daemon.status(&mut self.driver, now, &self.hirer) {
+        let make = match self.daemon.status(&mut self.driver, now, &self.sender) {
             Reply::Now(status) => return line(Ok(status)).into(),
             Reply::Refused(why) => return line::<()>(Err(why)).into(),
             Reply::Later(make) => make,
         };
         let job = Box::new(move || make().map(|status| line(Ok(status))));
-        let later = self.beside.answer(job, &self.stop);
+        let later = self.answer_thread.answer(job, &self.stop);
         later.unwrap_or_else(|error| {
             line::<()>(Err(format!("no thread is available to answer: {error}"))).into()
         })
@@ -103,8 +103,8 @@ impl<D: Daemon> Driver for Serving<D> {
         let mut busy = inner.heed_hang_up();
         // One job a turn: each is short, and many of them must not keep the driver waiting.
         busy |= inner.jobs.turn(&mut inner.driver);
-        let Inner { daemon, driver, hirer, asked, .. } = inner;
-        busy |= asked.turn(|| daemon.status(driver, context.now, hirer));
+        let Inner { daemon, driver, sender, asked, .. } = inner;
+        busy |= asked.turn(|| daemon.status(driver, context.now, sender));
         if let Some(control) = control {
             busy |= control.turn(context.sources(), |asked| inner.answer(asked, context.now))?;
         }

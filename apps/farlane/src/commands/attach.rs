@@ -7,7 +7,7 @@ use engine::Instant;
 use live::carrier::route::Way;
 use live::client::AttachError;
 use live::drivers::guest::{Event, GuestDriver};
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
@@ -109,7 +109,7 @@ impl Daemon for Attach<'_> {
         &mut self,
         driver: &mut Self::Driver,
         now: Instant,
-        _hirer: &Hirer<Self::Driver>,
+        _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         let url = self.args.url.to_string();
         let slot = status::of_guest(now, &self.args.socket.path, Some(url), driver);

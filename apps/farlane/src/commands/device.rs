@@ -6,7 +6,7 @@ use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::guest::{Event, GuestDriver};
 use live::media::state::Store;
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use nvme_pcie::controller::{self, Controller};
@@ -89,15 +89,15 @@ impl Daemon for Device<'_> {
         &mut self,
         driver: &mut Self::Driver,
         now: Instant,
-        hirer: &Hirer<Self::Driver>,
+        sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         let slot = status::of_guest(now, &self.args.socket.path, None, driver);
-        let hirer = hirer.clone();
+        let sender = sender.clone();
         Reply::Later(Box::new(move || {
             let next = |driver: &mut Self::Driver, after| {
                 driver.controller().map(|one| next_tallies(one.tallies(), after)).unwrap_or_default()
             };
-            let activity = counters::activity(&hirer, next)?;
+            let activity = counters::activity(&sender, next)?;
             Some(Report::of(Status::Device(Slot { activity, ..slot })))
         }))
     }

@@ -1,6 +1,6 @@
 //! The counts and times of commands, by namespace and by host.
 
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use nvme::subsystem::{HostTally, Kind, KindTally, NamespaceTally, Phase};
 use nvme::wire::{NamespaceId, StatusCode};
 use status::{Activity, CommandKinds, Counts, HostActivity, HostKinds, Latencies, StatusCount, TimedCounts};
@@ -21,15 +21,16 @@ pub(crate) fn next_tallies<'a>(
     next.map(|(id, tally)| (id, tally.clone())).collect()
 }
 
-/// The counts of the commands of all namespaces of a subsystem. `next` runs in the loop of `hirer`,
-/// and returns the next tallies after an identifier. `None` when the loop has ended.
+/// The counts of the commands of all namespaces of a subsystem. `next` runs in the loop to which
+/// `sender` gives jobs, and returns the next tallies after an identifier. `None` when the loop has
+/// ended.
 pub(crate) fn activity<D>(
-    hirer: &Hirer<D>,
+    sender: &JobSender<D>,
     next: impl Fn(&mut D, NamespaceId) -> Tallies + Copy + Send + 'static,
 ) -> Option<Vec<Activity>> {
     let (mut all, mut after) = (Vec::new(), NamespaceId(0));
     loop {
-        let some = hirer.run(move |driver| next(driver, after))?;
+        let some = sender.run(move |driver| next(driver, after))?;
         let Some((last, _)) = some.last() else { return Some(all) };
         after = *last;
         all.extend(some.iter().map(of_namespace));

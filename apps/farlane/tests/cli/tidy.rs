@@ -25,7 +25,7 @@ const VAGUE_WORDS: [(&str, usize); 10] = [
     ("tell", 19),
     ("telling", 0),
     ("tells", 12),
-    ("told", 41),
+    ("told", 37),
     ("whoever", 23),
 ];
 /// From this many lines on, the document of a member has a blank line before it.

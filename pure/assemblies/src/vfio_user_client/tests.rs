@@ -24,7 +24,7 @@ const NOW: Instant = Instant::ZERO;
 
 /// A server's view of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Setting {
     Descriptors(usize),
     Enabled(bool),
 }
@@ -36,7 +36,7 @@ struct Far {
     mapped: Option<(u64, u64, Option<Descriptor>)>,
     /// The changes of interrupts, in order: how many vectors have descriptors, whether MSI-X is
     /// enabled.
-    interrupts: Vec<Told>,
+    interrupts: Vec<Setting>,
     /// Reads and writes of BAR0 that arrived: the offset, and the length or the bytes.
     reads: Vec<(u64, u32)>,
     writes: Vec<(u64, Vec<u8>)>,
@@ -97,7 +97,7 @@ impl Far {
                         let at = usize::try_from(offset).unwrap();
                         self.space[at..at + data.len()].copy_from_slice(&data);
                         if at == 0x52 {
-                            self.interrupts.push(Told::Enabled(data[1] & 0x80 != 0));
+                            self.interrupts.push(Setting::Enabled(data[1] & 0x80 != 0));
                         }
                     } else {
                         self.writes.push((offset, data.to_vec()));
@@ -107,7 +107,7 @@ impl Far {
                     }
                 }
                 server::Output::SetInterrupts { data: InterruptData::Descriptors(descriptors), .. } => {
-                    self.interrupts.push(Told::Descriptors(descriptors.len()));
+                    self.interrupts.push(Setting::Descriptors(descriptors.len()));
                 }
                 _ => {}
             }
@@ -204,12 +204,12 @@ fn interrupts_are_enabled_only_while_there_is_somebody_to_tell() {
     // A previous client left MSI-X enabled.
     far.space[0x53] = 0xc0;
     run(&mut user, &mut far);
-    assert_eq!(far.interrupts, [Told::Enabled(false)]);
+    assert_eq!(far.interrupts, [Setting::Enabled(false)]);
     assert_eq!(far.space[0x53], 0);
     for (descriptors, told) in [
-        (std::vec![7, 8], [Told::Descriptors(2), Told::Enabled(true)]),
-        (Vec::new(), [Told::Enabled(false), Told::Descriptors(0)]),
-        (std::vec![7, 8], [Told::Descriptors(2), Told::Enabled(true)]),
+        (std::vec![7, 8], [Setting::Descriptors(2), Setting::Enabled(true)]),
+        (Vec::new(), [Setting::Enabled(false), Setting::Descriptors(0)]),
+        (std::vec![7, 8], [Setting::Descriptors(2), Setting::Enabled(true)]),
     ] {
         far.interrupts.clear();
         user.listen(NOW, descriptors);

@@ -137,7 +137,7 @@ impl ReservationRecord {
     }
 }
 
-pub(super) type Told = Vec<([u8; 16], News)>;
+pub(super) type HostNews = Vec<([u8; 16], News)>;
 
 /// The changes made by a reservation command, and their consequences.
 pub(super) struct Outcome {
@@ -148,7 +148,7 @@ pub(super) struct Outcome {
     /// The hosts whose commands are to be aborted.
     pub(super) preempted: BTreeSet<[u8; 16]>,
     /// The hosts to notify.
-    pub(super) told: Told,
+    pub(super) host_news: HostNews,
 }
 
 /// Executes a reservation command of `host` with the keys in `data` on a namespace's record.
@@ -169,7 +169,7 @@ pub(super) fn execute(
     let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
     let before = record.cloned().unwrap_or_default();
     let mut record = ReservationRecord { namespace: entry.namespace, ..before.clone() };
-    let (told, abort) = match IoOpcode::from(entry.opcode) {
+    let (host_news, abort) = match IoOpcode::from(entry.opcode) {
         IoOpcode::ReservationRegister => (register(&mut record, host, entry, key(0), key(1))?, false),
         IoOpcode::ReservationAcquire => {
             let abort = ACTION.of(entry.cdw10) == PREEMPT_AND_ABORT;
@@ -177,10 +177,10 @@ pub(super) fn execute(
         }
         _ => (release(&mut record, host, entry, key(0))?, false),
     };
-    let gone = told.iter().filter(|(_, news)| abort && *news == News::RegistrationPreempted);
+    let gone = host_news.iter().filter(|(_, news)| abort && *news == News::RegistrationPreempted);
     let preempted = gone.map(|(host, _)| *host).collect();
     let lasting = record.persistent || before.persistent;
-    Ok(Outcome { changed: (record != before).then_some(record), lasting, preempted, told })
+    Ok(Outcome { changed: (record != before).then_some(record), lasting, preempted, host_news })
 }
 
 /// Sets whether a record persists through power loss. Returns the record if it changed.
@@ -204,7 +204,7 @@ fn register(
     entry: &SubmissionQueueEntry,
     current: u64,
     new: u64,
-) -> Result<Told, Failure> {
+) -> Result<HostNews, Failure> {
     let present = record.key_of(host);
     let ignore = IGNORE_KEY.is_set(entry.cdw10);
     let persistent = match CHANGE_PERSISTENCE.of(entry.cdw10) {
@@ -213,7 +213,7 @@ fn register(
         0b11 => true,
         _ => return Err(INVALID),
     };
-    let mut told = Vec::new();
+    let mut host_news = Vec::new();
     let action = ACTION.of(entry.cdw10);
     match (action, present) {
         (REGISTER | REPLACE, _) if new == 0 => {
@@ -232,7 +232,7 @@ fn register(
             let before = record.reservation;
             record.unregister(|one| one.host == host);
             if before.is_some_and(|(kind, _)| kind.lets_registrants()) && record.reservation.is_none() {
-                told.extend(record.hosts().into_iter().map(|host| (host, News::ReservationReleased)));
+                host_news.extend(record.hosts().into_iter().map(|host| (host, News::ReservationReleased)));
             }
         }
         (REPLACE, Some(_)) => {
@@ -243,7 +243,7 @@ fn register(
     }
     record.persistent = persistent;
     record.generation = record.generation.wrapping_add(1);
-    Ok(told)
+    Ok(host_news)
 }
 
 /// Reservation Acquire: changes `record` and returns the notifications.
@@ -253,7 +253,7 @@ fn acquire(
     entry: &SubmissionQueueEntry,
     current: u64,
     preempted: u64,
-) -> Result<Told, Failure> {
+) -> Result<HostNews, Failure> {
     let kind = ReservationType::parse(TYPE.of(entry.cdw10)).ok_or(INVALID)?;
     if IGNORE_KEY.is_set(entry.cdw10) {
         return Err(INVALID);
@@ -280,7 +280,7 @@ fn preempt(
     host: [u8; 16],
     kind: ReservationType,
     key: u64,
-) -> Result<Told, Failure> {
+) -> Result<HostNews, Failure> {
     let before = record.reservation;
     let of_all = before.is_some_and(|(kind, _)| kind.is_of_all());
     let holder_key = before.and_then(|(_, holder)| record.key_of(holder));
@@ -297,16 +297,16 @@ fn preempt(
     let spared = |one: &Registrant| one.host == host && takes_over;
     let gone = record.unregister(|one| is_meant(one) && !spared(one));
     let gone = gone.into_iter().filter(|gone| *gone != host);
-    let mut told: Told = gone.map(|gone| (gone, News::RegistrationPreempted)).collect();
+    let mut host_news: HostNews = gone.map(|gone| (gone, News::RegistrationPreempted)).collect();
     if takes_over {
         record.reservation = Some((kind, host));
     }
     if before.is_some_and(|(before, _)| takes_over && before != kind) {
         let others = record.hosts().into_iter().filter(|other| *other != host);
-        told.extend(others.map(|other| (other, News::ReservationReleased)));
+        host_news.extend(others.map(|other| (other, News::ReservationReleased)));
     }
     record.generation = record.generation.wrapping_add(1);
-    Ok(told)
+    Ok(host_news)
 }
 
 /// Reservation Release: changes `record` and returns the notifications.
@@ -315,7 +315,7 @@ fn release(
     host: [u8; 16],
     entry: &SubmissionQueueEntry,
     current: u64,
-) -> Result<Told, Failure> {
+) -> Result<HostNews, Failure> {
     if IGNORE_KEY.is_set(entry.cdw10) {
         return Err(INVALID);
     }
@@ -332,14 +332,14 @@ fn release(
                 return Err(INVALID);
             }
             record.reservation = None;
-            let told = others(record).map(|other| (other, News::ReservationReleased));
-            Ok(if kind.lets_registrants() { told.collect() } else { Vec::new() })
+            let host_news = others(record).map(|other| (other, News::ReservationReleased));
+            Ok(if kind.lets_registrants() { host_news.collect() } else { Vec::new() })
         }
         CLEAR => {
-            let told = others(record).map(|other| (other, News::ReservationPreempted)).collect();
+            let host_news = others(record).map(|other| (other, News::ReservationPreempted)).collect();
             record.unregister(|_| true);
             record.generation = record.generation.wrapping_add(1);
-            Ok(told)
+            Ok(host_news)
         }
         _ => Err(INVALID),
     }

@@ -59,7 +59,7 @@ impl Subsystem {
                 self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
             }
         }
-        for (host, news) in outcome.told {
+        for (host, news) in outcome.host_news {
             self.notify(host, news, id);
         }
         Ok(Step::Done(0))

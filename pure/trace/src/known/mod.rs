@@ -7,11 +7,11 @@
 //! completion by the queue that it is written to.
 
 mod controller;
+mod knowledge;
 #[cfg(test)]
 mod tests;
-mod told;
 
-pub use told::{Ring, Told};
+pub use knowledge::{Knowledge, Ring};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -65,30 +65,30 @@ impl Known {
     }
 
     /// Adds a controller whose set-up is not in the capture. Commands in progress continue.
-    pub fn learn(&mut self, told: &Told) {
-        let known = self.controllers.iter().position(|one| one.function() == told.function);
+    pub fn learn(&mut self, knowledge: &Knowledge) {
+        let known = self.controllers.iter().position(|one| one.function() == knowledge.function);
         if known.is_none() {
             if self.controllers.len() >= FUNCTIONS_MAX {
                 self.dropped += 1;
                 return;
             }
-            self.controllers.push(Controller::new(told.function, told.bar, self.remembers));
+            self.controllers.push(Controller::new(knowledge.function, knowledge.bar, self.remembers));
         }
         let index = known.unwrap_or(self.controllers.len() - 1);
         let controller = &mut self.controllers[index];
-        controller.move_to(told.bar);
-        controller.learn_from(told);
+        controller.move_to(knowledge.bar);
+        controller.learn_from(knowledge);
         self.dropped += controller.take_dropped();
-        self.bars.insert(told.function, told.bar);
+        self.bars.insert(knowledge.function, knowledge.bar);
     }
 
     /// The knowledge of all controllers with known queues, for a later capture without their
     /// set-up.
-    pub fn told(&self) -> impl Iterator<Item = Told> {
-        self.controllers.iter().filter(|one| one.has_queues()).map(Controller::told)
+    pub fn knowledge(&self) -> impl Iterator<Item = Knowledge> {
+        self.controllers.iter().filter(|one| one.has_queues()).map(Controller::knowledge)
     }
 
-    /// A number that changes with each change of the result of [`Known::told`].
+    /// A number that changes with each change of the result of [`Known::knowledge`].
     pub fn changes(&self) -> u64 {
         self.controllers.iter().map(Controller::changes).sum()
     }

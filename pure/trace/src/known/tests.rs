@@ -8,7 +8,7 @@ use nvme::wire::{
 };
 use pcie::wire::{Bdf, Packet, Tag};
 
-use super::{Ring, Told};
+use super::{Knowledge, Ring};
 use crate::{Analyser, Command, Direction, Seen, Step};
 
 const HOST: Bdf = Bdf::new(0, 0, 0);
@@ -31,7 +31,7 @@ impl Bench {
     fn new(submissions: u64) -> Self {
         let ring = |base| Ring { id: 1, base, entries: 64 };
         let mut analyser = Analyser::new();
-        analyser.learn(&Told {
+        analyser.learn(&Knowledge {
             function: DEVICE,
             bar: BAR,
             stride: 4,
@@ -177,7 +177,7 @@ fn entries_in_the_controllers_memory_need_no_fetch_and_may_come_in_pieces() {
 fn an_admin_command_changes_the_knowledge_only_if_it_changes_a_queue() {
     let mut bench = Bench::new(SUBMISSIONS);
     let admin = Ring { id: 0, base: 0x12_0000, entries: 64 };
-    bench.analyser.learn(&Told {
+    bench.analyser.learn(&Knowledge {
         function: DEVICE,
         bar: BAR,
         stride: 4,

@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::limits::DATA_MAX;
 use crate::peer::Peer;
 use crate::pending::RequestHead;
-use crate::stream::{Attached, Message};
+use crate::stream::{Descriptors, Message};
 use crate::version::{MAJOR, MINOR, Negotiated};
 use crate::wire::{
     Command, DeviceInfo, DmaAccess, Header, InterruptInfo, Kind, ParseError, RegionAccess, RegionInfo,
@@ -67,7 +67,7 @@ impl<D: 'static> Client<D> {
         header: &Header,
         error: Option<Errno>,
         payload: &[u8],
-        attached: Attached<D>,
+        attached: Descriptors<D>,
     ) {
         let Some(sent) = self.waiting.take(header.id, header.command) else { return };
         let result = match error {

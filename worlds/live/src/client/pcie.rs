@@ -1,6 +1,6 @@
 //! A controller on PCI Express: at the far end of a tunnel, or in this process.
 
-use assemblies::near::{ControllerIndex, Event as Told, Near};
+use assemblies::near::{ControllerIndex, Event as NearEvent, Near};
 use engine::{Instant, Nanos};
 use nvme::host::Command;
 use nvme_pcie::function;
@@ -145,27 +145,27 @@ impl Transport for Pcie {
     }
 
     #[inline]
-    fn on_event(&mut self, event: Told) -> Option<Event> {
+    fn on_event(&mut self, event: NearEvent) -> Option<Event> {
         Some(match event {
-            Told::Completed { completed, .. } => {
+            NearEvent::Completed { completed, .. } => {
                 let memory = self.hierarchy.near().memory();
                 Event::Completed(self.slots.complete(&completed, |at, bytes| memory.read(at, bytes)))
             }
-            Told::ConfigRead { result, .. } => Event::Probed(result.map_err(AttachError::ConfigRead)),
-            Told::RegisterRead { value, .. } => Event::Register(value),
-            Told::Ready { controller } => {
+            NearEvent::ConfigRead { result, .. } => Event::Probed(result.map_err(AttachError::ConfigRead)),
+            NearEvent::RegisterRead { value, .. } => Event::Register(value),
+            NearEvent::Ready { controller } => {
                 self.controller = controller;
                 Event::Here(None)
             }
-            Told::Resetting { reason, .. } => Event::Away(News::Resetting(reason)),
-            Told::Link { event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. }), .. } => {
+            NearEvent::Resetting { reason, .. } => Event::Away(News::Resetting(reason)),
+            NearEvent::Link { event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. }), .. } => {
                 Event::Away(News::Link(event))
             }
-            Told::Link { event: event @ Link::Resumed, .. } => Event::Here(Some(News::Link(event))),
-            Told::Link { event: event @ (Link::PathAway(_) | Link::PathBack(_)), .. } => {
+            NearEvent::Link { event: event @ Link::Resumed, .. } => Event::Here(Some(News::Link(event))),
+            NearEvent::Link { event: event @ (Link::PathAway(_) | Link::PathBack(_)), .. } => {
                 Event::News(News::Link(event))
             }
-            Told::Failed(failure) => Event::Failed(Failure::Pcie(failure)),
+            NearEvent::Failed(failure) => Event::Failed(Failure::Pcie(failure)),
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use assemblies::near::MEMORY_BASE;
-use assemblies::vfio_user_client::{Config, Event as Told, Failure as Fault, User};
+use assemblies::vfio_user_client::{Config, Event as UserEvent, Failure as Fault, User};
 use engine::{Instant, Nanos};
 use nvme::host::Command;
 use nvme_pcie::host::SubmitError as Refused;
@@ -106,8 +106,10 @@ impl Transport for VfioUser {
         let deadline = self.blocking.now() + timeout;
         loop {
             match self.blocking.next_event(Some(deadline))? {
-                Some(Told::Ready) => return Ok(()),
-                Some(Told::Failed(failure)) => return Err(AttachError::Failed(Failure::VfioUser(failure))),
+                Some(UserEvent::Ready) => return Ok(()),
+                Some(UserEvent::Failed(failure)) => {
+                    return Err(AttachError::Failed(Failure::VfioUser(failure)));
+                }
                 Some(_) => {}
                 None => return Err(AttachError::TimedOut(timeout)),
             }
@@ -165,20 +167,20 @@ impl Transport for VfioUser {
     }
 
     #[inline]
-    fn on_event(&mut self, event: Told) -> Option<Event> {
+    fn on_event(&mut self, event: UserEvent) -> Option<Event> {
         Some(match event {
-            Told::Completed(completed) => {
+            UserEvent::Completed(completed) => {
                 let memory = self.blocking.driver.user().memory();
                 Event::Completed(self.slots.complete(&completed, |at, bytes| memory.read(at, bytes)))
             }
-            Told::ConfigRead(result) => Event::Probed(result.map_err(|error| {
+            UserEvent::ConfigRead(result) => Event::Probed(result.map_err(|error| {
                 let refused = Fault::Refused { what: "a configuration read", error };
                 AttachError::Failed(Failure::VfioUser(refused))
             })),
-            Told::RegisterRead(result) => Event::Register(result.ok()),
-            Told::Ready => Event::Here(None),
-            Told::Resetting(reason) => Event::Away(News::Resetting(reason)),
-            Told::Failed(failure) => Event::Failed(Failure::VfioUser(failure)),
+            UserEvent::RegisterRead(result) => Event::Register(result.ok()),
+            UserEvent::Ready => Event::Here(None),
+            UserEvent::Resetting(reason) => Event::Away(News::Resetting(reason)),
+            UserEvent::Failed(failure) => Event::Failed(Failure::VfioUser(failure)),
             _ => return None,
         })
     }

@@ -2,16 +2,16 @@
 //!
 //! [`near`] and [`far`] are the two ends of a tunnel; [`guest`] is a near end that serves a virtual
 //! machine. [`fabrics`] has the subsystems and the host of NVMe over Fabrics, and
-//! [`vfio_user_client`] drives a function that another process offers. [`beside`] runs a driver on
-//! a thread of its own. [`emulate`] puts a modelled network between two live ends. A driver answers
-//! requests through [`control`]. [`roce`] carries RDMA over UDP, [`verbs`] by devices of this
-//! machine, and [`perftest`] measures RDMA. [`nic`] has low-latency network cards. [`record`]
-//! records streams to files and reads recordings, [`secret_file`] reads the secrets by which an end
-//! proves its identity, [`ublk`] makes a namespace a block device of this machine, [`tap`] sees the
-//! frames of an interface, and [`mdns`] announces discovery controllers.
+//! [`vfio_user_client`] drives a function that another process offers. [`driver_thread`] runs a
+//! driver on a thread of its own. [`emulate`] puts a modelled network between two live ends. A
+//! driver answers requests through [`control`]. [`roce`] carries RDMA over UDP, [`verbs`] by
+//! devices of this machine, and [`perftest`] measures RDMA. [`nic`] has low-latency network cards.
+//! [`record`] records streams to files and reads recordings, [`secret_file`] reads the secrets by
+//! which an end proves its identity, [`ublk`] makes a namespace a block device of this machine,
+//! [`tap`] sees the frames of an interface, and [`mdns`] announces discovery controllers.
 
-pub mod beside;
 pub mod control;
+pub mod driver_thread;
 pub mod emulate;
 pub mod fabrics;
 pub mod far;

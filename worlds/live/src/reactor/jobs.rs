@@ -11,9 +11,9 @@ use super::{Context, Driver, Glance, Sources, Stop, Turn};
 type Job<D> = Box<dyn FnOnce(&mut D) + Send>;
 
 /// Both ends of a way for jobs to the driver of the loop that `stop` ends.
-pub fn jobs<D>(stop: Stop) -> (Hirer<D>, Jobs<D>) {
+pub fn jobs<D>(stop: Stop) -> (JobSender<D>, Jobs<D>) {
     let (jobs, taken) = channel();
-    (Hirer { jobs, stop }, Jobs(taken))
+    (JobSender { jobs, stop }, Jobs(taken))
 }
 
 /// The driver's end of a way for jobs.
@@ -33,12 +33,12 @@ impl<D> fmt::Debug for Jobs<D> {
 }
 
 /// Hands jobs to the driver of a loop, from any thread.
-pub struct Hirer<D> {
+pub struct JobSender<D> {
     jobs: Sender<Job<D>>,
     stop: Stop,
 }
 
-impl<D> Hirer<D> {
+impl<D> JobSender<D> {
     /// Has the loop run `job`, and waits for the result of `job`. `None` if the loop has ended.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut D) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
@@ -57,33 +57,33 @@ impl<D> Hirer<D> {
     }
 }
 
-impl<D> Clone for Hirer<D> {
+impl<D> Clone for JobSender<D> {
     fn clone(&self) -> Self {
         Self { jobs: self.jobs.clone(), stop: self.stop.clone() }
     }
 }
 
-impl<D> fmt::Debug for Hirer<D> {
+impl<D> fmt::Debug for JobSender<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hirer").field("stop", &self.stop).finish_non_exhaustive()
+        f.debug_struct("JobSender").field("stop", &self.stop).finish_non_exhaustive()
     }
 }
 
 /// A driver that does jobs between its turns.
 #[derive(Debug)]
-pub struct Working<D> {
+pub struct WithJobs<D> {
     driver: D,
     jobs: Jobs<D>,
 }
 
-impl<D> Working<D> {
+impl<D> WithJobs<D> {
     /// Wraps `driver`, which does the jobs that come by `jobs`.
     pub const fn new(driver: D, jobs: Jobs<D>) -> Self {
         Self { driver, jobs }
     }
 }
 
-impl<D: Driver> Driver for Working<D> {
+impl<D: Driver> Driver for WithJobs<D> {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
         self.driver.start(sources)
     }

@@ -29,7 +29,7 @@ use crate::sys::clock::Clock;
 use crate::sys::service;
 
 pub use bell::Bell;
-pub use jobs::{Hirer, Jobs, Working, jobs};
+pub use jobs::{JobSender, Jobs, WithJobs, jobs};
 pub use processor::{PinError, pin, processors, spin_default};
 pub(crate) use pump::{Pump, Shell};
 pub use several::Several;

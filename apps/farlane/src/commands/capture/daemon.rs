@@ -21,7 +21,7 @@ use pcie::endpoint::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use trace::known::{Ring, Told};
+use trace::known::{Knowledge, Ring};
 
 use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_telling};
 use crate::commands::control::reply;
@@ -220,7 +220,7 @@ fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
         // Its set-up is still to come, and the capture will have it.
         return None;
     }
-    note_of(&Told {
+    note_of(&Knowledge {
         function: endpoint.id(),
         bar,
         stride: STRIDE,
@@ -240,7 +240,7 @@ pub(crate) fn notes_of_host(near: &Near) -> Vec<String> {
         let (submissions, completions) = host.queues().map(|pair| (ring(pair[0]), ring(pair[1]))).unzip();
         let namespaces = host.identity()?.namespaces.iter();
         let blocks = namespaces.map(|one| (one.id.0, one.block_bytes)).collect();
-        note_of(&Told { function, bar, stride: STRIDE, submissions, completions, blocks })
+        note_of(&Knowledge { function, bar, stride: STRIDE, submissions, completions, blocks })
     };
     near.controllers().filter_map(note).collect()
 }

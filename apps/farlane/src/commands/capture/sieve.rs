@@ -1,6 +1,6 @@
 //! Which frames of a capture are kept, and which command ends it.
 
-use captures::{Frame, Held, held, note_of, told_by};
+use captures::{Frame, Held, held, knowledge_of, note_of};
 use engine::Nanos;
 use pcie::wire::{Header, Kind, MemoryOperation};
 use trace::fabric::Fabric;
@@ -20,7 +20,7 @@ pub(super) struct Sieve {
     /// Whether packets are followed: something is looked for, or the set-up may not be kept.
     is_following: bool,
     /// The state of knowledge of the controllers at the last report.
-    told: u64,
+    noted: u64,
 }
 
 impl Sieve {
@@ -31,22 +31,22 @@ impl Sieve {
             has_ring || threshold.is_some() || !filters.queue.is_empty() || filters.of_packets().is_some();
         let (analyser, fabric) = (Analyser::new(), Fabric::default());
         let transactions = Transactions::default();
-        Self { filters, threshold, analyser, fabric, transactions, slow: None, is_following, told: 0 }
+        Self { filters, threshold, analyser, fabric, transactions, slow: None, is_following, noted: 0 }
     }
 
     /// Notes about the controllers, if more is known of them than when this was last asked.
     pub(super) fn news(&mut self) -> Option<Vec<String>> {
         let changes = self.analyser.changes();
-        let is_new = std::mem::replace(&mut self.told, changes) != changes;
-        is_new.then(|| self.analyser.told().filter_map(|told| note_of(&told)).collect())
+        let is_new = std::mem::replace(&mut self.noted, changes) != changes;
+        is_new.then(|| self.analyser.knowledge().filter_map(|knowledge| note_of(&knowledge)).collect())
     }
 
     /// Takes the daemon's note about its controllers.
     pub(super) fn learn(&mut self, note: &str) {
-        if let Some(told) = told_by(note) {
-            self.analyser.learn(&told);
+        if let Some(knowledge) = knowledge_of(note) {
+            self.analyser.learn(&knowledge);
             // The capture has this note already.
-            self.told = self.analyser.changes();
+            self.noted = self.analyser.changes();
         }
     }
 
@@ -139,7 +139,7 @@ const fn kind_of(header: &Header) -> PacketKind {
 #[cfg(test)]
 mod tests {
     use pcie::wire::Bdf;
-    use trace::known::Told;
+    use trace::known::Knowledge;
 
     use super::*;
 
@@ -149,7 +149,7 @@ mod tests {
     fn what_the_daemon_tells_is_no_news() {
         let mut sieve = Sieve::new(Filters::default(), None, false);
         let (submissions, completions) = (Vec::new(), Vec::new());
-        let told = Told {
+        let knowledge = Knowledge {
             function: Bdf::new(1, 0, 0),
             bar: 0xc000_0000,
             stride: 4,
@@ -157,7 +157,7 @@ mod tests {
             completions,
             blocks: Vec::new(),
         };
-        sieve.learn(&note_of(&told).unwrap());
+        sieve.learn(&note_of(&knowledge).unwrap());
         assert_eq!(sieve.news(), None);
     }
 }

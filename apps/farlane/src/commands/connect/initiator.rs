@@ -14,7 +14,7 @@ use live::carrier::tcp::Listener;
 use live::client::Url;
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, RemoteMedium};
-use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
+use live::reactor::{Context, Driver, JobSender, Sources, Stop, Turn};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use live::sys::{block_use, entropy};
@@ -231,14 +231,14 @@ impl Daemon for Block<'_> {
         self.about().text(driver.device().unwrap_or_default())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant, hirer: &Hirer<Served>) -> Reply<Report> {
-        let (mut device, hirer) =
-            (status::of_target(self.about(), driver.device(), driver.address()), hirer.clone());
+    fn status(&mut self, driver: &mut Served, _now: Instant, sender: &JobSender<Served>) -> Reply<Report> {
+        let (mut device, sender) =
+            (status::of_target(self.about(), driver.device(), driver.address()), sender.clone());
         Reply::Later(Box::new(move || {
             let next = |driver: &mut Served, after| {
                 driver.core().map(|core| next_tallies(core.tallies(), after)).unwrap_or_default()
             };
-            device.activity = counters::activity(&hirer, next)?;
+            device.activity = counters::activity(&sender, next)?;
             Some(Report::of(Status::Connect(device)))
         }))
     }

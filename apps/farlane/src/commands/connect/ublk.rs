@@ -5,7 +5,7 @@ use daemon::{Daemon, Opening, Reply, Settings};
 use engine::Instant;
 use live::client::Url;
 use live::drivers::ublk::{self, Event, UblkDriver, find};
-use live::reactor::{Hirer, Stop};
+use live::reactor::{JobSender, Stop};
 use live::sys::sandbox::Needs;
 use live::sys::ublk::Control;
 use serde_json::Value;
@@ -88,7 +88,7 @@ impl Daemon for Block<'_> {
         self.about().text(&driver.name())
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant, _hirer: &Hirer<Served>) -> Reply<Report> {
+    fn status(&mut self, driver: &mut Served, _now: Instant, _sender: &JobSender<Served>) -> Reply<Report> {
         Reply::Now(status::of_requests(self.about(), driver))
     }
 

@@ -13,7 +13,7 @@ use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use distribution::Distribution;
 use engine::Instant;
 use live::drivers::emulate::Direction;
-use live::reactor::{Context, Driver, Glance, Hirer, Sources, Turn};
+use live::reactor::{Context, Driver, Glance, JobSender, Sources, Turn};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use scenarios::file::link::Link;
@@ -183,7 +183,7 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
         &mut self,
         driver: &mut Self::Driver,
         _now: Instant,
-        _hirer: &Hirer<Self::Driver>,
+        _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         let (ends, _) = self.ends.places(self.args);
         let [there, back] = driver.network.counters().ways().map(passed);

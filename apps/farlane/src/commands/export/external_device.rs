@@ -11,7 +11,7 @@ use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
 use live::drivers::far::{Event, FarDriver, Server};
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
@@ -164,7 +164,7 @@ impl Daemon for External<'_> {
         &mut self,
         driver: &mut Self::Driver,
         now: Instant,
-        _hirer: &Hirer<Self::Driver>,
+        _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, None)]))
     }

@@ -22,7 +22,7 @@ use live::carrier::tcp::{Listener, Options};
 use live::carrier::{datagrams, quic};
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
-use live::reactor::{Hirer, Stop};
+use live::reactor::{JobSender, Stop};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
@@ -142,12 +142,12 @@ impl Daemon for Export<'_> {
     }
 
     /// A thread beside the loop adds the counts of namespaces, of which there may be thousands.
-    fn status(&mut self, driver: &mut Server, now: Instant, hirer: &Hirer<Server>) -> Reply<Report> {
-        let (mut far_ends, hirer) = (driver.status(now), hirer.clone());
+    fn status(&mut self, driver: &mut Server, now: Instant, sender: &JobSender<Server>) -> Reply<Report> {
+        let (mut far_ends, sender) = (driver.status(now), sender.clone());
         Reply::Later(Box::new(move || {
             for (index, far_end) in far_ends.iter_mut().enumerate() {
                 let next = move |server: &mut Server, after| server.next_tallies(index, after);
-                far_end.activity = Some(counters::activity(&hirer, next)?);
+                far_end.activity = Some(counters::activity(&sender, next)?);
             }
             Some(commands::status::of_far_ends(far_ends))
         }))

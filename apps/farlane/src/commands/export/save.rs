@@ -3,7 +3,7 @@
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
 
 use crate::args::{Backing, MediumSpec, SaveArgs};
-use crate::commands::save::offer::{Exported, FarEnd, Told};
+use crate::commands::save::offer::{Exported, FarEnd, OfferedNamespace};
 use crate::commands::save::{File, wrong};
 use crate::commands::served::changes::resized;
 use crate::error::Error;
@@ -42,7 +42,8 @@ fn change(document: &mut DocumentMut, far_ends: &[FarEnd]) -> Result<Vec<String>
     }
     let mut notes = Vec::new();
     for (table, far_end) in tables.iter_mut().zip(far_ends) {
-        let backings = far_end.namespaces.iter().map(Told::backing).collect::<Result<Vec<_>, _>>()?;
+        let backings =
+            far_end.namespaces.iter().map(OfferedNamespace::backing).collect::<Result<Vec<_>, _>>()?;
         let [media, memory] = [true, false].map(|is_medium| {
             let of_kind = |one: &&Backing| matches!(one, Backing::Medium(_)) == is_medium;
             backings.iter().filter(of_kind).cloned().collect::<Vec<_>>()
@@ -61,7 +62,7 @@ fn change(document: &mut DocumentMut, far_ends: &[FarEnd]) -> Result<Vec<String>
 
 /// A line for each namespace that has another identifier at the next start, in which they are
 /// numbered in this order.
-fn renumbered(order: &[Backing], told: &[Told]) -> Result<Vec<String>, String> {
+fn renumbered(order: &[Backing], told: &[OfferedNamespace]) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     let mut rest: Vec<_> = told.iter().collect();
     for (next, backing) in (1..).zip(order) {
@@ -191,8 +192,15 @@ mod tests {
 
     fn far_end(keeps_state: bool, namespaces: &[(u32, &str)]) -> FarEnd {
         let told = |(nsid, text): &(u32, &str)| match text.strip_prefix("ram ") {
-            Some(ram) => Told { nsid: *nsid, namespace: None, ram: Some(ram.to_owned()), ana_group: None },
-            None => Told { nsid: *nsid, namespace: Some((*text).to_owned()), ram: None, ana_group: None },
+            Some(ram) => {
+                OfferedNamespace { nsid: *nsid, namespace: None, ram: Some(ram.to_owned()), ana_group: None }
+            }
+            None => OfferedNamespace {
+                nsid: *nsid,
+                namespace: Some((*text).to_owned()),
+                ram: None,
+                ana_group: None,
+            },
         };
         FarEnd { keeps_state, namespaces: namespaces.iter().map(told).collect() }
     }

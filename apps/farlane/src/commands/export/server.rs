@@ -17,7 +17,7 @@ use crate::args::Backing;
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
 use crate::commands::control::reply;
-use crate::commands::save::offer::{Exported, FarEnd, Told};
+use crate::commands::save::offer::{Exported, FarEnd, OfferedNamespace};
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
 use crate::commands::status;
@@ -179,7 +179,7 @@ impl Server {
     fn tell_offered(&self) -> Result<Value, String> {
         let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
         let config = path.transpose().map_err(|error| error.to_string())?;
-        let told = |one: &Numbered| Told::of(one.id, &one.backing);
+        let told = |one: &Numbered| OfferedNamespace::of(one.id, &one.backing);
         let far_end = |one: &Offered| FarEnd {
             keeps_state: one.has_state,
             namespaces: one.listed.iter().map(told).collect(),

@@ -6,7 +6,7 @@ use ::status::{Nic, Report, Status};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::drivers::nic::{CardDriver, Served, Wire, WireUrl};
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::sandbox::Needs;
 use niq::Counts;
 use schemars::JsonSchema;
@@ -84,7 +84,7 @@ impl Daemon for Card<'_> {
         &mut self,
         driver: &mut Self::Driver,
         _now: Instant,
-        _hirer: &Hirer<Self::Driver>,
+        _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         let Counts { sent, sent_bytes, received, received_bytes, .. } = driver.counts();
         let Counts { link_down, unwanted, misshapen, no_room, faults, .. } = driver.counts();

@@ -70,7 +70,7 @@ fn preflight(args: &PreflightArgs, (rate, time): (u64, Nanos), end: &End) -> Res
     let (kind, medium) = find(args)?;
     // A file can grow.
     let length = match &kind {
-        Medium::Beside(_) => None,
+        Medium::NewFile(_) => None,
         Medium::Far(_) | Medium::Device => Some(medium.room),
     };
     let measurement = open(args, kind).map_err(failed)?;
@@ -119,8 +119,8 @@ enum Medium {
     Far(Box<Far>),
     /// A block device.
     Device,
-    /// A file in this directory.
-    Beside(PathBuf),
+    /// A new file in this directory.
+    NewFile(PathBuf),
 }
 
 /// An error of the system's, put into words.
@@ -142,7 +142,7 @@ fn find(args: &PreflightArgs) -> Result<(Medium, Storage), Error> {
     }
     let storage = Storage::of(&args.device).map_err(|error| failed(args, error))?;
     match storage.directory.clone() {
-        Some(directory) => Ok((Medium::Beside(directory), storage)),
+        Some(directory) => Ok((Medium::NewFile(directory), storage)),
         None if args.overwrite => Ok((Medium::Device, storage)),
         None => Err(refused()),
     }
@@ -152,7 +152,7 @@ fn open(args: &PreflightArgs, medium: Medium) -> io::Result<Measurement> {
     match medium {
         Medium::Far(far) => Measurement::open(Target::Far(far)),
         Medium::Device => Measurement::open(Target::Path(&args.device)),
-        Medium::Beside(directory) => {
+        Medium::NewFile(directory) => {
             let (_file, path) = beside(&directory)?;
             Measurement::open(Target::Path(&path))
         }

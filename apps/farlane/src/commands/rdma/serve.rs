@@ -6,7 +6,7 @@ use ::status::{Rdma, Report, Status};
 use daemon::{Daemon, NoCaptures, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
 use live::drivers::perftest::{Measured, Mode, Provider, Test, Verb};
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::logging;
 use live::sys::sandbox::Needs;
 
@@ -80,7 +80,12 @@ impl Daemon for Server<'_> {
         format!("measurements at {}", driver.address())
     }
 
-    fn status(&mut self, driver: &mut Measured, _now: Instant, _hirer: &Hirer<Measured>) -> Reply<Report> {
+    fn status(
+        &mut self,
+        driver: &mut Measured,
+        _now: Instant,
+        _sender: &JobSender<Measured>,
+    ) -> Reply<Report> {
         Reply::Now(Report::of(Status::Rdma(Rdma {
             listening: vec![driver.address().to_string()],
             provider: provider_name(self.args.provider).to_owned(),

@@ -9,9 +9,9 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use ::status::Report;
 use daemon::{Daemon, NoCaptures, Opening, Reply, Settings};
 use engine::Instant;
-use live::drivers::beside::Beside;
+use live::drivers::driver_thread::DriverThread;
 use live::drivers::record::{End, Handle, offer_registers};
-use live::reactor::{Context, Driver, Hirer, Sources, Stop, Turn};
+use live::reactor::{Context, Driver, JobSender, Sources, Stop, Turn};
 use live::sys::sandbox::Needs;
 use record::registers::Direction;
 use schemars::JsonSchema;
@@ -38,7 +38,7 @@ pub(super) struct Sessions<'a, 'scope, 'env, S, const IS_REPLAY: bool> {
     pub(super) session: Option<S>,
     pub(super) scope: &'scope Scope<'scope, 'env>,
     /// Answers a guest's accesses to the registers.
-    pub(super) registers: Option<Beside>,
+    pub(super) registers: Option<DriverThread>,
 }
 
 /// The handle of a recorder or replayer, and the end of its process.
@@ -195,7 +195,7 @@ where
         &mut self,
         _driver: &mut Self::Driver,
         _now: Instant,
-        _hirer: &Hirer<Self::Driver>,
+        _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         Reply::Now(ctl::report(&self.handle.status()))
     }

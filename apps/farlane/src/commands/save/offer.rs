@@ -22,7 +22,7 @@ pub(crate) struct Exported {
 pub(crate) struct FarEnd {
     /// Whether the SSD keeps its state, and with it the identifiers of namespaces.
     pub(crate) keeps_state: bool,
-    pub(crate) namespaces: Vec<Told>,
+    pub(crate) namespaces: Vec<OfferedNamespace>,
 }
 
 /// The offer of a target.
@@ -38,7 +38,7 @@ pub(crate) struct Subsystems {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Subsystem {
     pub(crate) nqn: String,
-    pub(crate) namespaces: Vec<Told>,
+    pub(crate) namespaces: Vec<OfferedNamespace>,
     pub(crate) ana: Vec<Access>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Access {
 
 /// A namespace: in a file, of a device, or in memory.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct OfferedNamespace {
     pub(crate) nsid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) struct Told {
     pub(crate) ana_group: Option<u32>,
 }
 
-impl Told {
+impl OfferedNamespace {
     /// The namespace `nsid` of `backing`.
     pub(crate) fn of(nsid: u32, backing: &Backing) -> Self {
         let (namespace, ram) = match backing {

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use engine::Nanos;
 use live::drivers::fabrics::target::{Mailbox, StrangerLimits};
-use live::reactor::{Hirer, Jobs, Reactor, Stop, Working, jobs, pin, processors};
+use live::reactor::{JobSender, Jobs, Reactor, Stop, WithJobs, jobs, pin, processors};
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 
@@ -24,7 +24,7 @@ pub(super) struct Cores {
 
 /// A core that has a thread of its own.
 struct Other {
-    hirer: Hirer<Core>,
+    sender: JobSender<Core>,
     stop: Stop,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -53,12 +53,12 @@ impl Cores {
         let mut others = Vec::new();
         for (index, (reactor, mailbox)) in (1..).zip(reactors.into_iter().zip(mailboxes)) {
             let (own, all) = (reactor.stop(), Ending(stop.clone()));
-            let (hirer, taken) = jobs(own.clone());
+            let (sender, taken) = jobs(own.clone());
             let processor = spin.cpu.map(|first| first + index);
             let core = move || Core::new(clock, memory_max, strangers);
             let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
-            others.push(Other { hirer, stop: own, thread: builder.spawn(run).map_err(Error::System)? });
+            others.push(Other { sender, stop: own, thread: builder.spawn(run).map_err(Error::System)? });
         }
         Ok(Self { first, others })
     }
@@ -119,8 +119,8 @@ impl Cores {
     }
 
     /// The ways to give jobs to the cores but the first.
-    pub(super) fn hirers(&self) -> impl Iterator<Item = Hirer<Core>> {
-        self.others.iter().map(|other| other.hirer.clone())
+    pub(super) fn senders(&self) -> impl Iterator<Item = JobSender<Core>> {
+        self.others.iter().map(|other| other.sender.clone())
     }
 
     pub(super) fn stop_others(&self) {
@@ -142,7 +142,7 @@ impl Cores {
 impl Other {
     fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
         let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
-        self.hirer.run(job).ok_or_else(gone)
+        self.sender.run(job).ok_or_else(gone)
     }
 }
 
@@ -169,7 +169,7 @@ fn work(
     }
     let mut core = core();
     core.driver.set_mailbox(mailbox);
-    reactor.run(&mut Working::new(core, jobs))?;
+    reactor.run(&mut WithJobs::new(core, jobs))?;
     drop(ending);
     Ok(())
 }

@@ -4,8 +4,8 @@ mod client;
 mod config;
 mod core;
 mod cores;
+mod each_host;
 mod hosts;
-mod hosts_told;
 pub(crate) mod request;
 mod save;
 mod server;
@@ -23,7 +23,7 @@ use live::carrier::tcp;
 use live::client::AttachError;
 use live::drivers::fabrics::target::StrangerLimits;
 use live::drivers::mdns::Announcer;
-use live::reactor::{Hirer, Stop, jobs};
+use live::reactor::{JobSender, Stop, jobs};
 use live::sys::descriptors;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
@@ -86,7 +86,7 @@ pub(crate) fn check_options(args: &OfferArgs) -> Result<(), Error> {
 
 fn offer(args: &OfferArgs) -> Result<(), Error> {
     let offer = offered(args)?;
-    daemon::run(Offering { args, offer: Some(offer), hirers: Vec::new() })
+    daemon::run(Offering { args, offer: Some(offer), senders: Vec::new() })
 }
 
 /// The daemon of a target.
@@ -95,7 +95,7 @@ struct Offering<'a> {
     /// The offer, until the server has it.
     offer: Option<Offer>,
     /// The ways to all cores.
-    hirers: Vec<Hirer<Core>>,
+    senders: Vec<JobSender<Core>>,
 }
 
 impl Daemon for Offering<'_> {
@@ -136,7 +136,7 @@ impl Daemon for Offering<'_> {
             server.keep_discovery();
         }
         let (first, first_jobs) = jobs(opening.stop.clone());
-        self.hirers = server.hire(first, first_jobs);
+        self.senders = server.accept_jobs(first, first_jobs);
         Ok(server)
     }
 
@@ -149,10 +149,10 @@ impl Daemon for Offering<'_> {
     }
 
     /// A thread beside the loops asks the cores for their parts.
-    fn status(&mut self, driver: &mut Server, _now: Instant, _hirer: &Hirer<Server>) -> Reply<Report> {
-        let (access, hirers) = (driver.access(), self.hirers.clone());
+    fn status(&mut self, driver: &mut Server, _now: Instant, _sender: &JobSender<Server>) -> Reply<Report> {
+        let (access, senders) = (driver.access(), self.senders.clone());
         Reply::Later(Box::new(move || {
-            let target = status::of_cores(&hirers, access)?;
+            let target = status::of_cores(&senders, access)?;
             Some(Report::of(Status::Target(target)))
         }))
     }

@@ -6,7 +6,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, Value, value
 
 use super::config::{Listed, listed_in};
 use crate::args::{Backing, MediumSpec, SaveArgs};
-use crate::commands::save::offer::{Access, Subsystems, Told};
+use crate::commands::save::offer::{Access, OfferedNamespace, Subsystems};
 use crate::commands::save::{File, wrong};
 use crate::error::Error;
 
@@ -43,7 +43,11 @@ fn change(text: &str, document: &mut DocumentMut, offered: &Subsystems) -> Resul
     Ok(())
 }
 
-fn change_namespaces(table: &mut dyn TableLike, listed: &[Listed], told: &[Told]) -> Result<(), String> {
+fn change_namespaces(
+    table: &mut dyn TableLike,
+    listed: &[Listed],
+    told: &[OfferedNamespace],
+) -> Result<(), String> {
     let mut wanted = Vec::new();
     for one in told {
         let ana_group = one.ana_group.unwrap_or(1);

@@ -11,12 +11,12 @@ use ::status::{
 use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, StrangersStatus};
 use live::drivers::fabrics::target::{Event, TargetDriver};
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use live::sys::tcp_info::TcpInfo;
 use nvme_fabrics::target::{self, Hosts, SubsystemKey};
 
 use super::core::Core;
-use super::hosts_told::each_host;
+use super::each_host::each_host;
 use crate::counters::{self, next_tallies};
 
 /// The ANA states of subsystems, by their names.
@@ -24,7 +24,7 @@ pub(super) type AccessByName = HashMap<String, Vec<Access>>;
 
 /// The status of a target with these cores, which is made of small jobs of each core. `None` when a
 /// core has ended.
-pub(super) fn of_cores(cores: &[Hirer<Core>], mut access: AccessByName) -> Option<Target> {
+pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> Option<Target> {
     let mut all: Option<Target> = None;
     for core in cores {
         let asked = Instant::now();
@@ -155,7 +155,7 @@ fn join_strangers(all: &mut Strangers, other: Strangers) {
 }
 
 /// Adds the hosts of all cores to the reports of the cores; `None` when one has ended.
-fn add_hosts(all: &mut Target, cores: &[Hirer<Core>]) -> Option<()> {
+fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) -> Option<()> {
     let also = |core: &Core, one: &AssociationStatus| {
         let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));
         let of = |id| core.driver.tcp_info(id);

@@ -12,7 +12,7 @@ use crate::error::TsnError;
 
 /// The report of `ip` about an interface, as far as it is used.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct LinkReport {
     ifindex: u64,
     ifname: String,
     num_tx_queues: usize,
@@ -39,18 +39,18 @@ impl Interface {
         let arguments = ["-details", "-json", "link", "show", "dev", name];
         let output = Command::new("ip").args(arguments).output().map_err(TsnError::NoTc)?;
         let errors = String::from_utf8_lossy(&output.stderr);
-        let found = told(name, &output.stdout, &errors)
+        let found = parse_report(name, &output.stdout, &errors)
             .map_err(|said| TsnError::NoIp { interface: name.to_owned(), said })?;
-        Ok(found.map(|told| Self::of(told, &Path::new("/sys/class/net").join(name))))
+        Ok(found.map(|report| Self::of(report, &Path::new("/sys/class/net").join(name))))
     }
 
     /// The interface that `ip` has reported, and its place in the file system. That may show the
     /// interfaces of another network namespace: then the place is another interface's.
-    fn of(told: Told, place: &Path) -> Self {
+    fn of(report: LinkReport, place: &Path) -> Self {
         let number = |name: &str| {
             fs::read_to_string(place.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok())
         };
-        let is_its = number("ifindex") == Some(told.ifindex);
+        let is_its = number("ifindex") == Some(report.ifindex);
         // The number of queues in use, of those that `ip` reports (ethtool --set-channels).
         let used = fs::read_dir(place.join("queues")).into_iter().flatten().flatten();
         let used = used.filter(|one| one.file_name().as_encoded_bytes().starts_with(b"tx-")).count();
@@ -59,8 +59,8 @@ impl Interface {
         let has_clock =
             fs::read_dir(place.join("device/ptp")).is_ok_and(|mut clocks| clocks.next().is_some());
         Self {
-            name: told.ifname,
-            queues: if is_its && used > 0 { used } else { told.num_tx_queues },
+            name: report.ifname,
+            queues: if is_its && used > 0 { used } else { report.num_tx_queues },
             rate: speed.map(Rate::from_megabits),
             has_clock: is_its && has_clock,
         }
@@ -101,12 +101,12 @@ impl Interface {
 
 /// The report of `ip` about the interface `name` in its output; `None` if it reports that there is
 /// none. Otherwise the error is its message.
-fn told(name: &str, output: &[u8], errors: &str) -> Result<Option<Told>, String> {
+fn parse_report(name: &str, output: &[u8], errors: &str) -> Result<Option<LinkReport>, String> {
     let missing = ["does not exist", "not a valid ifname", "Cannot find device"];
-    let told: Result<Vec<Told>, _> = serde_json::from_slice(output);
-    let found = told.map(|told| told.into_iter().find(|one| one.ifname == name));
+    let report: Result<Vec<LinkReport>, _> = serde_json::from_slice(output);
+    let found = report.map(|report| report.into_iter().find(|one| one.ifname == name));
     match (found, errors.trim()) {
-        (Ok(Some(told)), _) => Ok(Some(told)),
+        (Ok(Some(report)), _) => Ok(Some(report)),
         (_, said) if missing.iter().any(|text| said.contains(text)) => Ok(None),
         (Ok(None), "") => Ok(None),
         (Err(error), "") => Err(error.to_string()),
@@ -132,10 +132,10 @@ mod tests {
             fs::create_dir_all(place.path().join("device/ptp/ptp0")).unwrap();
         }
         // The form of `ip -details -json link show`.
-        let told = format!(
+        let report = format!(
             r#"{{"ifindex":7,"ifname":"eth0","flags":["UP"],"mtu":1500,"num_tx_queues":{queues},"num_rx_queues":1}}"#
         );
-        Interface::of(serde_json::from_str(&told).unwrap(), place.path())
+        Interface::of(serde_json::from_str(&report).unwrap(), place.path())
     }
 
     #[test]
@@ -159,18 +159,18 @@ mod tests {
             assert_eq!(Interface::find(nobody).unwrap(), None);
         }
         // The file system's report about another interface of this name does not count.
-        let told = Told { ifindex: 8, ifname: "eth0".to_owned(), num_tx_queues: 8 };
+        let report = LinkReport { ifindex: 8, ifname: "eth0".to_owned(), num_tx_queues: 8 };
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("ifindex"), "7").unwrap();
         fs::write(place.path().join("speed"), "10").unwrap();
-        assert_eq!(Interface::of(told, place.path()).rate, None);
+        assert_eq!(Interface::of(report, place.path()).rate, None);
     }
 
     #[test]
     fn what_ip_says_instead_is_no_missing_interface() {
         let whole = br#"[{"ifindex":7,"ifname":"eth0","num_tx_queues":4}]"#;
         let queues = |output: &[u8], errors: &str| {
-            told("eth0", output, errors).map(|found| found.map(|told| told.num_tx_queues))
+            parse_report("eth0", output, errors).map(|found| found.map(|report| report.num_tx_queues))
         };
         assert_eq!(queues(whole, ""), Ok(Some(4)));
         assert_eq!(queues(b"[]", ""), Ok(None));

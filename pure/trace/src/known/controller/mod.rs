@@ -14,7 +14,7 @@ use buffer::Buffered;
 use sgl::Descriptor;
 use under_way::{UnderWay, block_of, under_way};
 
-use super::told::{self, Told};
+use super::knowledge::{self, Knowledge};
 use crate::command::{Command, Place, Step};
 use crate::seen::{Direction, Mark, Seen};
 use crate::transaction::Transaction;
@@ -156,28 +156,28 @@ impl Controller {
     }
 
     /// Adopts external knowledge of the controller.
-    pub(super) fn learn_from(&mut self, told: &Told) {
+    pub(super) fn learn_from(&mut self, knowledge: &Knowledge) {
         self.changes += 1;
-        self.stride = u64::from(told.stride).max(4);
-        let rings = |of: &[told::Ring]| -> BTreeMap<u16, Ring> {
-            let ring = |one: &told::Ring| Ring { base: one.base, entries: one.entries.into() };
+        self.stride = u64::from(knowledge.stride).max(4);
+        let rings = |of: &[knowledge::Ring]| -> BTreeMap<u16, Ring> {
+            let ring = |one: &knowledge::Ring| Ring { base: one.base, entries: one.entries.into() };
             of.iter().take(QUEUES_MAX).map(|one| (one.id, ring(one))).collect()
         };
-        (self.submissions, self.completions) = (rings(&told.submissions), rings(&told.completions));
-        for (id, block) in &told.blocks {
+        (self.submissions, self.completions) = (rings(&knowledge.submissions), rings(&knowledge.completions));
+        for (id, block) in &knowledge.blocks {
             self.learn_block(*id, u64::from(*block));
         }
     }
 
     /// The knowledge of the controller.
-    pub(super) fn told(&self) -> Told {
-        let ring = |(id, ring): (&u16, &Ring)| told::Ring {
+    pub(super) fn knowledge(&self) -> Knowledge {
+        let ring = |(id, ring): (&u16, &Ring)| knowledge::Ring {
             id: *id,
             base: ring.base,
             entries: u32::try_from(ring.entries).unwrap_or(u32::MAX),
         };
         let block = |(id, bytes): (&u32, &u64)| (*id, u32::try_from(*bytes).unwrap_or(u32::MAX));
-        Told {
+        Knowledge {
             function: self.function,
             bar: self.bar,
             stride: u32::try_from(self.stride).unwrap_or(u32::MAX),
@@ -187,7 +187,7 @@ impl Controller {
         }
     }
 
-    /// A number that changes with each change of the result of [`Self::told`].
+    /// A number that changes with each change of the result of [`Self::knowledge`].
     pub(super) const fn changes(&self) -> u64 {
         self.changes
     }

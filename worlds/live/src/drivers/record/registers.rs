@@ -6,7 +6,7 @@ use assemblies::guest::{Config, Guest};
 use record::registers::{Account, Command, Direction, State as Shown, Values};
 
 use super::handle::{Handle, State, Status};
-use crate::drivers::beside::Beside;
+use crate::drivers::driver_thread::DriverThread;
 use crate::drivers::guest::{Event, GuestDriver, Panel};
 use crate::sys::unix::{BindError, Listener};
 
@@ -81,9 +81,9 @@ pub fn offer_registers(
     path: &Path,
     handle: &Handle,
     report: impl FnMut(Event) + Send + 'static,
-) -> Result<Beside, BindError> {
+) -> Result<DriverThread, BindError> {
     let (path, handle) = (path.to_owned(), handle.clone());
-    Beside::start("registers", move |clock| {
+    DriverThread::start("registers", move |clock| {
         let config = Config { function: Some(0), ..Config::default() };
         let guest = Guest::direct(config, clock.now());
         let listener = Listener::bind(&path)?;

@@ -125,7 +125,7 @@ impl Setting<'_> {
         let target = match medium {
             Medium::Far(far) => Target::Far(far),
             Medium::Device => Target::Path(device),
-            Medium::Beside(directory) => {
+            Medium::NewFile(directory) => {
                 file = beside(&directory).map_err(|error| Error::File { path: device.clone(), error })?;
                 Target::Path(&file.1)
             }

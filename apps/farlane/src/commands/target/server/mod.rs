@@ -14,7 +14,7 @@ use engine::Instant;
 use live::carrier::tcp::{self, Listener};
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
-use live::reactor::{Context, Driver, Hirer, Jobs, Sources, Turn};
+use live::reactor::{Context, Driver, JobSender, Jobs, Sources, Turn};
 use nvme_fabrics::target::{Directory, DiscoveryAccess, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::Value;
@@ -130,9 +130,9 @@ impl Server {
 
     /// Has the first core execute the jobs that come by `jobs`, to which `first` is the way.
     /// Returns the ways to all cores.
-    pub(super) fn hire(&mut self, first: Hirer<Core>, jobs: Jobs<Core>) -> Vec<Hirer<Core>> {
+    pub(super) fn accept_jobs(&mut self, first: JobSender<Core>, jobs: Jobs<Core>) -> Vec<JobSender<Core>> {
         self.jobs = Some(jobs);
-        std::iter::once(first).chain(self.cores.hirers()).collect()
+        std::iter::once(first).chain(self.cores.senders()).collect()
     }
 
     /// Prints the offer and its addresses.

@@ -1,4 +1,4 @@
-//! The thread that answers requests beside the loop.
+//! The thread that answers requests for which the loop has no time.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,9 +12,9 @@ pub(crate) type Job = Box<dyn FnOnce() -> Option<String> + Send>;
 
 /// Hands requests that take long to a thread, which the first of them starts.
 #[derive(Default)]
-pub(crate) struct Beside(Option<Sender<(Job, Sender<String>)>>);
+pub(crate) struct AnswerThread(Option<Sender<(Job, Sender<String>)>>);
 
-impl Beside {
+impl AnswerThread {
     /// Has the thread do `job`, and wake the loop of `stop` when the answer is there.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A driver on a thread of its own, beside the main work of the process.
+//! A driver on a thread of its own, next to the main loop of the process.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -12,12 +12,12 @@ use crate::sys::unix::BindError;
 
 /// Runs a driver until it is dropped.
 #[derive(Debug)]
-pub struct Beside {
+pub struct DriverThread {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Beside {
+impl DriverThread {
     /// Starts a thread of the name `name`, and runs there the driver that `make` makes. The driver
     /// is made on its thread, since buffers stay on theirs.
     ///
@@ -49,7 +49,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for DriverThread {
     fn drop(&mut self) {
         self.stop.ask();
         if let Some(thread) = self.thread.take() {

@@ -1,7 +1,7 @@
 //! The hosts of a core, sent to another thread in jobs so small that they hold up no command.
 
 use assemblies::target::AssociationStatus;
-use live::reactor::Hirer;
+use live::reactor::JobSender;
 use nvme_fabrics::target::AssociationKey;
 
 use super::core::Core;
@@ -13,7 +13,7 @@ const PER_JOB: usize = 32;
 /// Calls `each` with every host of a core, and with the result of `also`, which runs on the core's
 /// own thread. `None` when the core has ended.
 pub(super) fn each_host<T: Send + 'static>(
-    core: &Hirer<Core>,
+    core: &JobSender<Core>,
     also: impl Fn(&Core, &AssociationStatus) -> T + Copy + Send + 'static,
     mut each: impl FnMut(AssociationStatus, T),
 ) -> Option<()> {

@@ -17,7 +17,7 @@ pub struct Ring {
 
 /// External knowledge of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Knowledge {
     /// The controller's function.
     pub function: Bdf,
     /// The address of BAR0.
