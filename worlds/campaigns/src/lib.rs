@@ -1,8 +1,8 @@
 //! Fault campaigns: virtual worlds in which things go wrong, run over many seeds.
 //!
 //! [`workload`] has the operations of hosts, [`chaos`] the faults, and [`checker`] the rules that
-//! must hold all the same. The worlds are [`disk`], [`fabrics`], [`sessions`], [`ahead`] and
-//! [`recording`]. A [`campaign`] runs their seeds, and prints the command that repeats a failure.
+//! must hold all the same. The worlds are [`disk`], [`fabrics`], [`lanes`], [`sessions`], [`ahead`]
+//! and [`recording`]. A [`campaign`] runs their seeds, and prints the command that repeats a failure.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod disk;
 pub mod fabrics;
 mod far_box;
 mod joined_paths;
+pub mod lanes;
 mod lossy;
 pub mod recording;
 pub mod script;

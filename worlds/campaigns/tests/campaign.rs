@@ -4,6 +4,8 @@
 
 use campaigns::campaign::{Outcome, run_seeds};
 use campaigns::chaos::Trouble;
+
+use campaigns::lanes::{self, Plant};
 use campaigns::{ahead, disk, fabrics, recording, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
@@ -147,6 +149,23 @@ fn subsystems_over_rdma_keep_their_promises() {
 fn subsystems_over_lossy_datagrams_keep_their_promises() {
     let outcomes = hold_up("fabrics-roce", fabrics::run_roce, 60);
     assert_had_faults(&outcomes);
+}
+
+#[test]
+fn lanes_of_a_subsystem_keep_their_promises() {
+    let outcomes = hold_up("fabrics-lanes", lanes::run, 200);
+    assert_had_faults(&outcomes);
+}
+
+#[test]
+fn faults_of_lanes_are_found() {
+    for plant in [Plant::OlderView, Plant::EarlyQuiet, Plant::LostRange] {
+        let outcomes = (0..300).map(|seed| lanes::run_planted(seed, Some(plant)));
+        let found = outcomes.filter(|outcome| !outcome.failures.is_empty()).take(3).collect::<Vec<_>>();
+        let seeds: Vec<_> = found.iter().map(|outcome| outcome.seed).collect();
+        println!("{plant:?}: found by the seeds {seeds:?}, first as {}", found[0]);
+        assert_eq!(found.len(), 3, "{plant:?} was found by {seeds:?} only");
+    }
 }
 
 #[test]

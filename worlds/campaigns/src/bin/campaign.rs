@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, fabrics, recording, sessions};
+use campaigns::{ahead, disk, fabrics, lanes, recording, sessions};
 use clap::Parser;
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
@@ -55,7 +55,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 20] = [
+const SCENARIOS: [Scenario; 21] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -71,6 +71,7 @@ const SCENARIOS: [Scenario; 20] = [
     ("fabrics-proxy", fabrics::run_proxy),
     ("fabrics-rdma", fabrics::run_rdma),
     ("fabrics-roce", fabrics::run_roce),
+    ("fabrics-lanes", lanes::run),
     ("record", recording::run),
     ("record-ring", recording::run_ring),
     ("record-striped", recording::run_striped),

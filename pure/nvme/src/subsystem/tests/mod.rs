@@ -8,6 +8,7 @@ mod copy;
 mod firmware;
 mod integrity;
 mod io_commands;
+mod lanes;
 mod life;
 mod namespaces;
 mod overlap;

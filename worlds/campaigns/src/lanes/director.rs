@@ -1,0 +1,490 @@
+//! The director makes one change of the subsystem after the other: by commands, and as the world.
+
+use engine::{Instant, Nanos, Rng};
+use nvme::host::command;
+use nvme::subsystem::{CompletionResult, Notification, SanitizeStatus};
+use nvme::wire::feature::FeatureId;
+use nvme::wire::log::LogPage;
+use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, SubmissionQueueEntry};
+
+use super::hosts::name;
+use super::rules::{BLOCKS, NAMESPACES, State};
+use super::{BLOCK, Event, Pending, Place, Sender, World};
+use crate::checker::{End, Kind, OperationId};
+
+/// Ignore Existing Key (IEKEY), in CDW10 of Reservation Register.
+const IGNORE_KEY: u32 = 1 << 3;
+/// Sanitize Action (SANACT): Block Erase.
+const BLOCK_ERASE: u32 = 0b010;
+/// Offsets in the health log.
+const HOST_READS: usize = 64;
+const HOST_WRITES: usize = 80;
+const ERRORS: usize = 176;
+
+/// What hosts have seen of their commands.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) errors: u64,
+    pub(super) lost: u64,
+}
+
+/// A change that is under way.
+#[derive(Debug, Default)]
+struct Change {
+    /// The command that makes the change.
+    command: Option<u64>,
+    /// The indices of the first and the last state that the change begins.
+    states: Option<(usize, usize)>,
+    /// The operations that erase namespaces.
+    erasures: Vec<(usize, OperationId)>,
+    /// Whether the change ends only when a sanitize operation has ended.
+    sanitizes: bool,
+    /// Whether the command preempts and aborts.
+    aborts: bool,
+}
+
+/// Who makes changes.
+#[derive(Debug)]
+pub(super) struct Director {
+    rng: Rng,
+    under_way: Option<Change>,
+    /// Commands to send before anything else: the host and the queue, and the command.
+    steps: Vec<Step>,
+    healing: bool,
+    done: bool,
+    /// When commands to preempt and abort were sent and ended.
+    preemptions: Vec<(Instant, Option<Instant>)>,
+    /// Whether blocks were ever made unreadable.
+    pub(super) marked: bool,
+    /// Whether media ever fail.
+    pub(super) faulty: bool,
+    /// What the block of fused pairs holds, as far as hosts know.
+    pub(super) pair_value: u64,
+    pub(super) tally: Tally,
+    /// The reads, writes and errors that hosts had seen when the health log was asked for.
+    seen_before: [u64; 3],
+}
+
+/// A command of the director.
+#[derive(Debug)]
+struct Step {
+    host: usize,
+    /// Whether the command is for an I/O queue.
+    io: bool,
+    entry: SubmissionQueueEntry,
+    data: Vec<u8>,
+    /// The states that the command leads to, the last one for good.
+    states: Vec<State>,
+    erases: Vec<usize>,
+    sanitizes: bool,
+    aborts: bool,
+}
+
+impl Step {
+    fn new(host: usize, entry: SubmissionQueueEntry) -> Self {
+        let (data, states, erases) = (Vec::new(), Vec::new(), Vec::new());
+        Self { host, io: false, entry, data, states, erases, sanitizes: false, aborts: false }
+    }
+
+    fn to(mut self, state: State) -> Self {
+        self.states.push(state);
+        self
+    }
+}
+
+impl Director {
+    pub(super) const fn new(rng: Rng) -> Self {
+        Self {
+            rng,
+            under_way: None,
+            steps: Vec::new(),
+            healing: false,
+            done: false,
+            preemptions: Vec::new(),
+            marked: false,
+            faulty: false,
+            pair_value: 0,
+            tally: Tally { reads: 0, writes: 0, errors: 0, lost: 0 },
+            seen_before: [0; 3],
+        }
+    }
+
+    /// Makes no more changes but those that undo others.
+    pub(super) const fn heal(&mut self) {
+        self.healing = true;
+    }
+
+    pub(super) const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether a command that was sent at this time may have been ended by a preemption.
+    pub(super) fn may_have_preempted(&self, sent: Instant) -> bool {
+        self.preemptions.iter().any(|(_, ended)| ended.is_none_or(|ended| ended >= sent))
+    }
+}
+
+/// A command to a namespace.
+fn admin(opcode: AdminOpcode, namespace: NamespaceId, cdw10: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, ..Default::default() }
+}
+
+/// A reservation command, with the keys of hosts.
+fn reserve(opcode: IoOpcode, namespace: usize, host: usize, cdw10: u32, keys: [usize; 2]) -> Step {
+    let entry = SubmissionQueueEntry {
+        opcode: opcode.into(),
+        namespace: name(namespace),
+        cdw10,
+        ..Default::default()
+    };
+    let keys = keys.into_iter().flat_map(|key| (key as u64).to_le_bytes());
+    let length = if opcode == IoOpcode::ReservationRelease { 8 } else { 16 };
+    Step { io: true, data: keys.take(length).collect(), ..Step::new(host, entry) }
+}
+
+fn register(namespace: usize, host: usize) -> Step {
+    reserve(IoOpcode::ReservationRegister, namespace, host, IGNORE_KEY, [0, host + 1])
+}
+
+fn kind_of(excludes_reads: bool) -> u32 {
+    (1 + u32::from(excludes_reads)) << 8
+}
+
+impl World {
+    /// Goes on with changes.
+    pub(super) fn direct(&mut self) {
+        let pause = Nanos::from_micros(20 + self.director.rng.below(150));
+        if self.director.under_way.is_none() && self.unseen.is_empty() && !self.director.done {
+            match self.director.steps.pop() {
+                Some(step) => self.take_step(step),
+                None if self.director.healing => self.undo(),
+                None => self.begin_change(),
+            }
+        }
+        if !self.director.done {
+            self.after(pause, Event::Direct);
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
+        let Step { host, io, entry, data, states, erases, sanitizes, aborts } = step;
+        let begun: Vec<_> = states.into_iter().map(|state| self.timeline.begin(self.now, state)).collect();
+        let erasures: Vec<_> = erases
+            .into_iter()
+            .map(|namespace| (namespace, self.checkers[namespace].begin(Kind::WriteZeroes, 0..BLOCKS)))
+            .collect();
+        let states = begun.first().copied().zip(begun.last().copied());
+        let queue = io.then(|| self.below(self.hosts[host].queues.len()));
+        if let Some(queue) = queue {
+            self.move_queue(host, queue);
+        }
+        if aborts {
+            self.director.preemptions.push((self.now, None));
+        }
+        let command = Some(self.send(Sender::Director, host, queue, entry, data, None, Vec::new()));
+        self.director.under_way = Some(Change { command, states, erasures, sanitizes, aborts });
+    }
+
+    /// A command of the director has ended.
+    pub(super) fn on_changed(&mut self, id: u64, one: &Pending, completion: CompletionResult) {
+        let success = completion.status.is_success();
+        self.director.tally.errors += u64::from(!success);
+        if success && one.queue.is_admin() && one.entry.opcode == u8::from(AdminOpcode::GetLogPage) {
+            self.check_health(&one.data);
+        }
+        self.end_change(id, success);
+    }
+
+    /// A command of the director was lost, which the world avoids for changes.
+    pub(super) fn on_lost_change(&mut self, id: u64) {
+        if self.director.under_way.as_ref().is_some_and(|change| change.command == Some(id)) {
+            self.fail(format!("the command of a change was lost: {:?}", self.director.under_way));
+        }
+    }
+
+    fn end_change(&mut self, id: u64, success: bool) {
+        let Some(change) = self.director.under_way.take_if(|change| change.command == Some(id)) else {
+            return;
+        };
+        if change.aborts
+            && let Some((_, ended)) = self.director.preemptions.last_mut()
+        {
+            *ended = Some(self.now);
+        }
+        if let Some((first, last)) = change.states {
+            if success {
+                self.timeline.end(self.now, last);
+            } else {
+                self.timeline.fail(self.now, first);
+            }
+        }
+        if change.sanitizes && success {
+            self.director.under_way = Some(Change { command: None, ..change });
+            return;
+        }
+        for (namespace, operation) in change.erasures {
+            let end = if success { End::Done(&[]) } else { End::Failed };
+            self.checkers[namespace].end(operation, end);
+        }
+        if !success {
+            // What was to follow makes no sense.
+            self.director.steps.clear();
+        }
+    }
+
+    /// The subsystem reports a change to the world.
+    pub(super) fn on_notification(&mut self, notification: &Notification) {
+        let Notification::SanitizeChanged(record) = notification else { return };
+        if record.status == SanitizeStatus::Completed
+            && record.data_erased
+            && self.timeline.newest().sanitizing
+        {
+            let erasures = self.director.under_way.take().map(|change| change.erasures).unwrap_or_default();
+            for (namespace, operation) in erasures {
+                self.checkers[namespace].end(operation, End::Done(&[]));
+            }
+            self.director.pair_value = 0;
+            let state = State { sanitizing: false, ..self.timeline.newest().clone() };
+            self.change_by_world(state);
+        }
+    }
+
+    /// Notes a change that the world has made, and that ends once all lanes have seen it.
+    fn change_by_world(&mut self, state: State) {
+        let index = self.timeline.begin(self.now, state);
+        self.unseen.push((self.subsystem.version(), index));
+    }
+
+    fn begin_change(&mut self) {
+        let state = self.timeline.newest().clone();
+        let namespace = self.below(NAMESPACES);
+        let host = self.below(self.hosts.len());
+        let one = &state.namespaces[namespace];
+        let mut next = state.clone();
+        let place = &mut next.namespaces[namespace];
+        match self.director.rng.below(17) {
+            0..5 => self.change_reservation(&state, namespace, host),
+            5 => {
+                place.protected = !one.protected;
+                self.protect(namespace, host, next);
+            }
+            6 => {
+                if one.blocks < BLOCKS {
+                    return self.resize(next, namespace, BLOCKS);
+                }
+                place.formatting = true;
+                let entry = admin(AdminOpcode::FormatNvm, name(namespace), 0);
+                let mut step = Step::new(host, entry).to(next).to(state);
+                step.erases.push(namespace);
+                self.take_step(step);
+            }
+            7 => {
+                if let Some(short) = state.namespaces.iter().position(|one| one.blocks < BLOCKS) {
+                    return self.resize(next, short, BLOCKS);
+                }
+                next.sanitizing = true;
+                let entry = admin(AdminOpcode::Sanitize, NamespaceId::NONE, BLOCK_ERASE);
+                let mut step = Step::new(host, entry).to(next);
+                (step.erases, step.sanitizes) = ((0..NAMESPACES).collect(), true);
+                self.take_step(step);
+            }
+            8 => self.attach_or_detach(next, namespace, host),
+            9 => self.reach(next, if state.unreached.is_some() { None } else { Some(host) }),
+            10 => self.set_read_only(next, namespace, !one.read_only),
+            11 => {
+                let blocks = if one.blocks < BLOCKS { BLOCKS } else { 8 + self.director.rng.below(48) };
+                self.resize(next, namespace, blocks);
+            }
+            12 => self.attach(),
+            13 => self.detach(),
+            14 => self.kill(next, host),
+            15 => self.abort_something(),
+            _ => self.read_health(host),
+        }
+    }
+
+    fn change_reservation(&mut self, state: &State, namespace: usize, host: usize) {
+        let excludes = self.director.rng.one_in(2);
+        let mut next = state.clone();
+        let holder = &mut next.namespaces[namespace].holder;
+        let (opcode, cdw10, keys) = match (*holder, self.director.rng.below(3)) {
+            (Some((of, kind)), 0) => {
+                *holder = None;
+                let clear = u32::from(self.director.rng.one_in(2));
+                let release =
+                    reserve(IoOpcode::ReservationRelease, namespace, of, kind_of(kind) | clear, [of + 1, 0]);
+                return self.take_step(release.to(next));
+            }
+            (Some((of, _)), abort) if of != host => {
+                *holder = Some((host, excludes));
+                let action = if abort == 1 { 1 } else { 2 };
+                (IoOpcode::ReservationAcquire, kind_of(excludes) | action, [host + 1, of + 1])
+            }
+            (Some(_), _) => return,
+            (None, _) => {
+                *holder = Some((host, excludes));
+                (IoOpcode::ReservationAcquire, kind_of(excludes), [host + 1, 0])
+            }
+        };
+        let mut acquire = reserve(opcode, namespace, host, cdw10, keys).to(next);
+        acquire.aborts = cdw10 & 7 == 2;
+        self.director.steps.push(acquire);
+        self.take_step(register(namespace, host));
+    }
+
+    fn protect(&mut self, namespace: usize, host: usize, next: State) {
+        let value = u32::from(next.namespaces[namespace].protected);
+        let mut entry = command::set_features(FeatureId::WriteProtection, value);
+        entry.namespace = name(namespace);
+        self.take_step(Step::new(host, entry).to(next));
+    }
+
+    fn attach_or_detach(&mut self, mut next: State, namespace: usize, host: usize) {
+        let detached = next.namespaces[namespace].detached;
+        let (of, select) = detached.map_or((host, 1), |of| (of, 0));
+        next.namespaces[namespace].detached = detached.is_none().then_some(of);
+        // A reservation of another host would deny this.
+        let sender = next.namespaces[namespace].holder.map_or(of, |(holder, _)| holder);
+        let entry = admin(AdminOpcode::NamespaceAttachment, name(namespace), select);
+        let mut step = Step::new(sender, entry).to(next);
+        step.data = vec![0; 4096];
+        step.data[0] = 1;
+        step.data[2] = u8::try_from(of + 1).expect("few hosts");
+        self.take_step(step);
+    }
+
+    fn reach(&mut self, mut next: State, unreached: Option<usize>) {
+        let of = next.unreached.or(unreached);
+        next.unreached = unreached;
+        let state = if unreached.is_some() { AnaState::Inaccessible } else { AnaState::Optimized };
+        if let Some(of) = of {
+            self.subsystem.set_ana_state(self.now, self.hosts[of].key, 1, state);
+            self.settle(Place::Subsystem);
+            self.change_by_world(next);
+        }
+    }
+
+    fn set_read_only(&mut self, mut next: State, namespace: usize, read_only: bool) {
+        next.namespaces[namespace].read_only = read_only;
+        self.subsystem.set_read_only(self.now, name(namespace), read_only);
+        self.settle(Place::Subsystem);
+        self.change_by_world(next);
+    }
+
+    fn resize(&mut self, mut next: State, namespace: usize, blocks: u64) {
+        next.namespaces[namespace].blocks = blocks;
+        self.subsystem.resize_namespace(self.now, name(namespace), blocks * BLOCK as u64);
+        self.settle(Place::Subsystem);
+        self.change_by_world(next);
+    }
+
+    fn detach(&mut self) {
+        let lanes = self.lanes();
+        let index = self.below(lanes.len());
+        let leaving = self.subsystem.lanes().count() > lanes.len();
+        if lanes.len() > 1 && !leaving {
+            if let Some(station) = self.stations.get_mut(&Place::Lane(lanes[index])) {
+                station.leaving = true;
+            }
+            self.subsystem.detach_lane(self.now, lanes[index]);
+            self.settle(Place::Subsystem);
+        }
+    }
+
+    /// Kills a host, which comes back with another controller.
+    fn kill(&mut self, mut next: State, host: usize) {
+        if next.namespaces.iter().any(|one| one.detached.is_some()) {
+            return; // A new controller could then lack the namespace, too.
+        }
+        self.subsystem.remove_controller(self.now, self.hosts[host].key);
+        self.settle(Place::Subsystem);
+        // Commands that are on their way go down with their connections.
+        self.lose_where(|one| one.host == host && (one.place == Place::Subsystem || one.token.is_none()));
+        self.hosts[host].key = self.add_controller(host);
+        next.unreached = next.unreached.filter(|of| *of != host);
+        self.hosts[host].waits_for = Some(self.subsystem.version());
+        self.change_by_world(next);
+    }
+
+    fn abort_something(&mut self) {
+        let of_hosts: Vec<_> =
+            self.pending.iter().filter(|(_, one)| one.sender == Sender::Host).map(|(id, _)| *id).collect();
+        if of_hosts.is_empty() {
+            return;
+        }
+        let id = of_hosts[self.below(of_hosts.len())];
+        let Some(one) = self.pending.get_mut(&id) else { return };
+        if one.controller != self.hosts[one.host].key {
+            return;
+        }
+        one.aborted = true;
+        let (host, queue) = (one.host, one.queue);
+        let entry = command::abort(queue, CommandId(u16::try_from(id % 65_536).expect("16 bits")));
+        self.take_step(Step::new(host, entry));
+    }
+
+    /// Reads the health log.
+    fn read_health(&mut self, host: usize) {
+        let Tally { reads, writes, errors, .. } = self.director.tally;
+        self.director.seen_before = [reads, writes, errors];
+        let entry = command::get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, 512);
+        let command = Some(self.send(Sender::Director, host, None, entry, Vec::new(), None, Vec::new()));
+        self.director.under_way = Some(Change { command, ..Change::default() });
+    }
+
+    /// Compares the health log with what hosts had seen before it was asked for, and if nothing
+    /// else is under way, with what they have seen at all.
+    fn check_health(&mut self, log: &[u8]) {
+        let Some(log) = log.get(..512) else { return };
+        let at = |offset: usize| u64::from_le_bytes(log[offset..offset + 8].try_into().expect("8 bytes"));
+        let Tally { reads, writes, errors, lost } = self.director.tally;
+        let counted = [at(HOST_READS), at(HOST_WRITES), at(ERRORS)];
+        let (least, most) = (self.director.seen_before, [reads + lost, writes + lost, errors + lost]);
+        let too_few = counted.iter().zip(least).any(|(counted, least)| *counted < least);
+        let too_many = counted.iter().zip(most).any(|(counted, most)| *counted > most);
+        if too_few || self.pending.is_empty() && too_many {
+            self.fail(format!("the health log counts {counted:?}, not {least:?} to {most:?}"));
+        }
+    }
+
+    /// Undoes one change after the other; done when none is left.
+    fn undo(&mut self) {
+        let state = self.timeline.newest().clone();
+        let next = state.clone();
+        if state.unreached.is_some() {
+            return self.reach(next, None);
+        }
+        for (index, one) in state.namespaces.iter().enumerate() {
+            let mut next = next.clone();
+            let place = &mut next.namespaces[index];
+            if one.read_only {
+                return self.set_read_only(next, index, false);
+            }
+            if one.blocks < BLOCKS {
+                return self.resize(next, index, BLOCKS);
+            }
+            if one.detached.is_some() {
+                return self.attach_or_detach(next, index, 0);
+            }
+            if let Some((of, kind)) = one.holder {
+                place.holder = None;
+                let release = reserve(IoOpcode::ReservationRelease, index, of, kind_of(kind), [of + 1, 0]);
+                return self.take_step(release.to(next));
+            }
+            if one.protected {
+                place.protected = false;
+                return self.protect(index, 0, next);
+            }
+        }
+        self.director.done = !self.timeline.newest().sanitizing && self.unseen.is_empty();
+    }
+
+    /// Reads the health log when nothing is under way.
+    pub(super) fn verify_counts(&mut self) {
+        self.read_health(0);
+        let until = self.now + Nanos::from_secs(1);
+        self.run_until(until, |world| !world.pending.is_empty());
+    }
+}

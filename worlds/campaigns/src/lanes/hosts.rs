@@ -1,0 +1,369 @@
+//! Hosts: what they send, and what they check.
+
+use engine::{Instant, Nanos};
+use nvme::host::command;
+use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity};
+use nvme::wire::{IoOpcode, NamespaceId, QueueId, StatusCode, SubmissionQueueEntry};
+
+use super::rules::{Access, BLOCKS, NAMESPACES};
+use super::{BLOCK, CHAOS, Event, Pending, Place, Sender, World};
+use crate::checker::{End, Kind, OperationId};
+
+/// The block that only fused pairs write. The checkers do not know it.
+const PAIR_BLOCK: u64 = BLOCKS - 1;
+/// Deallocate, in CDW11 of Dataset Management.
+const DEALLOCATE: u32 = 1 << 2;
+
+/// A queue of a host, and the thread that it is on.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) id: QueueId,
+    pub(super) place: Place,
+    /// When the latest command arrives.
+    last: Instant,
+}
+
+/// A host with one controller.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) key: ControllerKey,
+    pub(super) queues: Vec<Queue>,
+    depth: usize,
+    pub(super) outstanding: usize,
+    /// The version that all lanes must have seen before the host may go on.
+    pub(super) waits_for: Option<u64>,
+}
+
+impl World {
+    pub(super) fn add_host(&mut self) {
+        let key = self.add_controller(self.hosts.len());
+        let queues = (1..=1 + self.rng.below(4)).map(|id| QueueId(u16::try_from(id).expect("few queues")));
+        let queues: Vec<_> = queues.collect();
+        let queues = queues.into_iter().map(|id| self.place_queue(id)).collect();
+        let depth = 1 + self.below(10);
+        let waits_for = Some(self.subsystem.version());
+        self.hosts.push(Host { key, queues, depth, outstanding: 0, waits_for });
+    }
+
+    /// Adds the controller of a host.
+    pub(super) fn add_controller(&mut self, host: usize) -> ControllerKey {
+        let number = u8::try_from(host + 1).expect("few hosts");
+        let identity = HostIdentity {
+            name: format!("nqn.2014-08.org.nvmexpress:host{number}"),
+            identifier: [number; 16],
+        };
+        let key = self.subsystem.add_controller(self.now, ControllerConfig::fabrics(number.into(), identity));
+        self.settle(Place::Subsystem);
+        key
+    }
+
+    /// A queue on some lane.
+    pub(super) fn place_queue(&mut self, id: QueueId) -> Queue {
+        let lanes = self.lanes();
+        let place = Place::Lane(lanes[self.below(lanes.len())]);
+        Queue { id, place, last: self.now }
+    }
+
+    /// Sends commands for a host.
+    pub(super) fn on_host(&mut self, host: usize) {
+        let may_send = self.now < Instant::ZERO + CHAOS;
+        if !may_send && self.hosts[host].waits_for.is_none() {
+            return;
+        }
+        let seen = |version: u64| self.subsystem.lanes_have_seen(version);
+        if self.hosts[host].waits_for.is_none_or(seen) {
+            if self.hosts[host].waits_for.take().is_some() {
+                // What an earlier life of the host has sent is gone everywhere.
+                let key = self.hosts[host].key;
+                let now = self.now;
+                let of_host = |one: &Pending| one.sender == Sender::Host && one.host == host;
+                self.lose_where(|one| of_host(one) && (one.controller != key || one.sent < now));
+            }
+            while may_send && self.hosts[host].outstanding < self.hosts[host].depth && !self.rng.one_in(6) {
+                self.send_something(host);
+            }
+        }
+        let pause = Nanos::from_micros(2 + self.rng.below(60));
+        self.after(pause, Event::Host(host));
+    }
+
+    /// Moves a queue to another lane, if its own is no more: its connection is gone, and the host
+    /// makes another.
+    pub(super) fn move_queue(&mut self, host: usize, queue: usize) {
+        let Queue { id, place, .. } = self.hosts[host].queues[queue];
+        if self.stations.get(&place).is_none_or(|station| station.leaving) {
+            self.hosts[host].queues[queue] = self.place_queue(id);
+        }
+    }
+
+    fn send_something(&mut self, host: usize) {
+        let queue = self.below(self.hosts[host].queues.len());
+        self.move_queue(host, queue);
+        if self.rng.one_in(400) {
+            let (place, id) = (self.hosts[host].queues[queue].place, self.hosts[host].queues[queue].id);
+            return self.drop_queue(host, place, id);
+        }
+        let namespace = self.below(NAMESPACES);
+        let first = self.rng.below(PAIR_BLOCK - 8);
+        let blocks = 1 + self.rng.below(8);
+        let (opcode, kind) = match self.rng.below(40) {
+            0..12 => (IoOpcode::Read, Kind::Read),
+            12..26 => (IoOpcode::Write, Kind::Write),
+            26..28 => (IoOpcode::WriteZeroes, Kind::WriteZeroes),
+            28..30 => (IoOpcode::DatasetManagement, Kind::WriteZeroes),
+            30..32 => (IoOpcode::Compare, Kind::Read),
+            32..34 => (IoOpcode::Verify, Kind::Flush),
+            34..36 => (IoOpcode::Flush, Kind::Flush),
+            36 => return self.mark(host, queue, namespace, first),
+            _ => return self.send_pair(host, queue),
+        };
+        self.send_io(host, queue, namespace, opcode, kind, first..first + blocks);
+    }
+
+    fn send_io(
+        &mut self,
+        host: usize,
+        queue: usize,
+        namespace: usize,
+        opcode: IoOpcode,
+        kind: Kind,
+        blocks: std::ops::Range<u64>,
+    ) {
+        let id = self.checkers[namespace].begin(kind, blocks.clone());
+        let count = blocks.end - blocks.start;
+        let length = usize::try_from(count).expect("few blocks") * BLOCK;
+        let mut data = vec![0; length];
+        let mut entry = command::on_blocks(
+            opcode,
+            name(namespace),
+            blocks.start,
+            u32::try_from(count).expect("few blocks"),
+        );
+        match opcode {
+            IoOpcode::Write => self.checkers[namespace].stamp(id, blocks.clone(), &mut data),
+            IoOpcode::DatasetManagement => {
+                entry = command::flush(name(namespace));
+                (entry.opcode, entry.cdw11) = (opcode.into(), DEALLOCATE);
+                data = vec![0; 16];
+                data[4..8].copy_from_slice(&u32::try_from(count).expect("few blocks").to_le_bytes());
+                data[8..16].copy_from_slice(&blocks.start.to_le_bytes());
+            }
+            IoOpcode::Flush => entry = command::flush(name(namespace)),
+            _ => (),
+        }
+        let end = if opcode == IoOpcode::Flush { 0 } else { blocks.end };
+        let access = Access { host, namespace, opcode, end };
+        self.send(Sender::Host, host, Some(queue), entry, data, Some(access), vec![id]);
+    }
+
+    /// Sends a flush to each queue.
+    pub(super) fn flush_all(&mut self) {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].waits_for.is_some() {
+                continue; // It has sent nothing yet.
+            }
+            for queue in 0..self.hosts[host].queues.len() {
+                self.move_queue(host, queue);
+                self.send_io(host, queue, 0, IoOpcode::Flush, Kind::Flush, 0..1);
+            }
+        }
+    }
+
+    /// Makes blocks unreadable: reads may fail from now on, and the writes that follow go through
+    /// the subsystem.
+    fn mark(&mut self, host: usize, queue: usize, namespace: usize, first: u64) {
+        if !self.rng.one_in(4) {
+            return self.send_pair(host, queue);
+        }
+        self.director.marked = true;
+        let entry = command::on_blocks(IoOpcode::WriteUncorrectable, name(namespace), first, 2);
+        let access = Access { host, namespace, opcode: IoOpcode::WriteUncorrectable, end: first + 2 };
+        self.send(Sender::Host, host, Some(queue), entry, Vec::new(), Some(access), Vec::new());
+    }
+
+    /// Sends a fused pair, or only its first half.
+    fn send_pair(&mut self, host: usize, queue: usize) {
+        let data = |value: u64| value.to_le_bytes().repeat(BLOCK / 8);
+        let (old, new) = (self.director.pair_value, self.next_id + 1);
+        for (opcode, fuse, value) in [(IoOpcode::Compare, 1, old), (IoOpcode::Write, 2, new)] {
+            if fuse == 2 && self.rng.one_in(20) {
+                return;
+            }
+            let mut entry = command::on_blocks(opcode, name(0), PAIR_BLOCK, 1);
+            entry.flags |= fuse;
+            let access = Access { host, namespace: 0, opcode, end: BLOCKS };
+            self.send(Sender::Host, host, Some(queue), entry, data(value), Some(access), Vec::new());
+        }
+    }
+
+    /// Sends a command to an I/O queue of a host, or to its admin queue.
+    #[allow(clippy::too_many_arguments, reason = "they are the parts of a command")]
+    pub(super) fn send(
+        &mut self,
+        sender: Sender,
+        host: usize,
+        queue: Option<usize>,
+        entry: SubmissionQueueEntry,
+        data: Vec<u8>,
+        access: Option<Access>,
+        operations: Vec<OperationId>,
+    ) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        let mut at = self.now + Nanos::from_micros(1 + self.rng.below(15));
+        let (place, name) = match queue.map(|queue| &mut self.hosts[host].queues[queue]) {
+            Some(queue) => {
+                // A queue keeps the order of its commands.
+                queue.last = queue.last.max(at);
+                at = queue.last;
+                (queue.place, queue.id)
+            }
+            None => (Place::Subsystem, QueueId::ADMIN),
+        };
+        let pending = Pending {
+            sender,
+            place,
+            token: None,
+            host,
+            controller: self.hosts[host].key,
+            queue: name,
+            entry,
+            access,
+            sent: self.now,
+            operations,
+            data,
+            aborted: false,
+            cut: false,
+        };
+        self.pending.insert(id, pending);
+        self.hosts[host].outstanding += usize::from(sender == Sender::Host);
+        self.at(at, Event::Arrive(id));
+        id
+    }
+
+    /// A completion arrives at its host, which checks it.
+    pub(super) fn on_completed(&mut self, id: u64, completion: CompletionResult) {
+        let Some(one) = self.pending.remove(&id) else { return };
+        let code = completion.status.code();
+        self.digest.word(completion.status.raw().into());
+        if completion.status.is_success() {
+            self.counts.done += 1;
+        } else {
+            self.counts.failed += 1;
+        }
+        if one.sender == Sender::Director {
+            return self.on_changed(id, &one, completion);
+        }
+        self.hosts[one.host].outstanding -= 1;
+        self.judge(&one, code);
+        self.count(&one, code);
+        let Some(access) = &one.access else { return };
+        let zeroes = vec![0; one.data.len()];
+        for operation in &one.operations {
+            let end = match (code, access.opcode) {
+                (StatusCode::SuccessfulCompletion, IoOpcode::Read) => End::Done(&one.data),
+                (StatusCode::SuccessfulCompletion, IoOpcode::Compare) => End::Done(&zeroes),
+                (StatusCode::SuccessfulCompletion, _) => End::Done(&[]),
+                _ => End::Failed,
+            };
+            self.checkers[access.namespace].end(*operation, end);
+        }
+        if one.entry.flags & 3 == 2 && code == StatusCode::SuccessfulCompletion {
+            self.director.pair_value = u64::from_le_bytes(one.data[..8].try_into().expect("8 bytes"));
+        }
+    }
+
+    /// Checks a status against the states that were possible meanwhile.
+    fn judge(&mut self, one: &Pending, code: StatusCode) {
+        let Some(access) = &one.access else { return };
+        let fused = one.entry.flags & 3;
+        let allows = |access: &Access| self.timeline.allows(one.sent, self.now, access, code);
+        // The first half of a pair also fails if its second half could not be executed.
+        let as_write = Access { opcode: IoOpcode::Write, ..access.clone() };
+        let excused = match code {
+            StatusCode::CompareFailure => access.opcode == IoOpcode::Compare,
+            StatusCode::AbortedMissingFused | StatusCode::AbortedFailedFused => fused != 0,
+            StatusCode::CommandAbortRequested => one.aborted,
+            StatusCode::DataTransferError => one.cut,
+            // A sanitize operation ends even a flush that was sent before.
+            StatusCode::SanitizeInProgress if access.opcode == IoOpcode::Flush => {
+                allows(&Access { opcode: IoOpcode::Read, ..access.clone() })
+            }
+            StatusCode::AbortedPreempt => self.director.may_have_preempted(one.sent),
+            StatusCode::UnrecoveredReadError => self.director.marked || self.director.faulty,
+            StatusCode::WriteFault | StatusCode::CapacityExceeded => self.director.faulty,
+            _ => fused == 1 && allows(&as_write),
+        };
+        if !excused && !allows(access) {
+            let (sent, now) = (one.sent, self.now);
+            self.fail(format!("{access:?}, sent at {sent:?}, has ended with {code:?} at {now:?}"));
+        }
+    }
+
+    /// Counts what the health log has to have.
+    fn count(&mut self, one: &Pending, code: StatusCode) {
+        let tally = &mut self.director.tally;
+        match (code, IoOpcode::from(one.entry.opcode)) {
+            (StatusCode::SuccessfulCompletion, IoOpcode::Read | IoOpcode::Compare) => tally.reads += 1,
+            (StatusCode::SuccessfulCompletion, IoOpcode::Write) => tally.writes += 1,
+            (StatusCode::SuccessfulCompletion, _) => (),
+            _ => tally.errors += 1,
+        }
+    }
+
+    /// A host loses the connection of a queue.
+    fn drop_queue(&mut self, host: usize, place: Place, id: QueueId) {
+        let (now, key) = (self.now, self.hosts[host].key);
+        if self.pending.values().any(|one| one.sender == Sender::Director && one.host == host) {
+            return; // The director could not know whether its change was made.
+        }
+        let Some(lane) = self.stations.get_mut(&place).and_then(|one| one.lane.as_mut()) else { return };
+        lane.drop_queue(now, key, id);
+        let of_queue = |one: &Pending| (one.host, one.place, one.queue) == (host, place, id);
+        let ids: Vec<_> = self.pending.iter().filter(|(_, one)| of_queue(one)).map(|(id, _)| *id).collect();
+        self.forget_commands(place, &ids);
+        self.settle(place);
+        self.lose_where(|one| one.sender == Sender::Host && of_queue(one));
+    }
+
+    /// Hosts lose the commands that `is_lost` selects.
+    pub(super) fn lose_where(&mut self, is_lost: impl Fn(&Pending) -> bool) {
+        let lost: Vec<_> = self.pending.iter().filter(|(_, one)| is_lost(one)).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|id| self.lose(id));
+    }
+
+    /// A host loses a command, which will never complete.
+    pub(super) fn lose(&mut self, id: u64) {
+        let Some(one) = self.pending.remove(&id) else { return };
+        self.forget_commands(one.place, &[id]);
+        self.counts.abandoned += 1;
+        self.director.tally.lost += 1;
+        if one.sender == Sender::Director {
+            return self.on_lost_change(id);
+        }
+        self.hosts[one.host].outstanding -= 1;
+        if let Some(access) = &one.access {
+            for operation in &one.operations {
+                self.checkers[access.namespace].end(*operation, End::Failed);
+            }
+        }
+    }
+
+    /// Reads all blocks through the queue of a host, after everything has ended.
+    pub(super) fn verify_through(&mut self, index: usize) {
+        let lanes = self.lanes();
+        let Some(lane) = lanes.get(index) else { return };
+        self.hosts[0].queues[0].place = Place::Lane(*lane);
+        for namespace in 0..NAMESPACES {
+            self.send_io(0, 0, namespace, IoOpcode::Write, Kind::Write, 0..PAIR_BLOCK);
+            let until = self.now + Nanos::from_secs(1);
+            self.run_until(until, |world| !world.pending.is_empty());
+            self.send_io(0, 0, namespace, IoOpcode::Read, Kind::Read, 0..PAIR_BLOCK);
+        }
+    }
+}
+
+/// The name of the namespace with an index.
+pub(super) fn name(namespace: usize) -> NamespaceId {
+    NamespaceId(u32::try_from(namespace + 1).expect("few namespaces"))
+}
