@@ -1,8 +1,10 @@
 //! The fields of a data structure, as a table for people and as an object for machines, both from
 //! one list.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
@@ -32,7 +34,7 @@ impl Fields {
     /// Adds a number, shown in decimal.
     pub(crate) fn number(&mut self, name: &str, value: impl Into<u128>, meaning: impl Into<String>) {
         let value = value.into();
-        self.push(name, value.to_string(), number(value), meaning);
+        self.push(name, value.to_string(), Count::from(value), meaning);
     }
 
     /// Adds a number, shown with `digits` hexadecimal digits.
@@ -44,7 +46,7 @@ impl Fields {
         meaning: impl Into<String>,
     ) {
         let value = value.into();
-        self.push(name, format!("{value:#0width$x}", width = digits + 2), value.into(), meaning);
+        self.push(name, format!("{value:#0width$x}", width = digits + 2), value, meaning);
     }
 
     /// Adds a number, shown with `digits` hexadecimal digits. `names` gives the meanings of its
@@ -78,16 +80,16 @@ impl Fields {
     }
 
     /// Replaces a field's value for machines.
-    pub(crate) fn replace(&mut self, name: &str, value: Value) {
+    pub(crate) fn replace(&mut self, name: &str, value: impl Serialize) {
         if let Some(field) = self.0.iter_mut().find(|field| field.name == name) {
-            field.value = value;
+            field.value = serde_json::to_value(value).unwrap_or_default();
         }
     }
 
     /// Adds a text.
     pub(crate) fn text(&mut self, name: &str, value: impl Into<String>, meaning: impl Into<String>) {
         let value = value.into();
-        self.push(name, value.clone(), value.into(), meaning);
+        self.push(name, value.clone(), value, meaning);
     }
 
     /// Adds a field that is more than a number or a text: people see `shown`, machines see `value`.
@@ -95,10 +97,12 @@ impl Fields {
         &mut self,
         name: &str,
         shown: impl Into<String>,
-        value: Value,
+        value: impl Serialize,
         meaning: impl Into<String>,
     ) {
         let (name, shown, meaning) = (name.to_owned(), shown.into(), meaning.into());
+        // A value that is no text, number, list or object of these would be null.
+        let value = serde_json::to_value(value).unwrap_or_default();
         self.0.push(Field { name, shown, value, meaning, parts: Vec::new() });
     }
 
@@ -127,6 +131,19 @@ impl Fields {
     }
 }
 
+impl JsonSchema for Fields {
+    fn schema_name() -> Cow<'static, str> {
+        "Fields".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "The fields of a structure, under nvme-cli's names.",
+        })
+    }
+}
+
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
@@ -137,9 +154,20 @@ impl Serialize for Fields {
     }
 }
 
-/// A JSON number, or a text where the number is too large for most readers of JSON.
-pub(crate) fn number(value: u128) -> Value {
-    u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
+/// A number, or a text where the number is too large for most readers of JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Count {
+    /// A number of 64 bits.
+    Number(u64),
+    /// The digits of a longer one.
+    Digits(String),
+}
+
+impl From<u128> for Count {
+    fn from(value: u128) -> Self {
+        u64::try_from(value).map_or_else(|_| Self::Digits(value.to_string()), Self::Number)
+    }
 }
 
 /// The names of the bits that are set in `value`; `none` if no bit is set.

@@ -10,8 +10,9 @@ use status::{Report, SCHEMA_VERSION};
 use super::root;
 use crate::commands::status::list;
 use crate::commands::{
-    bench, capture, check, connect, copy, demo, discover, doctor, emulate, export, guest, key, listening,
-    man, measure, nic, ping, preflight, rdma, record, save, sim, target, top, trace, tsn, ui,
+    bench, capture, check, connect, copy, demo, discover, doctor, emulate, export, guest, identify, key,
+    listening, lspci, man, measure, nic, nvme, ping, preflight, rdma, record, save, sim, target, top, trace,
+    tsn, ui,
 };
 use crate::error::code::{CODES, OF_DAEMONS, USAGE};
 use crate::failure;
@@ -80,9 +81,20 @@ fn of_kind(kind: &str, title: &str) -> Value {
     schema
 }
 
+/// The schema of the report of a verb of nvme-cli, which has no version: its names and their
+/// meaning are that program's.
+fn of_verb(verb: &str, mut schema: Value) -> Value {
+    schema["title"] = json!(format!("farlane nvme {verb}"));
+    shorten(&mut schema);
+    schema
+}
+
 /// Every schema that is derived from a type, by the name of its file.
-fn derived() -> Vec<(&'static str, Value)> {
-    [daemons(), measurements(), machines(), models(), recordings(), captures(), page()].concat()
+fn derived() -> Vec<(String, Value)> {
+    let verbs = nvme::tests::schemas::all().into_iter();
+    let verbs = verbs.map(|(verb, schema)| (format!("nvme/{verb}"), of_verb(verb, schema)));
+    let all = [daemons(), measurements(), machines(), models(), recordings(), captures(), page()].concat();
+    all.into_iter().map(|(name, schema)| (name.to_owned(), schema)).chain(verbs).collect()
 }
 
 /// Those of reports about daemons, and of errors.
@@ -105,6 +117,19 @@ fn daemons() -> Vec<(&'static str, Value)> {
         ("target-status", of_kind("target", "farlane target status")),
         ("top", of::<top::Top>("farlane observe top")),
     ]
+}
+
+#[test]
+fn each_verb_of_nvme_cli_has_a_schema() {
+    let command = crate::command_line();
+    let verbs = command.find_subcommand("nvme").unwrap().get_subcommands();
+    // The reports of these are not nvme-cli's, and have their schemas in docs/schemas itself.
+    let ours = ["connect", "disconnect", "discover", "help", "identify", "list", "read", "write"];
+    let verbs = verbs.map(clap::Command::get_name).filter(|name| !ours.contains(name));
+    let mut verbs: Vec<_> = verbs.collect();
+    verbs.sort_unstable();
+    let schemas: Vec<_> = nvme::tests::schemas::all().into_iter().map(|(verb, _)| verb).collect();
+    assert_eq!(schemas, verbs);
 }
 
 /// Those of measurements and copies.
@@ -132,10 +157,12 @@ fn machines() -> Vec<(&'static str, Value)> {
         ("discover", of::<discover::Records<'_>>("farlane use discover")),
         ("discover-mdns", of::<discover::Controllers<'_>>("farlane use discover --mdns")),
         ("doctor", of::<doctor::Json<'_>>("farlane setup doctor")),
+        ("identify", of::<identify::Identified>("farlane nvme identify")),
         ("key", of::<key::Key<'_>>("farlane setup key new, farlane setup key show")),
         ("key-check", of::<key::Tested<'_>>("farlane setup key test")),
         ("key-secret", of::<key::NewSecret<'_>>("farlane setup key tls, farlane setup key dhchap")),
         ("key-trust", of::<key::Trusted<'_>>("farlane setup key trust")),
+        ("lspci", of::<lspci::Roots>("farlane observe lspci")),
         ("man", of::<man::Json<'_>>("farlane setup man --to")),
     ]
 }

@@ -62,7 +62,8 @@ fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut 
                 }
             }
             "additionalProperties" if value.is_object() => {
-                for (name, inner) in value.as_object().unwrap() {
+                let is_named = |name: &String| schema["properties"].get(name).is_some();
+                for (name, inner) in value.as_object().unwrap().iter().filter(|(name, _)| !is_named(name)) {
                     faults(rule, root, inner, &format!("{place}/{name}"), found);
                 }
             }
@@ -120,7 +121,7 @@ pub(crate) fn holds(name: &str, value: &Value) {
     if let Some(former) = former(name) {
         assert_eq!(all_faults(&former, value), Vec::<String>::new(), "{name} of version 0.1: {value}");
     }
-    for required in schema["required"].as_array().unwrap() {
+    for required in schema["required"].as_array().into_iter().flatten() {
         let mut broken = value.clone();
         broken.as_object_mut().unwrap().remove(required.as_str().unwrap());
         assert!(!all_faults(&schema, &broken).is_empty(), "{name} without {required}");

@@ -2,7 +2,7 @@
 
 use nvme::wire::identify::{IdentifyController, PowerState};
 use pcie::lspci::vendor_name;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::commands::fields::{Fields, celsius, size, uuid};
 
@@ -366,9 +366,9 @@ fn power_states(fields: &mut Fields, it: &IdentifyController) {
         it.power_states,
         if count == 1 { "1 power state".to_owned() } else { format!("{count} power states") },
     );
-    let states: Vec<Value> = it.power_state_descriptors.iter().take(count).map(power_state_json).collect();
+    let states: Vec<_> = it.power_state_descriptors.iter().take(count).map(ListedState::from).collect();
     let shown: Vec<_> = it.power_state_descriptors.iter().take(count).map(power_state).collect();
-    fields.push("psds", shown.join("; "), states.into(), "");
+    fields.push("psds", shown.join("; "), states, "");
 }
 
 /// A power state in words: `25.00 W, enters in 0 µs, leaves in 0 µs`.
@@ -383,23 +383,44 @@ fn power_state(state: &PowerState) -> String {
 }
 
 /// A power state under the names that nvme-cli gives its parts.
-fn power_state_json(state: &PowerState) -> Value {
-    json!({
-        "max_power": state.maximum_power,
-        "max_power_scale": state.flags & 1,
-        "non-operational_state": state.flags >> 1 & 1,
-        "entry_lat": state.entry_latency,
-        "exit_lat": state.exit_latency,
-        "read_tput": state.read_throughput,
-        "read_lat": state.read_latency,
-        "write_tput": state.write_throughput,
-        "write_lat": state.write_latency,
-        "idle_power": state.idle_power,
-        "idle_scale": state.idle_power_scale >> 6,
-        "active_power": state.active_power,
-        "active_power_work": state.active_power_scale & 0b111,
-        "active_scale": state.active_power_scale >> 6,
-    })
+#[derive(Serialize)]
+struct ListedState {
+    max_power: u16,
+    max_power_scale: u8,
+    #[serde(rename = "non-operational_state")]
+    non_operational_state: u8,
+    entry_lat: u32,
+    exit_lat: u32,
+    read_tput: u8,
+    read_lat: u8,
+    write_tput: u8,
+    write_lat: u8,
+    idle_power: u16,
+    idle_scale: u8,
+    active_power: u16,
+    active_power_work: u8,
+    active_scale: u8,
+}
+
+impl From<&PowerState> for ListedState {
+    fn from(state: &PowerState) -> Self {
+        Self {
+            max_power: state.maximum_power,
+            max_power_scale: state.flags & 1,
+            non_operational_state: state.flags >> 1 & 1,
+            entry_lat: state.entry_latency,
+            exit_lat: state.exit_latency,
+            read_tput: state.read_throughput,
+            read_lat: state.read_latency,
+            write_tput: state.write_throughput,
+            write_lat: state.write_latency,
+            idle_power: state.idle_power,
+            idle_scale: state.idle_power_scale >> 6,
+            active_power: state.active_power,
+            active_power_work: state.active_power_scale & 0b111,
+            active_scale: state.active_power_scale >> 6,
+        }
+    }
 }
 
 /// The meaning of a value, where 0 stands for a value that is not reported.
@@ -416,8 +437,10 @@ fn power_of_two(exponent: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use nvme::wire::Text;
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_controller_is_told_in_words() {

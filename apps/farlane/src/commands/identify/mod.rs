@@ -8,6 +8,7 @@ use nvme::wire::NamespaceId;
 use nvme::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, cns, namespace_list,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fields::Fields;
@@ -18,10 +19,12 @@ use crate::session::{Needs, Session};
 
 type Page = [u8; IDENTIFY_LENGTH];
 
-/// The output for machines. Fields have the names that nvme-cli gives them.
-#[derive(Serialize)]
-struct Json {
+/// What a controller and its namespaces report; controller and namespaces have nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Identified {
+    /// The controller.
     controller: Fields,
+    /// Each active namespace.
     namespaces: Vec<Fields>,
 }
 
@@ -33,7 +36,7 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), Error> {
     let name = session.name();
     session.close()?;
     if args.at.printing.is_json() {
-        return print_json(&Json {
+        return print_json(&Identified {
             controller,
             namespaces: namespaces.into_iter().map(|(_, it)| it).collect(),
         });

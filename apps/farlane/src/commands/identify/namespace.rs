@@ -2,7 +2,7 @@
 
 use nvme::wire::NamespaceId;
 use nvme::wire::identify::{IdentifyNamespace, LbaFormat, NamespaceDescriptor};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::commands::fields::{Fields, digits, size, uuid};
 
@@ -198,6 +198,15 @@ fn command_set(set: u8) -> &'static str {
     }
 }
 
+/// An LBA format under the names that nvme-cli gives its parts.
+#[derive(Serialize)]
+struct ListedFormat {
+    ms: u16,
+    ds: u8,
+    rp: u8,
+    in_use: bool,
+}
+
 fn formats(fields: &mut Fields, namespace: &IdentifyNamespace) {
     let count = usize::from(namespace.lba_format_count) + 1;
     let in_use = namespace.formatted();
@@ -209,18 +218,16 @@ fn formats(fields: &mut Fields, namespace: &IdentifyNamespace) {
             format!("{index}: {}{}", format(it), if **it == in_use { " (in use)" } else { "" })
         })
         .collect();
-    let value: Vec<Value> = formats
+    let listed: Vec<_> = formats
         .iter()
-        .map(|it| {
-            json!({
-                "ms": it.metadata_size,
-                "ds": it.data_size,
-                "rp": it.relative_performance,
-                "in_use": **it == in_use,
-            })
+        .map(|it| ListedFormat {
+            ms: it.metadata_size,
+            ds: it.data_size,
+            rp: it.relative_performance,
+            in_use: **it == in_use,
         })
         .collect();
-    fields.push("lbafs", shown.join("; "), value.into(), "");
+    fields.push("lbafs", shown.join("; "), listed, "");
 }
 
 /// An LBA format in words.
@@ -244,6 +251,8 @@ fn format(format: &LbaFormat) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn namespace() -> IdentifyNamespace {

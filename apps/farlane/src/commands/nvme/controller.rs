@@ -1,13 +1,16 @@
 //! `farlane nvme reset`, `subsystem-reset`, `show-regs`, `get-property`, `virt-mgmt` and
 //! `lockdown`: commands for a controller as a whole.
 
+use std::collections::BTreeMap;
+
 use engine::Nanos;
 use live::client::Url;
 use nvme::wire::{AdminOpcode, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::wire::{FabricsCommand, PropertyGet, PropertySet, PropertySize, property};
 use nvme_pcie::host::QueueId;
 use nvme_pcie::registers::offset;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Payload, done, entry, with};
 use crate::args::{AtArgs, GetPropertyArgs, LockdownArgs, ShowRegsArgs, Target, VirtMgmtArgs};
@@ -61,6 +64,50 @@ const PROPERTIES: [u32; 6] = [
 /// How long a controller may take to answer a read behind the write that resets its subsystem.
 const LAST_WORDS: Nanos = Nanos::from_secs(2);
 
+/// A controller that was reset.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Reset {
+    /// URL of the controller.
+    reset: String,
+}
+
+/// A subsystem that was reset.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SubsystemReset {
+    /// URL of the subsystem.
+    subsystem_reset: String,
+}
+
+/// The values of registers, by their mnemonics.
+pub(super) type Registers = BTreeMap<&'static str, u64>;
+
+/// The value of a property.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Property {
+    /// Offset, in hexadecimal digits.
+    property: String,
+    /// Name.
+    name: &'static str,
+    /// Value, in hexadecimal digits.
+    value: String,
+}
+
+/// Resources of a controller that were changed.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Resources {
+    /// Number of Controller Resources Modified.
+    nrm: u32,
+}
+
+/// A command or feature that was prohibited, or allowed.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct LockedDown {
+    /// Opcode or Feature Identifier.
+    ofi: u8,
+    /// 1 if it is prohibited from now on.
+    prohibited: u8,
+}
+
 /// Resets a controller on PCI Express or behind vfio-user: its host disables and enables it when it
 /// attaches. A controller of a fabric would be one of this command's own.
 pub(super) fn reset(args: &AtArgs) -> Result<(), Error> {
@@ -71,7 +118,7 @@ pub(super) fn reset(args: &AtArgs) -> Result<(), Error> {
     }
     let name = with(target, |session| Ok(session.name()))?;
     let text = format!("the controller {name} at {} was reset\n", target.url);
-    done(&args.at, &text, &json!({ "reset": target.url.to_string() }))
+    done(&args.at, &text, &Reset { reset: target.url.to_string() })
 }
 
 fn not_here(what: &'static str, target: &Target, why: &'static str, remedy: &'static str) -> Error {
@@ -126,7 +173,7 @@ pub(super) fn subsystem_reset(args: &AtArgs) -> Result<(), Error> {
     // Whether the subsystem is there again decides whether it was reset.
     with(target, |_| Ok(()))?;
     let text = format!("the subsystem at {} was reset\n", target.url);
-    done(&args.at, &text, &json!({ "subsystem_reset": target.url.to_string() }))
+    done(&args.at, &text, &SubsystemReset { subsystem_reset: target.url.to_string() })
 }
 
 /// Adds a property to a table, with its parts.
@@ -203,8 +250,8 @@ pub(super) fn registers(args: &ShowRegsArgs) -> Result<(), Error> {
         add(&mut fields, *property, *value);
     }
     if args.at.printing.is_json() {
-        let plain = values.iter().map(|((_, _, name, _), value)| ((*name).to_owned(), json!(value)));
-        return print_json_of_nvme_cli(&Value::from(plain.collect::<Map<_, _>>()));
+        let registers: Registers = values.iter().map(|((_, _, name, _), value)| (*name, *value)).collect();
+        return print_json_of_nvme_cli(&registers);
     }
     let table = if args.detail.human_readable { fields.detailed_table() } else { fields.table() };
     print(&format!("Registers of a controller at {}\n{table}", target.url))
@@ -222,8 +269,8 @@ pub(super) fn property(args: &GetPropertyArgs) -> Result<(), Error> {
         _ => get(session, args.offset, known.1),
     })?;
     if args.at.printing.is_json() {
-        let (offset, number) = (format!("{:#04x}", args.offset), format!("{value:x}"));
-        return print_json_of_nvme_cli(&json!({ "property": offset, "name": known.3, "value": number }));
+        let (property, value) = (format!("{:#04x}", args.offset), format!("{value:x}"));
+        return print_json_of_nvme_cli(&Property { property, name: known.3, value });
     }
     let mut fields = Fields::default();
     add(&mut fields, known, value);
@@ -240,7 +287,7 @@ pub(super) fn virtualization(args: &VirtMgmtArgs) -> Result<(), Error> {
         session.command("Virtualization Management", QueueId::ADMIN, command, Payload::None)
     })?;
     let text = format!("success, Number of Controller Resources Modified (NRM):{changed:#x}\n");
-    done(&args.at, &text, &json!({ "nrm": changed }))
+    done(&args.at, &text, &Resources { nrm: changed })
 }
 
 pub(super) fn lockdown(args: &LockdownArgs) -> Result<(), Error> {
@@ -253,5 +300,5 @@ pub(super) fn lockdown(args: &LockdownArgs) -> Result<(), Error> {
         ..entry(AdminOpcode::Lockdown, 0)
     };
     with(&args.at.target, |session| session.command("Lockdown", QueueId::ADMIN, command, Payload::None))?;
-    done(&args.at, "Lockdown Command is Successful\n", &json!({ "ofi": args.ofi, "prohibited": args.prhbt }))
+    done(&args.at, "Lockdown Command is Successful\n", &LockedDown { ofi: args.ofi, prohibited: args.prhbt })
 }

@@ -10,11 +10,13 @@ use nvme::wire::log::{
     LogPage, PersistentEventKind, PersistentEventLogHeader, TELEMETRY_BLOCK, TelemetryHeader,
 };
 use nvme::wire::{NamespaceId, StatusCode};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{done, logs, print_bytes, show_list, with};
 use crate::args::{PersistentEventLogArgs, TelemetryLogArgs};
 use crate::commands::counted;
+use crate::commands::fields::Count;
 use crate::error::{Error, NvmeError};
 use crate::session::Session;
 
@@ -72,48 +74,127 @@ pub(super) fn persistent(args: &PersistentEventLogArgs) -> Result<(), Error> {
     }
     let data = with(&args.at.target, |session| read_events(session, args))?;
     let Some(raw) = data.first_chunk() else {
-        let (json, text) = (|| json!({ "released": true }), || "the context is released\n".to_owned());
+        let (json, text) = (|| Released { released: true }, || "the context is released\n".to_owned());
         return show_list(args.at.printing, &data, json, text);
     };
     let header = PersistentEventLogHeader::parse(raw);
-    show_list(args.at.printing, &data, || json_of(&header, &data), || text_of(&header, &data))
+    show_list(args.at.printing, &data, || EventLog::of(&header, &data), || text_of(&header, &data))
 }
 
-/// The log under the names that nvme-cli gives its parts.
-fn json_of(header: &PersistentEventLogHeader, log: &[u8]) -> Value {
-    let events = persistent_events(log).enumerate().map(|(number, (event, data))| {
-        json!({
-            "event_number": number,
-            "event_type": PersistentEventKind::from(event.kind).to_string(),
-            "event_type_rev": event.revision,
-            "event_header_len": event.header_length,
-            "event_header_additional_info": event.additional,
-            "ctrl_id": event.controller,
-            "event_time_stamp": event.timestamp,
-            "port_id": event.port,
-            "vu_info_len": event.vendor_length,
-            "event_len": event.length,
-            "data": data,
-        })
-    });
-    json!({
-        "log_id": header.log_page,
-        "total_num_of_events": header.events,
-        "total_log_len": header.length,
-        "log_revision": header.revision,
-        "log_header_len": header.header_length,
-        "timestamp": header.timestamp,
-        "power_on_hours": crate::commands::fields::number(header.power_on_hours),
-        "power_cycle_count": header.power_cycles,
-        "pci_vid": header.vendor,
-        "pci_ssvid": header.subsystem_vendor,
-        "sn": header.serial_number.to_string(),
-        "mn": header.model_number.to_string(),
-        "subnqn": header.subsystem_name.to_string(),
-        "gen_number": header.generation,
-        "rci": header.context,
-        "list_of_event_entries": events.collect::<Vec<_>>(),
-    })
+/// The context of a Persistent Event log that was released.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Released {
+    /// Always true.
+    released: bool,
+}
+
+/// A log that was saved.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Saved {
+    /// Its bytes.
+    bytes: usize,
+    /// The file.
+    file: String,
+}
+
+/// The Persistent Event log under nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EventLog<'a> {
+    /// Log page identifier.
+    log_id: u8,
+    /// Number of events.
+    total_num_of_events: u32,
+    /// Bytes of the log.
+    total_log_len: u64,
+    /// Revision of the log.
+    log_revision: u8,
+    /// Bytes of the header.
+    log_header_len: u16,
+    /// Time of the header.
+    timestamp: u64,
+    /// Hours under power.
+    power_on_hours: Count,
+    /// Power cycles.
+    power_cycle_count: u64,
+    /// PCI vendor.
+    pci_vid: u16,
+    /// PCI subsystem vendor.
+    pci_ssvid: u16,
+    /// Serial number.
+    sn: String,
+    /// Model number.
+    mn: String,
+    /// NVMe Qualified Name of the subsystem.
+    subnqn: String,
+    /// Generation of the log.
+    gen_number: u16,
+    /// Reporting context.
+    rci: u32,
+    /// The events.
+    list_of_event_entries: Vec<LoggedEvent<'a>>,
+}
+
+/// An event of the Persistent Event log.
+#[derive(Serialize, JsonSchema)]
+struct LoggedEvent<'a> {
+    /// Place in the log.
+    event_number: usize,
+    /// Type of the event.
+    event_type: String,
+    /// Revision of the event's format.
+    event_type_rev: u8,
+    /// Bytes of the event's header.
+    event_header_len: u8,
+    /// Additional information of the header.
+    event_header_additional_info: u8,
+    /// Controller identifier.
+    ctrl_id: u16,
+    /// Time of the event.
+    event_time_stamp: u64,
+    /// Port identifier.
+    port_id: u16,
+    /// Bytes of vendor specific information.
+    vu_info_len: u16,
+    /// Bytes of the event.
+    event_len: u16,
+    /// The event's data.
+    data: &'a [u8],
+}
+
+impl<'a> EventLog<'a> {
+    fn of(header: &PersistentEventLogHeader, log: &'a [u8]) -> Self {
+        let events = persistent_events(log).enumerate().map(|(number, (event, data))| LoggedEvent {
+            event_number: number,
+            event_type: PersistentEventKind::from(event.kind).to_string(),
+            event_type_rev: event.revision,
+            event_header_len: event.header_length,
+            event_header_additional_info: event.additional,
+            ctrl_id: event.controller,
+            event_time_stamp: event.timestamp,
+            port_id: event.port,
+            vu_info_len: event.vendor_length,
+            event_len: event.length,
+            data,
+        });
+        Self {
+            log_id: header.log_page,
+            total_num_of_events: header.events,
+            total_log_len: header.length,
+            log_revision: header.revision,
+            log_header_len: header.header_length,
+            timestamp: header.timestamp,
+            power_on_hours: Count::from(header.power_on_hours),
+            power_cycle_count: header.power_cycles,
+            pci_vid: header.vendor,
+            pci_ssvid: header.subsystem_vendor,
+            sn: header.serial_number.to_string(),
+            mn: header.model_number.to_string(),
+            subnqn: header.subsystem_name.to_string(),
+            gen_number: header.generation,
+            rci: header.context,
+            list_of_event_entries: events.collect(),
+        }
+    }
 }
 
 fn text_of(header: &PersistentEventLogHeader, log: &[u8]) -> String {
@@ -175,5 +256,5 @@ pub(super) fn telemetry(args: &TelemetryLogArgs) -> Result<(), Error> {
     let Some(file) = &mut file else { return print_bytes(&data) };
     file.write_all(&data).and_then(|()| file.sync_all()).map_err(fail)?;
     let text = format!("{} B of telemetry are in {}\n", data.len(), path.display());
-    done(&args.at, &text, &json!({ "bytes": data.len(), "file": path.to_string_lossy() }))
+    done(&args.at, &text, &Saved { bytes: data.len(), file: path.to_string_lossy().into_owned() })
 }

@@ -1,5 +1,7 @@
 //! The values of features field by field, in nvme-cli's words.
 
+use std::fmt;
+
 use nvme::wire::Bits;
 use nvme::wire::feature::{
     AGGREGATION_THRESHOLD, AGGREGATION_TIME, ARBITRATION_BURST, ARBITRATION_UNLIMITED, COALESCING_DISABLE,
@@ -8,7 +10,8 @@ use nvme::wire::feature::{
     TEMPERATURE_SELECT, THRESHOLD_TYPE, TIME_LIMITED_RECOVERY, WRITE_CACHE_ENABLE, WRITE_PROTECTION_STATE,
     capability,
 };
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::commands::fields::{celsius, digits};
 
@@ -37,13 +40,56 @@ const MASKED: [(u8, &str); 3] = [
     (1, "Mask Registration Preempted Notification (REGPRE)"),
 ];
 
-type Words = Vec<(String, Value)>;
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Word {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
 
-fn word(name: &str, value: impl Into<Value>) -> (String, Value) {
+impl From<u32> for Word {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<u64> for Word {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Word {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+type Words = Vec<(String, Word)>;
+
+fn word(name: &str, value: impl Into<Word>) -> (String, Word) {
     (name.to_owned(), value.into())
 }
 
-fn flag(name: &str, is_set: bool, [on, off]: [&str; 2]) -> (String, Value) {
+fn flag(name: &str, is_set: bool, [on, off]: [&str; 2]) -> (String, Word) {
     word(name, if is_set { on } else { off })
 }
 
@@ -165,7 +211,7 @@ fn timestamp(data: &[u8]) -> Words {
         _ => "The controller may have stopped counting during vendor specific intervals since then.",
     };
     let time = u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0]);
-    vec![word("timestamp", json!(time)), word("timestamp origin", origin), word("synch", synch)]
+    vec![word("timestamp", time), word("timestamp origin", origin), word("synch", synch)]
 }
 
 fn behavior(data: &[u8]) -> Words {
@@ -179,10 +225,13 @@ fn behavior(data: &[u8]) -> Words {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    fn said(feature: FeatureId, value: u32, data: &[u8]) -> Value {
-        of(feature, value, data).into_iter().collect::<serde_json::Map<_, _>>().into()
+    fn said(feature: FeatureId, value: u32, data: &[u8]) -> serde_json::Value {
+        let words: BTreeMap<_, _> = of(feature, value, data).into_iter().collect();
+        serde_json::to_value(words).unwrap()
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! `farlane nvme get-feature` and `set-feature`.
 
+use std::collections::BTreeMap;
+
 use nvme::wire::feature::{FID, FeatureId, SAVE, SELECT, capability};
 use nvme::wire::{AdminOpcode, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{PAGE, Payload, done, dump, entry, feature_words, read_file, show_list, with};
+use super::feature_words::{self, Word};
+use super::{PAGE, Payload, done, dump, entry, read_file, show_list, with};
 use crate::args::{FeatureArgs, Printed, SetFeatureArgs};
 use crate::error::{Error, NvmeError};
 
@@ -28,6 +32,38 @@ const fn length_of(feature: FeatureId) -> u32 {
         FeatureId::Other(0x0c) => 256,
         _ => 0,
     }
+}
+
+/// A feature's value.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Feature<'a> {
+    /// Feature identifier.
+    feature: u8,
+    /// Name of the feature.
+    name: String,
+    /// Select: 0 for the current value, 1 the default, 2 the saved one, 3 capabilities.
+    sel: u8,
+    /// The value.
+    value: u32,
+    /// Data that the feature has with its value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a [u8]>,
+    /// The same as nvme-cli prints it, by the feature's number.
+    #[serde(flatten)]
+    of_nvme_cli: BTreeMap<String, Vec<BTreeMap<String, Word>>>,
+}
+
+/// A feature that was set.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SetFeature {
+    /// Feature identifier.
+    feature: u8,
+    /// The value.
+    value: u64,
+    /// The controller's answer.
+    result: u32,
+    /// Whether the value lasts longer than the controller of this command.
+    lasts: bool,
 }
 
 pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
@@ -56,22 +92,21 @@ pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
     let which = ["Current", "Default", "Saved", "Supported capabilities"];
     let which = which.get(usize::from(args.sel)).unwrap_or(&"Reserved");
     let json = || {
-        let mut answer = json!({ "feature": args.feature_id, "name": feature.to_string(), "sel": args.sel,
-            "value": value });
-        if !data.is_empty() {
-            answer["data"] = json!(data);
-        }
         // This is how nvme-cli says the same.
-        let mut told: Map<String, Value> = words.iter().cloned().collect();
-        told.insert("name".to_owned(), json!(feature.to_string()));
-        told.insert((*which).to_owned(), json!(format!("{value:#010x}")));
-        answer[format!("feature: {:#04x}", args.feature_id)] = json!([told]);
-        answer
+        let mut fields: BTreeMap<String, Word> = words.iter().cloned().collect();
+        fields.insert("name".to_owned(), feature.to_string().into());
+        fields.insert((*which).to_owned(), format!("{value:#010x}").into());
+        Feature {
+            feature: args.feature_id,
+            name: feature.to_string(),
+            sel: args.sel,
+            value,
+            data: Some(&data[..]).filter(|data| !data.is_empty()),
+            of_nvme_cli: BTreeMap::from([(format!("feature: {:#04x}", args.feature_id), vec![fields])]),
+        }
     };
     let text = || {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let words: String =
-            words.iter().map(|(name, value)| format!("\t{name}: {}\n", plain(value))).collect();
+        let words: String = words.iter().map(|(name, value)| format!("\t{name}: {value}\n")).collect();
         let id = args.feature_id;
         format!("get-feature:{id:#04x} ({feature}), {which} value:{value:#010x}\n{words}{}", dump(&data))
     };
@@ -148,6 +183,6 @@ pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
         text += "the value ends with this command's controller";
         text += if can_save { "; --save makes it last\n" } else { ", and can't be saved\n" };
     }
-    let answer = json!({ "feature": args.feature_id, "value": args.value, "result": result, "lasts": lasts });
+    let answer = SetFeature { feature: args.feature_id, value: args.value, result, lasts };
     done(&args.at, &text, &answer)
 }

@@ -1,9 +1,12 @@
 //! `farlane nvme fw-log`, `fw-download` and `fw-commit`.
 
+use std::collections::BTreeMap;
+
 use nvme::wire::log::{FirmwareSlotLog, LogPage};
-use nvme::wire::{AdminOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 use nvme_pcie::host::QueueId;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Payload, Structure, done, entry, logs, read_file, with};
 use crate::args::{FwCommitArgs, FwDownloadArgs, ReadAtArgs};
@@ -31,21 +34,49 @@ pub(super) fn log(args: &ReadAtArgs) -> Result<(), Error> {
             fields.text(&format!("frs{slot}"), revision.trim(), "firmware revision in the slot");
         }
     }
-    let json = json!({ target.url.to_string(): json_of(&log, &data) });
-    let structure = Structure { title: "Firmware slots", fields: &fields, json: Some(json), bytes: &data };
-    structure.show(args.at.printing, false)
+    let json = BTreeMap::from([(target.url.to_string(), Slots::of(&log, &data))]);
+    let structure = Structure { title: "Firmware slots", fields: &fields, bytes: &data };
+    structure.show_as(args.at.printing, false, &json)
 }
 
-/// The log in `bytes` under the names that nvme-cli gives its parts.
-fn json_of(log: &FirmwareSlotLog, bytes: &[u8]) -> Value {
-    let mut json = json!({ "Active Firmware Slot (afi)": log.active });
-    let raw = bytes.as_chunks::<8>().0.iter().skip(1).map(|raw| u64::from_le_bytes(*raw));
-    for ((slot, revision), number) in
-        (1..).zip(log.revisions).zip(raw).filter(|(_, number)| number & 0xff != 0)
-    {
-        json[format!("Firmware Rev Slot {slot}")] = json!(format!("{number} ({revision})"));
+/// The Firmware Slot Information log under nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Slots {
+    /// Active Firmware Info: the slot in use, and that after the next reset.
+    #[serde(rename = "Active Firmware Slot (afi)")]
+    active: u8,
+    /// The revision in each slot that has one, as a number and as a text.
+    #[serde(flatten)]
+    revisions: BTreeMap<String, String>,
+}
+
+/// An image that was downloaded.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Downloaded {
+    /// Its bytes.
+    bytes: usize,
+}
+
+/// An image that was committed.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Committed {
+    /// Firmware slot.
+    slot: u8,
+    /// Commit Action.
+    action: u8,
+    /// The reset that activates the image; null if none has to.
+    needs: Option<&'static str>,
+}
+
+impl Slots {
+    fn of(log: &FirmwareSlotLog, bytes: &[u8]) -> Self {
+        let raw = bytes.as_chunks::<8>().0.iter().skip(1).map(|raw| u64::from_le_bytes(*raw));
+        let slots = (1..).zip(log.revisions).zip(raw).filter(|(_, number)| number & 0xff != 0);
+        let slot = |((slot, revision), number): ((u8, Text<8>), u64)| {
+            (format!("Firmware Rev Slot {slot}"), format!("{number} ({revision})"))
+        };
+        Self { active: log.active, revisions: slots.map(slot).collect() }
     }
-    json
 }
 
 pub(super) fn download(args: &FwDownloadArgs) -> Result<(), Error> {
@@ -72,7 +103,7 @@ pub(super) fn download(args: &FwDownloadArgs) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    done(&args.at, "Firmware download success\n", &json!({ "bytes": image.len() }))
+    done(&args.at, "Firmware download success\n", &Downloaded { bytes: image.len() })
 }
 
 pub(super) fn commit(args: &FwCommitArgs) -> Result<(), Error> {
@@ -89,7 +120,7 @@ pub(super) fn commit(args: &FwCommitArgs) -> Result<(), Error> {
         Err(error) => return Err(error),
     };
     let then = needs.map(|needs| format!("; {needs} activates it")).unwrap_or_default();
-    let value = json!({ "slot": args.slot, "action": args.action, "needs": needs });
+    let value = Committed { slot: args.slot, action: args.action, needs };
     done(
         &args.at,
         &format!("Success committing firmware action:{} slot:{}{then}\n", args.action, args.slot),

@@ -4,7 +4,8 @@
 use live::client::host_names;
 use live::sys::entropy;
 use nvme_fabrics::wire::HostId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use status::Status;
 
 use crate::args::HostArgs;
@@ -15,7 +16,9 @@ use crate::error::Error;
 pub(super) fn show_name(args: &HostArgs) -> Result<(), Error> {
     let (name, id) = host_names();
     match args.printing.is_json() {
-        true => print_json_of_nvme_cli(&json!({ "hostnqn": name.as_str(), "hostid": id.to_string() })),
+        true => {
+            print_json_of_nvme_cli(&HostName { hostnqn: name.as_str().to_owned(), hostid: id.to_string() })
+        }
         false => print(&format!("{}\n", name.as_str())),
     }
 }
@@ -29,7 +32,7 @@ pub(super) fn make_name(args: &HostArgs) -> Result<(), Error> {
     let (id, prefix) = (HostId(id), "nqn.2014-08.org.nvmexpress:uuid:");
     match args.printing.is_json() {
         true => {
-            print_json_of_nvme_cli(&json!({ "hostnqn": format!("{prefix}{id}"), "hostid": id.to_string() }))
+            print_json_of_nvme_cli(&HostName { hostnqn: format!("{prefix}{id}"), hostid: id.to_string() })
         }
         false => print(&format!("{prefix}{id}\n")),
     }
@@ -39,8 +42,77 @@ pub(super) fn make_name(args: &HostArgs) -> Result<(), Error> {
 pub(super) fn version(args: &HostArgs) -> Result<(), Error> {
     let version = env!("CARGO_PKG_VERSION");
     match args.printing.is_json() {
-        true => print_json_of_nvme_cli(&json!({ "farlane": version })),
+        true => print_json_of_nvme_cli(&Version { farlane: version }),
         false => print(&format!("farlane version {version}\n")),
+    }
+}
+
+/// The names of a host.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct HostName {
+    /// NVMe Qualified Name.
+    hostnqn: String,
+    /// Host identifier.
+    hostid: String,
+}
+
+/// The version of the program.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Version {
+    /// The version.
+    farlane: &'static str,
+}
+
+/// A host, and the subsystems that its daemons offer or use.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ListedHost {
+    /// NVMe Qualified Name of the host.
+    #[serde(rename = "HostNQN")]
+    nqn: String,
+    /// Host identifier.
+    #[serde(rename = "HostID")]
+    id: String,
+    /// The subsystems.
+    #[serde(rename = "Subsystems")]
+    subsystems: Vec<ListedSubsystem>,
+}
+
+/// A subsystem.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "PascalCase")]
+struct ListedSubsystem {
+    /// Name of the daemon.
+    name: String,
+    /// NVMe Qualified Name.
+    #[serde(rename = "NQN")]
+    nqn: String,
+    /// Its paths.
+    paths: Vec<ListedPath>,
+}
+
+/// A path to a subsystem.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "PascalCase")]
+struct ListedPath {
+    /// Name of the path.
+    name: String,
+    /// Its transport.
+    transport: String,
+    /// Address of the controller.
+    address: String,
+    /// State of the path.
+    state: &'static str,
+}
+
+impl From<Subsystem> for ListedSubsystem {
+    fn from(Subsystem { name, nqn, paths }: Subsystem) -> Self {
+        let path = |(at, (transport, address, state))| ListedPath {
+            name: format!("path{at}"),
+            transport,
+            address,
+            state,
+        };
+        Self { name, nqn, paths: paths.into_iter().enumerate().map(path).collect() }
     }
 }
 
@@ -57,14 +129,9 @@ pub(super) fn subsystems(args: &HostArgs) -> Result<(), Error> {
     let found: Vec<_> = control::daemons()?.iter().flat_map(subsystems_of).collect();
     if args.printing.is_json() {
         let (host, id) = host_names();
-        let path = |(at, (transport, address, state)): (usize, &(String, String, &str))| json!({ "Name": format!("path{at}"), "Transport": transport, "Address": address, "State": state });
-        let one = |one: &Subsystem| {
-            let paths: Vec<_> = one.paths.iter().enumerate().map(path).collect();
-            json!({ "Name": one.name, "NQN": one.nqn, "Paths": paths })
-        };
-        let subsystems: Vec<_> = found.iter().map(one).collect();
-        let host = json!({ "HostNQN": host.as_str(), "HostID": id.to_string(), "Subsystems": subsystems });
-        return print_json_of_nvme_cli(&json!([host]));
+        let subsystems = found.into_iter().map(ListedSubsystem::from).collect();
+        let (nqn, id) = (host.as_str().to_owned(), id.to_string());
+        return print_json_of_nvme_cli(&[ListedHost { nqn, id, subsystems }]);
     }
     if found.is_empty() {
         return print("no daemon of this user offers or uses a subsystem\n");
@@ -117,6 +184,7 @@ fn address_of(place: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use status::Report;
 
     use super::*;

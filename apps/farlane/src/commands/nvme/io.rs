@@ -2,9 +2,10 @@
 //! `dsm`.
 
 use nvme::wire::{CopyRange, DatasetRange, IoOpcode, LongCopyRange, NamespaceId, SubmissionQueueEntry};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{IO, Payload, done, entry, read_file, with};
+use super::{IO, OfNamespace, Payload, done, entry, read_file, with};
 use crate::args::{AtNamespaceArgs, BlocksArgs, CompareBlocksArgs, CopyArgs, DsmArgs, WriteZeroesArgs};
 use crate::error::Error;
 
@@ -21,11 +22,40 @@ const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
 /// The most ranges of a Dataset Management command.
 const RANGES_MAX: usize = 256;
 
+/// The blocks that a command was about.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Blocks {
+    /// Namespace identifier.
+    nsid: u32,
+    /// Number of blocks.
+    blocks: u32,
+}
+
+/// The blocks that were compared.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Compared {
+    /// Namespace identifier.
+    nsid: u32,
+    /// Number of blocks.
+    blocks: u32,
+    /// Their bytes.
+    bytes: u64,
+}
+
+/// The ranges of blocks that a command was about.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ranges {
+    /// Namespace identifier.
+    nsid: u32,
+    /// Number of ranges.
+    ranges: usize,
+}
+
 pub(super) fn flush(args: &AtNamespaceArgs) -> Result<(), Error> {
     let id = args.namespace;
     let command = nvme::host::command::flush(NamespaceId(id));
     with(&args.at.target, |session| session.command("Flush", IO, command, Payload::None))?;
-    done(&args.at, "NVMe Flush: success\n", &json!({ "nsid": id }))
+    done(&args.at, "NVMe Flush: success\n", &OfNamespace { nsid: id })
 }
 
 pub(super) fn write_zeroes(args: &WriteZeroesArgs) -> Result<(), Error> {
@@ -41,7 +71,7 @@ pub(super) fn write_zeroes(args: &WriteZeroesArgs) -> Result<(), Error> {
         | if args.force_unit_access { FORCE_UNIT_ACCESS } else { 0 };
     let command = SubmissionQueueEntry { cdw12, ..command };
     with(&args.place.at.target, |session| session.command("Write Zeroes", IO, command, Payload::None))?;
-    done(&args.place.at, "NVME Write Zeroes Success\n", &json!({ "nsid": id, "blocks": blocks }))
+    done(&args.place.at, "NVME Write Zeroes Success\n", &Blocks { nsid: id, blocks })
 }
 
 pub(super) fn verify(args: &BlocksArgs) -> Result<(), Error> {
@@ -49,7 +79,7 @@ pub(super) fn verify(args: &BlocksArgs) -> Result<(), Error> {
     let command =
         nvme::host::command::on_blocks(IoOpcode::Verify, NamespaceId(id), args.blocks.start_block, blocks);
     with(&args.place.at.target, |session| session.command("Verify", IO, command, Payload::None))?;
-    done(&args.place.at, "NVME Verify Success\n", &json!({ "nsid": id, "blocks": blocks }))
+    done(&args.place.at, "NVME Verify Success\n", &Blocks { nsid: id, blocks })
 }
 
 pub(super) fn write_uncorrectable(args: &BlocksArgs) -> Result<(), Error> {
@@ -59,7 +89,7 @@ pub(super) fn write_uncorrectable(args: &BlocksArgs) -> Result<(), Error> {
     with(&args.place.at.target, |session| {
         session.command("Write Uncorrectable", IO, command, Payload::None)
     })?;
-    done(&args.place.at, "NVME Write Uncorrectable Success\n", &json!({ "nsid": id, "blocks": blocks }))
+    done(&args.place.at, "NVME Write Uncorrectable Success\n", &Blocks { nsid: id, blocks })
 }
 
 pub(super) fn compare(args: &CompareBlocksArgs) -> Result<(), Error> {
@@ -99,7 +129,7 @@ pub(super) fn compare(args: &CompareBlocksArgs) -> Result<(), Error> {
         session.command("Compare", IO, SubmissionQueueEntry { cdw12, ..command }, Payload::Sent(sent))?;
         Ok(whole)
     })?;
-    done(&args.place.at, "compare: Success\n", &json!({ "nsid": id, "blocks": count, "bytes": bytes }))
+    done(&args.place.at, "compare: Success\n", &Compared { nsid: id, blocks: count, bytes })
 }
 
 pub(super) fn copy(args: &CopyArgs) -> Result<(), Error> {
@@ -131,7 +161,7 @@ pub(super) fn copy(args: &CopyArgs) -> Result<(), Error> {
         | if args.limited_retry { LIMITED_RETRY } else { 0 };
     let command = SubmissionQueueEntry { cdw12, ..command };
     with(&args.place.at.target, |session| session.command("Copy", IO, command, Payload::Sent(&data)))?;
-    done(&args.place.at, "NVMe Copy: success\n", &json!({ "nsid": id, "ranges": args.slbs.len() }))
+    done(&args.place.at, "NVMe Copy: success\n", &Ranges { nsid: id, ranges: args.slbs.len() })
 }
 
 pub(super) fn dataset_management(args: &DsmArgs) -> Result<(), Error> {
@@ -156,5 +186,5 @@ pub(super) fn dataset_management(args: &DsmArgs) -> Result<(), Error> {
     with(&args.place.at.target, |session| {
         session.command("Dataset Management", IO, command, Payload::Sent(&data))
     })?;
-    done(&args.place.at, "NVMe DSM: success\n", &json!({ "nsid": id, "ranges": args.slbs.len() }))
+    done(&args.place.at, "NVMe DSM: success\n", &Ranges { nsid: id, ranges: args.slbs.len() })
 }

@@ -3,7 +3,8 @@
 use nvme::host::command::get_log_page;
 use nvme::wire::log::{ErrorEntry, LogPage};
 use nvme::wire::{NamespaceId, Status, SubmissionQueueEntry};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{PAGE, show_data, show_list, with};
 use crate::args::{ErrorLogArgs, GetLogArgs};
@@ -61,7 +62,7 @@ pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
     let data = with(&args.at.target, |session| read(session, page, (0, size * args.log_entries), |_| ()))?;
     let entries = data.as_chunks::<{ ErrorEntry::LENGTH }>().0.iter().map(ErrorEntry::parse);
     let used: Vec<_> = entries.filter(|entry| entry.error_count > 0).collect();
-    let json = || json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() });
+    let json = || ErrorLog { errors: used.iter().map(LoggedError::from).collect() };
     let text = || match used.is_empty() {
         true => "the log has no entry\n".to_owned(),
         false => used.iter().map(error_text).collect(),
@@ -69,12 +70,59 @@ pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
     show_list(args.at.printing, &data, json, text)
 }
 
-fn error_json(entry: &ErrorEntry) -> Value {
-    json!({ "error_count": entry.error_count, "sqid": entry.submission_queue, "cmdid": entry.command_id,
-        "status_field": entry.status >> 1, "phase_tag": entry.status & 1,
-        "parm_error_location": entry.parameter_location, "lba": entry.lba, "nsid": entry.namespace,
-        "vs": entry.vendor_log_page, "trtype": entry.transport_type, "cs": entry.command_specific,
-        "trtype_spec_info": entry.transport_specific })
+/// The Error Information log: its entries that were used.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ErrorLog {
+    /// The entries, newest first.
+    errors: Vec<LoggedError>,
+}
+
+/// An entry of the Error Information log under nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+struct LoggedError {
+    /// Number of the error over the controller's life.
+    error_count: u64,
+    /// Submission queue of the command.
+    sqid: u16,
+    /// Command identifier.
+    cmdid: u16,
+    /// Status of the command.
+    status_field: u16,
+    /// Phase Tag of the completion.
+    phase_tag: u16,
+    /// Byte and bit of the command that has the error.
+    parm_error_location: u16,
+    /// First logical block with the error.
+    lba: u64,
+    /// Namespace of the command.
+    nsid: u32,
+    /// Log page with vendor specific information.
+    vs: u8,
+    /// Transport of the queue.
+    trtype: u8,
+    /// Command specific information.
+    cs: u64,
+    /// Transport specific information.
+    trtype_spec_info: u16,
+}
+
+impl From<&ErrorEntry> for LoggedError {
+    fn from(entry: &ErrorEntry) -> Self {
+        Self {
+            error_count: entry.error_count,
+            sqid: entry.submission_queue,
+            cmdid: entry.command_id,
+            status_field: entry.status >> 1,
+            phase_tag: entry.status & 1,
+            parm_error_location: entry.parameter_location,
+            lba: entry.lba,
+            nsid: entry.namespace,
+            vs: entry.vendor_log_page,
+            trtype: entry.transport_type,
+            cs: entry.command_specific,
+            trtype_spec_info: entry.transport_specific,
+        }
+    }
 }
 
 fn error_text(entry: &ErrorEntry) -> String {
@@ -105,7 +153,7 @@ mod tests {
             namespace: 3,
             ..ErrorEntry::default()
         };
-        let json = error_json(&entry);
+        let json = serde_json::to_value(LoggedError::from(&entry)).unwrap();
         let fields = ["error_count", "sqid", "cmdid", "status_field", "phase_tag", "lba", "nsid"];
         assert_eq!(fields.map(|name| json[name].as_u64().unwrap()), [7, 1, 0x2a, 0x80, 1, 99, 3]);
         let text = "error 7: LBA Out of Range (queue 1, command 0x2a, namespace 3, LBA 99)\n";

@@ -16,13 +16,16 @@ mod reservations;
 mod sanitize;
 mod self_test;
 mod smart_log;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::io::{Read, Write};
 use std::path::Path;
 
 use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::fields::Fields;
 use super::{print, print_json_of_nvme_cli};
@@ -108,8 +111,22 @@ fn entry(opcode: impl Into<u8>, id: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: opcode.into(), namespace: NamespaceId(id), ..SubmissionQueueEntry::EMPTY }
 }
 
+/// The namespace that a command was about.
+#[derive(Serialize, JsonSchema)]
+struct OfNamespace {
+    /// Namespace identifier.
+    nsid: u32,
+}
+
+/// Bytes that a controller returned.
+#[derive(Serialize, JsonSchema)]
+struct Bytes<'a> {
+    /// The bytes.
+    data: &'a [u8],
+}
+
 /// Prints that something was done: a text for people, or `value` for machines.
-fn done(at: &At, text: &str, value: &Value) -> Result<(), Error> {
+fn done(at: &At, text: &str, value: &impl Serialize) -> Result<(), Error> {
     if at.printing.is_json() { print_json_of_nvme_cli(value) } else { print(text) }
 }
 
@@ -118,19 +135,27 @@ pub(super) struct Structure<'a> {
     /// The title above the fields, for people.
     pub(super) title: &'a str,
     pub(super) fields: &'a Fields,
-    /// The output for machines, where that is more than an object of the fields.
-    pub(super) json: Option<Value>,
     pub(super) bytes: &'a [u8],
 }
 
 impl Structure<'_> {
     /// Prints the structure, for people with all bits if `detailed`.
     pub(super) fn show(self, printing: StructurePrinting, detailed: bool) -> Result<(), Error> {
-        match (printing.form(), self.json) {
-            (Printed::Binary, _) => print_bytes(self.bytes),
-            (Printed::Json, Some(json)) => print_json_of_nvme_cli(&json),
-            (Printed::Json, None) => print_json_of_nvme_cli(self.fields),
-            (Printed::Normal, _) => {
+        let fields = self.fields;
+        self.show_as(printing, detailed, fields)
+    }
+
+    /// Prints the structure as [`Structure::show`] does, but for machines prints `json`.
+    fn show_as(
+        self,
+        printing: StructurePrinting,
+        detailed: bool,
+        json: &impl Serialize,
+    ) -> Result<(), Error> {
+        match printing.form() {
+            Printed::Binary => print_bytes(self.bytes),
+            Printed::Json => print_json_of_nvme_cli(json),
+            Printed::Normal => {
                 let table = if detailed { self.fields.detailed_table() } else { self.fields.table() };
                 print(&format!("{}\n{table}", self.title))
             }
@@ -139,10 +164,10 @@ impl Structure<'_> {
 }
 
 /// Prints a list: its bytes, `json`, or `text`.
-fn show_list(
+fn show_list<T: Serialize>(
     printing: StructurePrinting,
     bytes: &[u8],
-    json: impl FnOnce() -> Value,
+    json: impl FnOnce() -> T,
     text: impl FnOnce() -> String,
 ) -> Result<(), Error> {
     match printing.form() {
@@ -154,7 +179,7 @@ fn show_list(
 
 /// Prints data: as they are, as an array for machines, or as nvme-cli shows them to people.
 fn show_data(printing: StructurePrinting, title: &str, data: &[u8]) -> Result<(), Error> {
-    show_list(printing, data, || serde_json::json!({ "data": data }), || format!("{title}\n{}", dump(data)))
+    show_list(printing, data, || Bytes { data }, || format!("{title}\n{}", dump(data)))
 }
 
 /// Prints bytes as they are.
@@ -195,19 +220,5 @@ fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
             let expected = format!("at most {most} B");
             Err(Error::Range { what: "the length of the file", value: length, expected })
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_shown_as_nvme_cli_shows_them() {
-        let shown = dump(b"0123456789abcdef\x00\xffA");
-        let second = format!("0010: 00 ff 41{}\"..A\"\n", " ".repeat(40));
-        assert!(shown.starts_with("0000: 30 31 32 33"), "{shown}");
-        assert!(shown.ends_with(&second), "{shown}");
-        assert_eq!(dump(b""), "");
     }
 }

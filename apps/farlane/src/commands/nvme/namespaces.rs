@@ -4,9 +4,10 @@
 use nvme::wire::identify::{IdentifyNamespace, cns, namespace_list};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{PAGE, Payload, done, entry, show_list, with};
+use super::{OfNamespace, PAGE, Payload, done, entry, show_list, with};
 use crate::args::{AtNamespaceArgs, AttachNsArgs, CreateNsArgs, FormatArgs, ListCtrlArgs, ListNsArgs};
 use crate::commands::identify::identify;
 use crate::error::Error;
@@ -16,6 +17,38 @@ use crate::session::Session;
 const DELETE: u32 = 1;
 /// Controller identifiers that a list has room for.
 const CONTROLLERS_MAX: usize = 2047;
+
+/// Namespaces.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NamespaceList {
+    /// The namespaces.
+    nsid_list: Vec<OfNamespace>,
+}
+
+/// Controllers.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ControllerList {
+    /// Number of the controllers.
+    num_ctrl: usize,
+    /// The controllers.
+    ctrl_list: Vec<OfController>,
+}
+
+/// A controller.
+#[derive(Serialize, JsonSchema)]
+struct OfController {
+    /// Controller identifier.
+    ctrl_id: u16,
+}
+
+/// A namespace that was attached, or detached.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Attached {
+    /// Namespace identifier.
+    nsid: u32,
+    /// The controllers.
+    controllers: Vec<u16>,
+}
 
 pub(super) fn list(args: &ListNsArgs) -> Result<(), Error> {
     let structure = match (args.all, args.csi) {
@@ -28,7 +61,7 @@ pub(super) fn list(args: &ListNsArgs) -> Result<(), Error> {
     let asked = SubmissionQueueEntry { cdw11: u32::from(args.csi.unwrap_or_default()) << 24, ..asked };
     let page = with(&args.at.target, |session| session.admin("Identify (namespaces)", asked, PAGE))?;
     let ids: Vec<_> = namespace_list(&page).map(|id| id.0).collect();
-    let json = || json!({ "nsid_list": ids.iter().map(|id| json!({ "nsid": id })).collect::<Vec<_>>() });
+    let json = || NamespaceList { nsid_list: ids.iter().map(|id| OfNamespace { nsid: *id }).collect() };
     let text = || ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect();
     show_list(args.at.printing, &page, json, text)
 }
@@ -46,8 +79,8 @@ pub(super) fn controllers(args: &ListCtrlArgs) -> Result<(), Error> {
     let count = usize::from(numbers.next().unwrap_or_default());
     let ids: Vec<_> = numbers.take(count.min(CONTROLLERS_MAX)).collect();
     let json = || {
-        let list: Vec<_> = ids.iter().map(|id| json!({ "ctrl_id": id })).collect();
-        json!({ "num_ctrl": ids.len(), "ctrl_list": list })
+        let ctrl_list = ids.iter().map(|id| OfController { ctrl_id: *id }).collect();
+        ControllerList { num_ctrl: ids.len(), ctrl_list }
     };
     let text = || ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect();
     show_list(args.at.printing, &page, json, text)
@@ -85,14 +118,14 @@ pub(super) fn create(args: &CreateNsArgs) -> Result<(), Error> {
         let sent = Payload::Sent(&wanted);
         Ok(session.command("Namespace Management (create)", QueueId::ADMIN, command, sent)?.0)
     })?;
-    done(&args.at, &format!("create-ns: Success, created nsid:{id}\n"), &json!({ "nsid": id }))
+    done(&args.at, &format!("create-ns: Success, created nsid:{id}\n"), &OfNamespace { nsid: id })
 }
 
 pub(super) fn delete(args: &AtNamespaceArgs) -> Result<(), Error> {
     let id = args.namespace;
     let command = SubmissionQueueEntry { cdw10: DELETE, ..entry(AdminOpcode::NamespaceManagement, id) };
     with(&args.at.target, |session| session.admin("Namespace Management (delete)", command, 0))?;
-    done(&args.at, &format!("delete-ns: Success, deleted nsid:{id}\n"), &json!({ "nsid": id }))
+    done(&args.at, &format!("delete-ns: Success, deleted nsid:{id}\n"), &OfNamespace { nsid: id })
 }
 
 /// Attaches a namespace to controllers, or detaches it from them.
@@ -117,7 +150,7 @@ pub(super) fn attach(args: &AttachNsArgs, attach: bool) -> Result<(), Error> {
         Ok(controllers)
     })?;
     let verb = if attach { "attach-ns" } else { "detach-ns" };
-    let value = json!({ "nsid": id, "controllers": controllers });
+    let value = Attached { nsid: id, controllers };
     done(&args.place.at, &format!("{verb}: Success, nsid:{id}\n"), &value)
 }
 
@@ -141,5 +174,5 @@ pub(super) fn format(args: &FormatArgs) -> Result<(), Error> {
         let command = SubmissionQueueEntry { cdw10, ..entry(AdminOpcode::FormatNvm, id) };
         session.admin("Format NVM", command, 0)
     })?;
-    done(&args.place.at, &format!("Success formatting namespace:{id:x}\n"), &json!({ "nsid": id }))
+    done(&args.place.at, &format!("Success formatting namespace:{id:x}\n"), &OfNamespace { nsid: id })
 }

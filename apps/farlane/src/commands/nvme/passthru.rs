@@ -2,7 +2,8 @@
 
 use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::QueueId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Payload, dump, read_file, show_list, with};
 use crate::args::{PassthruArgs, Printed};
@@ -10,6 +11,24 @@ use crate::error::{Error, NvmeError};
 
 /// The most bytes that a command may transfer here.
 const LENGTH_MAX: u32 = 1 << 20;
+
+/// A command, or its result.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Passed<'a> {
+    /// The command that --dry-run does not send.
+    Command {
+        /// Its submission queue entry.
+        command: &'a [u8],
+    },
+    /// The command has ended.
+    Ended {
+        /// Dword 0 of the completion queue entry.
+        result: u32,
+        /// Data that the command read.
+        data: &'a [u8],
+    },
+}
 
 pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
     if args.data_len > LENGTH_MAX {
@@ -48,7 +67,7 @@ pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
     };
     if args.dry_run {
         let bytes = command.emit();
-        return show_list(args.at.printing, &bytes, || json!({ "command": bytes.to_vec() }), || dump(&bytes));
+        return show_list(args.at.printing, &bytes, || Passed::Command { command: &bytes }, || dump(&bytes));
     }
     if args.at.printing.form() == Printed::Binary && !args.read {
         return Err(NvmeError::NoBytes { why: "the command reads no data without --read".to_owned() }.into());
@@ -56,7 +75,7 @@ pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
     let (result, data) =
         with(&args.at.target, |session| session.command("the command", queue, command, payload))?;
     let data = if args.read { data } else { Vec::new() };
-    let json = || json!({ "result": result, "data": data });
+    let json = || Passed::Ended { result, data: &data };
     let text = || format!("NVMe command result:{result:08x}\n{}", dump(&data));
     show_list(args.at.printing, &data, json, text)
 }

@@ -1,12 +1,15 @@
 //! `farlane nvme effects-log`, `ana-log`, `supported-log-pages`, `changed-ns-list-log` and
 //! `endurance-log`.
 
+use std::collections::BTreeMap;
+
 use nvme::host::{AnaGroup, ana_groups, ana_log_length};
 use nvme::wire::log::{AnaLogHeader, ENDURANCE_GROUP_PAGE, EnduranceGroupLog, LogPage};
 use nvme::wire::{AdminOpcode, AnaState, IoOpcode, NamespaceId, SubmissionQueueEntry};
-use serde_json::{Map, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{PAGE, Structure, logs, show_list, with};
+use super::{OfNamespace, PAGE, Structure, logs, show_list, with};
 use crate::args::{AnaLogArgs, ChangedNsArgs, DetailArgs, EffectsLogArgs, EnduranceLogArgs};
 use crate::commands::counted;
 use crate::commands::fields::{Fields, size};
@@ -40,6 +43,66 @@ const AGAIN_MAX: u32 = 10;
 /// Bytes of a Data Unit of an Endurance Group: a thousand million.
 const ENDURANCE_UNIT: u128 = 1_000_000_000;
 
+/// The Commands Supported and Effects log of a command set.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Effects {
+    /// Command Set Identifier.
+    command_set_identifier: u8,
+    /// Each admin command that the controller supports, and its effects.
+    admin_cmd_set: BTreeMap<String, u32>,
+    /// Each I/O command that the controller supports, and its effects.
+    io_cmd_set: BTreeMap<String, u32>,
+}
+
+/// The Asymmetric Namespace Access log.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ana {
+    /// URL of the controller.
+    #[serde(rename = "Asymmetric Namespace Access Log for NVMe device")]
+    device: String,
+    /// How often the log has changed.
+    chgcnt: u64,
+    /// Number of the groups.
+    ngrps: u16,
+    /// The groups. The space in the name is nvme-cli's.
+    #[serde(rename = "ANA DESC LIST ")]
+    groups: Vec<Group>,
+}
+
+/// A group of namespaces with one state.
+#[derive(Serialize, JsonSchema)]
+struct Group {
+    /// Number of the group.
+    grpid: u32,
+    /// Number of its namespaces.
+    nnsids: u32,
+    /// How often it has changed.
+    chgcnt: u64,
+    /// Its state.
+    state: &'static str,
+    /// Its namespaces.
+    #[serde(rename = "NSIDS")]
+    nsids: Vec<OfNamespace>,
+}
+
+/// The Supported Log Pages log.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SupportedLogs {
+    /// Each page by its identifier, with its properties.
+    supported_logs: Vec<BTreeMap<String, u32>>,
+}
+
+/// The Changed Attached Namespace List log.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Changed {
+    /// URL of the controller.
+    #[serde(rename = "Changed Attached Namespace List Log")]
+    device: String,
+    /// The namespaces by their places in the list, under the URL.
+    #[serde(flatten)]
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+}
+
 pub(super) fn effects(args: &EffectsLogArgs) -> Result<(), Error> {
     let page = (NamespaceId::ALL, LogPage::CommandEffects.into());
     let data = with(&args.at.target, |session| {
@@ -51,21 +114,23 @@ pub(super) fn effects(args: &EffectsLogArgs) -> Result<(), Error> {
         "ACS" => AdminOpcode::from(opcode).to_string(),
         _ => IoOpcode::from(opcode).to_string(),
     };
-    let kinds = [("ACS", "admin_cmd_set", admin), ("IOCS", "io_cmd_set", io)];
-    let (mut fields, mut json) = (Fields::default(), json!({ "command_set_identifier": args.csi }));
-    for (kind, set, words) in kinds {
-        let mut commands = Map::new();
+    let kinds = [("ACS", admin), ("IOCS", io)];
+    let mut fields = Fields::default();
+    let sets = kinds.map(|(kind, words)| {
+        let mut commands = BTreeMap::new();
         for (opcode, word) in (0..=u8::MAX).zip(words).filter(|(_, word)| *word & 1 == 1) {
             let title = name(kind, opcode);
             fields.flags(&format!("{kind}{opcode}"), *word, 8, &title, &EFFECTS);
-            commands.insert(format!("{kind}_{opcode} ({title})"), json!(word));
+            commands.insert(format!("{kind}_{opcode} ({title})"), *word);
         }
-        json[set] = commands.into();
-    }
+        commands
+    });
     let title = "Commands supported, and their effects";
+    let [admin_cmd_set, io_cmd_set] = sets;
+    let effects = Effects { command_set_identifier: args.csi, admin_cmd_set, io_cmd_set };
+    let structure = Structure { title, fields: &fields, bytes: &data };
     // nvme-cli prints a list, with an entry for each command set.
-    let structure = Structure { title, fields: &fields, json: Some(json!([json])), bytes: &data };
-    structure.show(args.at.printing, args.detail.human_readable)
+    structure.show_as(args.at.printing, args.detail.human_readable, &[effects])
 }
 
 /// Reads the ANA log as it was at one time.
@@ -99,15 +164,18 @@ pub(super) fn ana(args: &AnaLogArgs) -> Result<(), Error> {
     let data = with(target, |session| read_ana(session, args.groups))?;
     let header = AnaLogHeader::parse(data.first_chunk().expect("as many bytes as were asked for"));
     let groups = ana_groups(&data);
-    let group_json = |one: &AnaGroup| {
-        let ids: Vec<_> = one.namespaces.iter().map(|id| json!({ "nsid": id.0 })).collect();
-        json!({ "grpid": one.descriptor.group, "nnsids": one.descriptor.namespaces,
-            "chgcnt": one.descriptor.change_count, "state": state(one), "NSIDS": ids })
+    let group = |one: &AnaGroup| Group {
+        grpid: one.descriptor.group,
+        nnsids: one.descriptor.namespaces,
+        chgcnt: one.descriptor.change_count,
+        state: state(one),
+        nsids: one.namespaces.iter().map(|id| OfNamespace { nsid: id.0 }).collect(),
     };
-    let json = || {
-        json!({ "Asymmetric Namespace Access Log for NVMe device": target.url.to_string(),
-            "chgcnt": header.change_count, "ngrps": header.groups,
-            "ANA DESC LIST ": groups.iter().map(group_json).collect::<Vec<_>>() })
+    let json = || Ana {
+        device: target.url.to_string(),
+        chgcnt: header.change_count,
+        ngrps: header.groups,
+        groups: groups.iter().map(group).collect(),
     };
     let line = |one: &AnaGroup| {
         let ids: Vec<_> = one.namespaces.iter().map(|id| id.0.to_string()).collect();
@@ -147,11 +215,11 @@ pub(super) fn supported(args: &DetailArgs) -> Result<(), Error> {
         let meaning = LogPage::from(id).to_string();
         fields.flags(&format!("{id:#04x}"), word, 8, &meaning, &[(0, "supported"), (1, "takes an index")]);
         // The space is nvme-cli's.
-        list.push(json!({ format!("lid_{id:#x} "): word }));
+        list.push(BTreeMap::from([(format!("lid_{id:#x} "), word)]));
     }
-    let json = Some(json!({ "supported_logs": list }));
-    let structure = Structure { title: "Supported log pages", fields: &fields, json, bytes: &data };
-    structure.show(args.at.printing, args.detail.human_readable)
+    let structure = Structure { title: "Supported log pages", fields: &fields, bytes: &data };
+    let json = SupportedLogs { supported_logs: list };
+    structure.show_as(args.at.printing, args.detail.human_readable, &json)
 }
 
 pub(super) fn changed(args: &ChangedNsArgs) -> Result<(), Error> {
@@ -163,9 +231,10 @@ pub(super) fn changed(args: &ChangedNsArgs) -> Result<(), Error> {
     let ids: Vec<u32> = data.as_chunks::<4>().0.iter().map(|raw| u32::from_le_bytes(*raw)).collect();
     let ids: Vec<u32> = ids.into_iter().take_while(|id| *id != 0).collect();
     let json = || {
-        let url = target.url.to_string();
-        let numbered = (1..).zip(&ids).map(|(at, id)| (format!("[{at:4}]"), json!(format!("{id:#x}"))));
-        json!({ "Changed Attached Namespace List Log": url, url: numbered.collect::<Map<_, _>>() })
+        let device = target.url.to_string();
+        let numbered = (1..).zip(&ids).map(|(at, id)| (format!("[{at:4}]"), format!("{id:#x}")));
+        let namespaces = BTreeMap::from([(device.clone(), numbered.collect())]);
+        Changed { device, namespaces }
     };
     let text = || match ids.as_slice() {
         [] => "no namespace has changed since the log was read\n".to_owned(),
@@ -209,6 +278,6 @@ pub(super) fn endurance(args: &EnduranceLogArgs) -> Result<(), Error> {
         fields.number(name, value, what);
     }
     let title = format!("Endurance Group {}", args.group_id);
-    let structure = Structure { title: &title, fields: &fields, json: None, bytes: &data };
+    let structure = Structure { title: &title, fields: &fields, bytes: &data };
     structure.show(args.at.printing, false)
 }

@@ -1,9 +1,12 @@
 //! `farlane nvme resv-register`, `resv-acquire`, `resv-release` and `resv-report`.
 
-use nvme::wire::{IoOpcode, SubmissionQueueEntry};
-use serde_json::{Value, json};
+use std::fmt::Display;
 
-use super::{IO, Payload, done, entry, show_list, with};
+use nvme::wire::{IoOpcode, SubmissionQueueEntry};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{IO, OfNamespace, Payload, done, entry, show_list, with};
 use crate::args::{At, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs};
 use crate::commands::fields::digits;
 use crate::error::Error;
@@ -19,6 +22,46 @@ const REGISTRANT: usize = 24;
 /// Bytes of the same with a host identifier of 128 bits.
 const EXTENDED_REGISTRANT: usize = 64;
 
+/// A Reservation Status data structure under nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Report {
+    /// Generation: how often registrations have changed.
+    r#gen: u64,
+    /// Type of the reservation; 0 if there is none.
+    rtype: u64,
+    /// Number of registered controllers.
+    regctl: usize,
+    /// Persist Through Power Loss State.
+    ptpls: u64,
+    /// The registered controllers.
+    #[serde(flatten)]
+    registrants: Registrants,
+}
+
+/// The registered controllers, as far as the data have them.
+#[derive(Serialize, JsonSchema)]
+enum Registrants {
+    /// With host identifiers of 64 bits.
+    #[serde(rename = "regctls")]
+    Short(Vec<Registrant<u64>>),
+    /// With host identifiers of 128 bits.
+    #[serde(rename = "regctlext")]
+    Extended(Vec<Registrant<String>>),
+}
+
+/// A registered controller.
+#[derive(Serialize, JsonSchema)]
+struct Registrant<H> {
+    /// Controller identifier.
+    cntlid: u64,
+    /// Reservation status; bit 0 is set for the holder.
+    rcsts: u64,
+    /// Host identifier.
+    hostid: H,
+    /// Reservation key.
+    rkey: u64,
+}
+
 /// Sends a reservation command with its keys.
 fn send(
     at: &At,
@@ -29,7 +72,7 @@ fn send(
 ) -> Result<(), Error> {
     let data: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
     with(&at.target, |session| session.command(name, IO, command, Payload::Sent(&data)))?;
-    done(at, text, &json!({ "nsid": command.namespace.0 }))
+    done(at, text, &OfNamespace { nsid: command.namespace.0 })
 }
 
 pub(super) fn register(args: &ResvRegisterArgs) -> Result<(), Error> {
@@ -66,11 +109,11 @@ pub(super) fn report(args: &ResvReportArgs) -> Result<(), Error> {
         session.command("Reservation Report", IO, command, Payload::Wanted(args.numd * 4))
     })?;
     let report = parse(&data, cdw11 & EXTENDED != 0);
-    show_list(args.at.printing, &data, || report.clone(), || text(&report))
+    show_list(args.at.printing, &data, || &report, || text(&report))
 }
 
-/// A Reservation Status data structure under nvme-cli's names.
-fn parse(data: &[u8], extended: bool) -> Value {
+/// Parses a Reservation Status data structure.
+fn parse(data: &[u8], extended: bool) -> Report {
     let number = |at: usize, length: usize| -> u64 {
         let bytes = data.get(at..at + length).unwrap_or_default();
         bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -78,20 +121,32 @@ fn parse(data: &[u8], extended: bool) -> Value {
     let (header, size) = if extended { (EXTENDED_HEADER, EXTENDED_REGISTRANT) } else { (HEADER, REGISTRANT) };
     let count = usize::try_from(number(5, 2)).unwrap_or_default();
     let places = (0..count).map(|index| header + index * size).take_while(|at| at + size <= data.len());
-    let registrant = |at: usize| {
-        let (host, key) = match extended {
-            true => (json!(digits(&data[at + 16..at + 32])), at + 8),
-            false => (json!(number(at + 8, 8)), at + 16),
-        };
-        json!({ "cntlid": number(at, 2), "rcsts": number(at + 2, 1), "hostid": host,
-            "rkey": number(key, 8) })
+    let (cntlid, rcsts) = (|at: usize| number(at, 2), |at: usize| number(at + 2, 1));
+    let short = |at: usize| {
+        let (hostid, rkey) = (number(at + 8, 8), number(at + 16, 8));
+        Registrant { cntlid: cntlid(at), rcsts: rcsts(at), hostid, rkey }
     };
-    let list: Vec<_> = places.map(registrant).collect();
-    let name = if extended { "regctlext" } else { "regctls" };
-    json!({ "gen": number(0, 4), "rtype": number(4, 1), "regctl": count, "ptpls": number(9, 1), name: list })
+    let long = |at: usize| {
+        let (hostid, rkey) = (digits(&data[at + 16..at + 32]), number(at + 8, 8));
+        Registrant { cntlid: cntlid(at), rcsts: rcsts(at), hostid, rkey }
+    };
+    let registrants = match extended {
+        true => Registrants::Extended(places.map(long).collect()),
+        false => Registrants::Short(places.map(short).collect()),
+    };
+    Report { r#gen: number(0, 4), rtype: number(4, 1), regctl: count, ptpls: number(9, 1), registrants }
 }
 
-fn text(report: &Value) -> String {
+impl<H: Display> Registrant<H> {
+    /// The registered controller as a line for people.
+    fn line(&self) -> String {
+        let Self { cntlid, rcsts, hostid, rkey } = self;
+        let holds = if rcsts & 1 == 1 { ", holds it" } else { "" };
+        format!("  controller {cntlid} of host {hostid}: key {rkey:#x}{holds}\n")
+    }
+}
+
+fn text(report: &Report) -> String {
     let kinds = [
         "nobody has reserved it",
         "write exclusive",
@@ -101,27 +156,25 @@ fn text(report: &Value) -> String {
         "write exclusive, all registrants",
         "exclusive access, all registrants",
     ];
-    let kind = report["rtype"].as_u64().and_then(|kind| usize::try_from(kind).ok());
-    let kind = kind.and_then(|kind| kinds.get(kind)).unwrap_or(&"a reserved type");
-    let persists = if report["ptpls"] == json!(1) { ", persists through power losses" } else { "" };
-    let mut text = format!("{kind}{persists}; {} registered, change {}\n", report["regctl"], report["gen"]);
-    let list = report["regctlext"].as_array().or(report["regctls"].as_array());
-    for one in list.into_iter().flatten() {
-        let holds =
-            if one["rcsts"].as_u64().is_some_and(|status| status & 1 == 1) { ", holds it" } else { "" };
-        text += &format!(
-            "  controller {} of host {}: key {:#x}{holds}\n",
-            one["cntlid"],
-            one["hostid"].as_str().map_or_else(|| one["hostid"].to_string(), str::to_owned),
-            one["rkey"].as_u64().unwrap_or_default()
-        );
-    }
-    text
+    let kind = usize::try_from(report.rtype).ok().and_then(|kind| kinds.get(kind));
+    let kind = kind.unwrap_or(&"a reserved type");
+    let persists = if report.ptpls == 1 { ", persists through power losses" } else { "" };
+    let lines: String = match &report.registrants {
+        Registrants::Short(all) => all.iter().map(Registrant::line).collect(),
+        Registrants::Extended(all) => all.iter().map(Registrant::line).collect(),
+    };
+    format!("{kind}{persists}; {} registered, change {}\n{lines}", report.regctl, report.r#gen)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn printed(data: &[u8], extended: bool) -> Value {
+        serde_json::to_value(parse(data, extended)).unwrap()
+    }
 
     #[test]
     fn registrants_are_told_under_nvme_clis_names() {
@@ -131,12 +184,12 @@ mod tests {
         for (place, byte) in data[80..96].iter_mut().zip(0..) {
             *place = byte;
         }
-        let one = &parse(&data, true)["regctlext"][0];
+        let one = &printed(&data, true)["regctlext"][0];
         assert_eq!(one["hostid"], "000102030405060708090a0b0c0d0e0f", "the digits of the UUID");
         assert_eq!((&one["cntlid"], &one["rcsts"], &one["rkey"]), (&json!(3), &json!(1), &json!(0xab)));
         let mut data = [0; 48];
         (data[5], data[24], data[32], data[40]) = (1, 3, 7, 0xab);
-        let one = &parse(&data, false)["regctls"][0];
+        let one = &printed(&data, false)["regctls"][0];
         assert_eq!((&one["hostid"], &one["rkey"]), (&json!(7), &json!(0xab)));
     }
 }

@@ -1,8 +1,11 @@
 //! `farlane nvme sanitize` and `sanitize-log`.
 
+use std::collections::BTreeMap;
+
 use nvme::wire::log::{LogPage, SanitizeLog, sanitize_status};
 use nvme::wire::{AdminOpcode, Bits, NamespaceId, SubmissionQueueEntry};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Structure, done, entry, logs, with};
 use crate::args::{DetailArgs, SanitizeArgs};
@@ -24,7 +27,7 @@ pub(super) fn sanitize(args: &SanitizeArgs) -> Result<(), Error> {
     let command = SubmissionQueueEntry { cdw10, cdw11: args.ovrpat, ..entry(AdminOpcode::Sanitize, 0) };
     with(&args.at.target, |session| session.admin("Sanitize", command, 0))?;
     let text = "the operation has begun; farlane nvme sanitize-log tells how it fares\n";
-    done(&args.at, text, &json!({ "sanact": args.sanact }))
+    done(&args.at, text, &Sanitized { sanact: args.sanact })
 }
 
 pub(super) fn log(args: &DetailArgs) -> Result<(), Error> {
@@ -32,39 +35,81 @@ pub(super) fn log(args: &DetailArgs) -> Result<(), Error> {
     let page = (NamespaceId::ALL, LogPage::SanitizeStatus.into());
     let data = with(&args.at.target, |session| logs::read(session, page, (0, length), |_| ()))?;
     let log = SanitizeLog::parse(data.first_chunk().expect("as many bytes as were asked for"));
-    let json = json!({ args.at.target.url.to_string(): json_of(&log) });
+    let json = BTreeMap::from([(args.at.target.url.to_string(), SanitizeStatus::from(&log))]);
     let fields = fields(&log);
-    let structure = Structure { title: "Sanitize status", fields: &fields, json: Some(json), bytes: &data };
-    structure.show(args.at.printing, args.detail.human_readable)
+    let structure = Structure { title: "Sanitize status", fields: &fields, bytes: &data };
+    structure.show_as(args.at.printing, args.detail.human_readable, &json)
 }
 
-/// The log under the names that nvme-cli gives its parts.
-fn json_of(log: &SanitizeLog) -> Value {
-    let (status, part) = (u32::from(log.status), |bits: Bits| bits.of(log.status.into()));
-    let operation = sanitize_status::OPERATION.of(status);
-    let words = match operation {
-        sanitize_status::NEVER => "NVM Subsystem has never been sanitized.",
-        sanitize_status::COMPLETED => "Most Recent Sanitize Command Completed Successfully.",
-        sanitize_status::IN_PROGRESS => "Sanitize in Progress.",
-        sanitize_status::FAILED => "Most Recent Sanitize Command Failed.",
-        4 => "Most Recent Sanitize Command (No-Deallocate) Completed Successfully.",
-        _ => "Unknown.",
-    };
-    json!({
-        "sprog": log.progress,
-        "sstat": {
-            "global_erased": part(sanitize_status::DATA_ERASED),
-            "no_cmplted_passes": part(sanitize_status::PASSES),
-            "status": format!("({operation}) {words}"),
-        },
-        "cdw10_info": log.command_dword_10,
-        "time_over_write": log.overwrite_time,
-        "time_block_erase": log.block_erase_time,
-        "time_crypto_erase": log.crypto_erase_time,
-        "time_over_write_no_dealloc": log.overwrite_no_deallocate_time,
-        "time_block_erase_no_dealloc": log.block_erase_no_deallocate_time,
-        "time_crypto_erase_no_dealloc": log.crypto_erase_no_deallocate_time,
-    })
+/// An operation that has begun.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Sanitized {
+    /// Sanitize Action.
+    sanact: u8,
+}
+
+/// The Sanitize Status log under nvme-cli's names. Times are estimates in seconds.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SanitizeStatus {
+    /// Sanitize Progress, in 1/65,536; 65,535 when no operation is under way.
+    sprog: u16,
+    /// Sanitize Status.
+    sstat: OperationStatus,
+    /// CDW10 of the latest Sanitize command.
+    cdw10_info: u32,
+    /// Time to overwrite.
+    time_over_write: u32,
+    /// Time to erase blocks.
+    time_block_erase: u32,
+    /// Time to change the key.
+    time_crypto_erase: u32,
+    /// Time to overwrite and keep blocks allocated.
+    time_over_write_no_dealloc: u32,
+    /// Time to erase blocks and keep them allocated.
+    time_block_erase_no_dealloc: u32,
+    /// Time to change the key and keep blocks allocated.
+    time_crypto_erase_no_dealloc: u32,
+}
+
+/// The status of the latest operation.
+#[derive(Serialize, JsonSchema)]
+struct OperationStatus {
+    /// 1 if nothing was written since the latest success.
+    global_erased: u32,
+    /// Passes of an overwrite that are complete.
+    no_cmplted_passes: u32,
+    /// The outcome, as nvme-cli prints it.
+    status: String,
+}
+
+impl From<&SanitizeLog> for SanitizeStatus {
+    fn from(log: &SanitizeLog) -> Self {
+        let (status, part) = (u32::from(log.status), |bits: Bits| bits.of(log.status.into()));
+        let operation = sanitize_status::OPERATION.of(status);
+        let words = match operation {
+            sanitize_status::NEVER => "NVM Subsystem has never been sanitized.",
+            sanitize_status::COMPLETED => "Most Recent Sanitize Command Completed Successfully.",
+            sanitize_status::IN_PROGRESS => "Sanitize in Progress.",
+            sanitize_status::FAILED => "Most Recent Sanitize Command Failed.",
+            4 => "Most Recent Sanitize Command (No-Deallocate) Completed Successfully.",
+            _ => "Unknown.",
+        };
+        Self {
+            sprog: log.progress,
+            sstat: OperationStatus {
+                global_erased: part(sanitize_status::DATA_ERASED),
+                no_cmplted_passes: part(sanitize_status::PASSES),
+                status: format!("({operation}) {words}"),
+            },
+            cdw10_info: log.command_dword_10,
+            time_over_write: log.overwrite_time,
+            time_block_erase: log.block_erase_time,
+            time_crypto_erase: log.crypto_erase_time,
+            time_over_write_no_dealloc: log.overwrite_no_deallocate_time,
+            time_block_erase_no_dealloc: log.block_erase_no_deallocate_time,
+            time_crypto_erase_no_dealloc: log.crypto_erase_no_deallocate_time,
+        }
+    }
 }
 
 fn fields(log: &SanitizeLog) -> Fields {

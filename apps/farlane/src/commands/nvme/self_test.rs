@@ -4,7 +4,8 @@ use engine::Nanos;
 use indicatif::ProgressBar;
 use nvme::wire::log::{LogPage, SELF_TEST_RESULTS, SelfTestLog, SelfTestResult};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{done, entry, logs, show_list, with};
 use crate::args::{SelfTestArgs, SelfTestLogArgs};
@@ -33,14 +34,14 @@ pub(super) fn start(args: &SelfTestArgs) -> Result<(), Error> {
         if waits { wait(session).map(Some) } else { Ok(None) }
     })?;
     if let Some(log) = log {
-        return done(&args.at, &text(&log, RESULTS), &json_of(&log, RESULTS));
+        return done(&args.at, &text(&log, RESULTS), &SelfTests::of(&log, RESULTS));
     }
     let text = match args.self_test_code {
         2 => "Extended Device self-test started\n",
         ABORT => "Aborting device self-test operation\n",
         _ => "Device self-test taken\n",
     };
-    done(&args.at, text, &json!({ "self_test_code": args.self_test_code }))
+    done(&args.at, text, &Started { self_test_code: args.self_test_code })
 }
 
 /// Waits until no self-test is under way. Returns the log as it is then.
@@ -72,7 +73,7 @@ pub(super) fn log(args: &SelfTestLogArgs) -> Result<(), Error> {
     let data = with(&args.at.target, read_bytes)?;
     let log = SelfTestLog::parse(data.first_chunk().expect("as many bytes as were asked for"));
     let most = usize::from(args.dst_entries);
-    show_list(args.at.printing, &data, || json_of(&log, most), || text(&log, most))
+    show_list(args.at.printing, &data, || SelfTests::of(&log, most), || text(&log, most))
 }
 
 /// The entries that were used, at most `most`.
@@ -80,29 +81,85 @@ fn results(log: &SelfTestLog, most: usize) -> impl Iterator<Item = &SelfTestResu
     log.results.iter().filter(|one| one.status & 0xf != SelfTestResult::UNUSED).take(most)
 }
 
-/// The log under the names that nvme-cli gives its parts.
-fn json_of(log: &SelfTestLog, most: usize) -> Value {
-    let one = |one: &SelfTestResult| {
-        let mut json = json!({ "Self test result": one.status & 0xf, "Self test code": one.status >> 4,
-            "Segment number": one.segment, "Valid Diagnostic Information": one.valid,
-            "Power on hours": one.power_on_hours });
-        let valid = [
-            ("Namespace Identifier", json!(one.namespace)),
-            ("Failing LBA", json!(one.failing_lba)),
-            ("Status Code Type", json!(one.status_code_type)),
-            ("Status Code", json!(one.status_code)),
-        ];
-        for (bit, (name, value)) in valid.into_iter().enumerate() {
-            if one.valid >> bit & 1 == 1 {
-                json[name] = value;
-            }
+/// A self-test that was started, or aborted.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Started {
+    /// Self-test Code.
+    self_test_code: u8,
+}
+
+/// The Device Self-test log under nvme-cli's names.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SelfTests {
+    /// The operation that is under way; 0 for none.
+    #[serde(rename = "Current Device Self-Test Operation")]
+    operation: u8,
+    /// Its progress in percent.
+    #[serde(rename = "Current Device Self-Test Completion")]
+    completion: u8,
+    /// The results, newest first.
+    #[serde(rename = "List of Valid Reports")]
+    reports: Vec<TestReport>,
+}
+
+/// The result of a self-test. Of the last four fields, only valid ones are there.
+#[derive(Serialize, JsonSchema)]
+struct TestReport {
+    /// The result; 0 if the test passed.
+    #[serde(rename = "Self test result")]
+    result: u8,
+    /// The operation.
+    #[serde(rename = "Self test code")]
+    code: u8,
+    /// The segment that failed.
+    #[serde(rename = "Segment number")]
+    segment: u8,
+    /// A bit for each of the last four fields that is valid.
+    #[serde(rename = "Valid Diagnostic Information")]
+    valid: u8,
+    /// Hours under power at the end of the test.
+    #[serde(rename = "Power on hours")]
+    power_on_hours: u64,
+    /// Namespace of the failing block.
+    #[serde(rename = "Namespace Identifier", skip_serializing_if = "Option::is_none")]
+    namespace: Option<u32>,
+    /// A logical block at which the test failed.
+    #[serde(rename = "Failing LBA", skip_serializing_if = "Option::is_none")]
+    failing_lba: Option<u64>,
+    /// Status Code Type of the failure.
+    #[serde(rename = "Status Code Type", skip_serializing_if = "Option::is_none")]
+    status_code_type: Option<u8>,
+    /// Status Code of the failure.
+    #[serde(rename = "Status Code", skip_serializing_if = "Option::is_none")]
+    status_code: Option<u8>,
+}
+
+impl From<&SelfTestResult> for TestReport {
+    fn from(one: &SelfTestResult) -> Self {
+        let is_valid = |bit: u8| one.valid >> bit & 1 == 1;
+        Self {
+            result: one.status & 0xf,
+            code: one.status >> 4,
+            segment: one.segment,
+            valid: one.valid,
+            power_on_hours: one.power_on_hours,
+            namespace: is_valid(0).then_some(one.namespace),
+            failing_lba: is_valid(1).then_some(one.failing_lba),
+            status_code_type: is_valid(2).then_some(one.status_code_type),
+            status_code: is_valid(3).then_some(one.status_code),
         }
-        json
-    };
-    json!({
-        "Current Device Self-Test Operation": log.current_operation,
-        "Current Device Self-Test Completion": log.current_completion,
-        "List of Valid Reports": results(log, most).map(one).collect::<Vec<_>>() })
+    }
+}
+
+impl SelfTests {
+    /// At most so many of the newest results of `log`.
+    fn of(log: &SelfTestLog, most: usize) -> Self {
+        Self {
+            operation: log.current_operation,
+            completion: log.current_completion,
+            reports: results(log, most).map(TestReport::from).collect(),
+        }
+    }
 }
 
 fn text(log: &SelfTestLog, most: usize) -> String {

@@ -1,12 +1,9 @@
 //! `farlane nvme smart-log`: the health of a controller.
 
-use std::iter;
-
 use nvme::host::command::get_log_page;
 use nvme::wire::NamespaceId;
 use nvme::wire::log::{LogPage, SmartLog};
-
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use super::Structure;
 use crate::args::SmartLogArgs;
@@ -34,10 +31,10 @@ pub(crate) fn run(args: &SmartLogArgs) -> Result<(), Error> {
     let log = SmartLog::parse(page.first_chunk().expect("as many bytes as were asked for"));
     let mut fields = fields(&log);
     if args.detail.human_readable {
-        fields.replace("critical_warning", warnings(log.critical_warning));
+        fields.replace("critical_warning", Warnings::from(log.critical_warning));
     }
     let title = format!("SMART / health of the controller {name} at {}", args.at.target.url);
-    let structure = Structure { title: &title, fields: &fields, json: None, bytes: &page };
+    let structure = Structure { title: &title, fields: &fields, bytes: &page };
     structure.show(args.at.printing, args.detail.human_readable)
 }
 
@@ -49,10 +46,30 @@ fn read(session: &mut Session, namespace: NamespaceId) -> Result<Vec<u8>, Error>
 }
 
 /// The bits of Critical Warning, under the names that nvme-cli gives them.
-fn warnings(warning: u8) -> Value {
-    let names = ["available_spare", "temp_threshold", "reliability_degraded", "ro", "vmbu_failed", "pmr_ro"];
-    let bits = names.iter().enumerate().map(|(bit, name)| ((*name).to_owned(), json!(warning >> bit & 1)));
-    iter::once(("value".to_owned(), json!(warning))).chain(bits).collect::<Map<_, _>>().into()
+#[derive(Serialize)]
+struct Warnings {
+    value: u8,
+    available_spare: u8,
+    temp_threshold: u8,
+    reliability_degraded: u8,
+    ro: u8,
+    vmbu_failed: u8,
+    pmr_ro: u8,
+}
+
+impl From<u8> for Warnings {
+    fn from(value: u8) -> Self {
+        let bit = |bit: u8| value >> bit & 1;
+        Self {
+            value,
+            available_spare: bit(0),
+            temp_threshold: bit(1),
+            reliability_degraded: bit(2),
+            ro: bit(3),
+            vmbu_failed: bit(4),
+            pmr_ro: bit(5),
+        }
+    }
 }
 
 /// The fields of the log, under the names that nvme-cli gives them.
@@ -118,6 +135,8 @@ fn units(units: u128, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -150,7 +169,7 @@ mod tests {
         let detailed = fields.detailed_table();
         assert!(detailed.contains("[3:3] 0x1  all media are read-only\n"), "{detailed}");
         assert!(detailed.contains("[1:1] 0x0  a temperature is beyond its threshold\n"), "{detailed}");
-        let bits = warnings(0b1001);
+        let bits = serde_json::to_value(Warnings::from(0b1001)).unwrap();
         assert_eq!(
             (&bits["value"], &bits["available_spare"], &bits["ro"], &bits["temp_threshold"]),
             (&json!(9), &json!(1), &json!(1), &json!(0))

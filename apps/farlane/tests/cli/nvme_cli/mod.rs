@@ -7,6 +7,7 @@ mod verbs;
 use std::process::Command;
 
 use crate::support::running::wait_until;
+use crate::support::schema::holds;
 use crate::support::{Export, FARLANE, fail, farlane, json, succeed};
 use serde_json::Value;
 
@@ -45,7 +46,9 @@ impl Served {
     }
 
     fn json(&self, verb: &str, more: &[&str]) -> Value {
-        json(&[&self.with(verb, more)[..], &["-o", "json"]].concat())
+        let value = json(&[&self.with(verb, more)[..], &["-o", "json"]].concat());
+        holds(&format!("nvme/{verb}"), &value);
+        value
     }
 
     fn said(&self, verb: &str, more: &[&str]) -> String {
