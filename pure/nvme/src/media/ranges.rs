@@ -2,9 +2,9 @@
 //!
 //! A host that gives up a path resends its commands on another path, and a host that was killed
 //! returns with a new controller: in both cases a medium may still be busy with an old write, which
-//! must not undo what was written or read since. A subsystem keeps this order itself
-//! while it sends all requests. With lanes, requests from several threads meet at the medium, so the
-//! medium keeps the order: by a [`Ranges`] that every request passes.
+//! must not undo what was written or read since. A subsystem keeps this order itself while it sends
+//! all requests. With lanes, requests from several threads meet at the medium, so the medium keeps
+//! the order: by a [`Ranges`] that every request passes.
 
 use alloc::collections::VecDeque;
 
@@ -84,7 +84,7 @@ impl<K, O> Default for Ranges<K, O> {
 
 impl<K: Copy + PartialEq, O: Copy + PartialEq> Ranges<K, O> {
     /// Enters a request that the controller `owner` sends. Returns the request if it may begin now;
-    /// otherwise [`Ranges::next`] returns it later. A flush may always begin.
+    /// otherwise [`Ranges::begin_next`] returns it later. A flush may always begin.
     pub fn enter(&mut self, id: K, owner: O, request: Request) -> Option<Request> {
         let Some((extent, changes)) = Extent::of(&request) else { return Some(request) };
         let mut new = Entered { id, owner: Some(owner), extent, changes, waiting: None };
@@ -106,7 +106,7 @@ impl<K: Copy + PartialEq, O: Copy + PartialEq> Ranges<K, O> {
     }
 
     /// Takes a waiting request that may begin now.
-    pub fn next(&mut self) -> Option<(K, Request)> {
+    pub fn begin_next(&mut self) -> Option<(K, Request)> {
         if self.waiting == 0 {
             return None;
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn next(ranges: &mut Ranges<u32, u8>) -> Vec<u32> {
-        core::iter::from_fn(|| ranges.next()).map(|(id, _)| id).collect()
+        core::iter::from_fn(|| ranges.begin_next()).map(|(id, _)| id).collect()
     }
 
     #[test]

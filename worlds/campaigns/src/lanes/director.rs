@@ -7,7 +7,7 @@ use nvme::wire::feature::FeatureId;
 use nvme::wire::log::LogPage;
 use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, SubmissionQueueEntry};
 
-use super::hosts::name;
+use super::hosts::{Outgoing, name};
 use super::rules::{BLOCKS, NAMESPACES, State};
 use super::{BLOCK, Event, Pending, Place, Sender, World};
 use crate::checker::{End, Kind, OperationId};
@@ -183,7 +183,7 @@ impl World {
         if aborts {
             self.director.preemptions.push((self.now, None));
         }
-        let command = Some(self.send(Sender::Director, host, queue, entry, data, None, Vec::new()));
+        let command = Some(self.send(Outgoing { data, ..Outgoing::of_director(host, queue, entry) }));
         self.director.under_way = Some(Change { command, states, erasures, sanitizes, aborts });
     }
 
@@ -430,7 +430,7 @@ impl World {
         let Tally { reads, writes, errors, .. } = self.director.tally;
         self.director.seen_before = [reads, writes, errors];
         let entry = command::get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, 512);
-        let command = Some(self.send(Sender::Director, host, None, entry, Vec::new(), None, Vec::new()));
+        let command = Some(self.send(Outgoing::of_director(host, None, entry)));
         self.director.under_way = Some(Change { command, ..Change::default() });
     }
 

@@ -23,6 +23,31 @@ pub(super) struct Queue {
     last: Instant,
 }
 
+/// A command that is to be sent.
+pub(super) struct Outgoing {
+    pub(super) sender: Sender,
+    pub(super) host: usize,
+    /// The index of the host's I/O queue; `None` for the admin queue.
+    pub(super) queue: Option<usize>,
+    pub(super) entry: SubmissionQueueEntry,
+    pub(super) data: Vec<u8>,
+    pub(super) access: Option<Access>,
+    pub(super) operations: Vec<OperationId>,
+}
+
+impl Outgoing {
+    /// A command of a host, without data.
+    fn of_host(host: usize, queue: usize, entry: SubmissionQueueEntry) -> Self {
+        Self { sender: Sender::Host, queue: Some(queue), ..Self::of_director(host, None, entry) }
+    }
+
+    /// A command of the director, without data.
+    pub(super) fn of_director(host: usize, queue: Option<usize>, entry: SubmissionQueueEntry) -> Self {
+        let (sender, data, operations) = (Sender::Director, Vec::new(), Vec::new());
+        Self { sender, host, queue, entry, data, access: None, operations }
+    }
+}
+
 /// A host with one controller.
 #[derive(Debug)]
 pub(super) struct Host {
@@ -153,7 +178,8 @@ impl World {
         }
         let end = if opcode == IoOpcode::Flush { 0 } else { blocks.end };
         let access = Access { host, namespace, opcode, end };
-        self.send(Sender::Host, host, Some(queue), entry, data, Some(access), vec![id]);
+        let (sender, queue, access, operations) = (Sender::Host, Some(queue), Some(access), vec![id]);
+        self.send(Outgoing { sender, host, queue, entry, data, access, operations });
     }
 
     /// Sends a flush to each queue.
@@ -178,7 +204,7 @@ impl World {
         self.director.marked = true;
         let entry = command::on_blocks(IoOpcode::WriteUncorrectable, name(namespace), first, 2);
         let access = Access { host, namespace, opcode: IoOpcode::WriteUncorrectable, end: first + 2 };
-        self.send(Sender::Host, host, Some(queue), entry, Vec::new(), Some(access), Vec::new());
+        self.send(Outgoing { access: Some(access), ..Outgoing::of_host(host, queue, entry) });
     }
 
     /// Sends a fused pair, or only its first half.
@@ -192,22 +218,14 @@ impl World {
             let mut entry = command::on_blocks(opcode, name(0), PAIR_BLOCK, 1);
             entry.flags |= fuse;
             let access = Access { host, namespace: 0, opcode, end: BLOCKS };
-            self.send(Sender::Host, host, Some(queue), entry, data(value), Some(access), Vec::new());
+            let (data, access) = (data(value), Some(access));
+            self.send(Outgoing { data, access, ..Outgoing::of_host(host, queue, entry) });
         }
     }
 
     /// Sends a command to an I/O queue of a host, or to its admin queue.
-    #[allow(clippy::too_many_arguments, reason = "they are the parts of a command")]
-    pub(super) fn send(
-        &mut self,
-        sender: Sender,
-        host: usize,
-        queue: Option<usize>,
-        entry: SubmissionQueueEntry,
-        data: Vec<u8>,
-        access: Option<Access>,
-        operations: Vec<OperationId>,
-    ) -> u64 {
+    pub(super) fn send(&mut self, command: Outgoing) -> u64 {
+        let Outgoing { sender, host, queue, entry, data, access, operations } = command;
         self.next_id += 1;
         let id = self.next_id;
         let mut at = self.now + Nanos::from_micros(1 + self.rng.below(15));

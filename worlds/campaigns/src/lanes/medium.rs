@@ -118,7 +118,7 @@ impl World {
     }
 
     fn begin_waiting(&mut self) {
-        while let Some((name, request)) = self.medium.ranges.next() {
+        while let Some((name, request)) = self.medium.ranges.begin_next() {
             let delay = self.medium.delay();
             self.after(delay, Event::Execute(Entry { name, request }));
         }

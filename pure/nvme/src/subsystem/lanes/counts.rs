@@ -25,7 +25,7 @@ pub(super) struct Logged {
 /// Counts of a lane's commands since its last report.
 #[derive(Debug)]
 pub(in super::super) struct Counts {
-    /// The version that the lane had seen, which tells the lives of a controller's key apart.
+    /// The version that the lane had seen, which distinguishes the lives of a key.
     pub(super) version: u64,
     pub(super) counters: Counters,
     /// By the keys of controllers.

@@ -144,7 +144,7 @@ pub(in super::super) enum Report {
 #[derive(Debug)]
 pub(in super::super) struct HandedOver {
     pub(super) hand: Hand,
-    /// The version that the lane had seen, which tells the lives of a controller's key apart.
+    /// The version that the lane had seen, which distinguishes the lives of a key.
     pub(super) version: u64,
     pub(super) controller: ControllerKey,
     pub(super) queue: QueueId,

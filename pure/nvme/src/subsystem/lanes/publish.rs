@@ -111,7 +111,7 @@ impl Subsystem {
             }
         }
         let output = self.lanes.as_mut()?.ungate()?;
-        Some(self.to_lane(output))
+        Some(self.for_lane(output))
     }
 
     /// Passes an output on, unless it is a completion that waits until lanes have seen what was
@@ -122,11 +122,11 @@ impl Subsystem {
             Output::Complete { .. } => lanes.gate(output)?,
             output => output,
         };
-        Some(self.to_lane(output))
+        Some(self.for_lane(output))
     }
 
     /// Turns the output of a command that a lane has handed over into a message to the lane.
-    fn to_lane(&mut self, output: Output) -> Output {
+    fn for_lane(&mut self, output: Output) -> Output {
         let Some(lanes) = &mut self.lanes else { return output };
         let (Output::PullHostData { token, .. }
         | Output::PushHostData { token, .. }
