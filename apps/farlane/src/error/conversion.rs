@@ -1,7 +1,7 @@
 //! Conversions of the world's errors into those that a user reads.
 
-use live::client::blocking::WaitError;
 use live::client::{AttachError, Failure};
+use live::reactor::blocking::WaitError;
 use nvme_fabrics::host;
 
 use super::{CaptureError, Error, TsnError};

@@ -9,10 +9,11 @@ use std::fmt::Write as _;
 use super::tidy::{is_test, sources, without_tests};
 
 /// The crates whose rooms are checked, and the modules of each whose children are rooms themselves.
-const CRATES: [(&str, &[&str]); 1] = [("apps/farlane/src/", &["commands"])];
+const CRATES: [(&str, &[&str]); 2] = [("apps/farlane/src/", &["commands"]), ("worlds/live/src/", &[])];
 
-/// Arrows that close a circle today. An arrow that is gone must leave this table.
-const OPEN: [(&str, &str); 0] = [];
+/// Arrows of a crate that close a circle. An arrow that is gone must leave this table. A namespace
+/// of another device is a medium that a client reaches.
+const OPEN: [(&str, &str, &str); 1] = [("worlds/live/src/", "media", "client")];
 
 /// The modules that the command line uses: none that runs a command.
 const BELOW_THE_COMMAND_LINE: [&str; 3] = ["args", "error", "plan_file"];
@@ -141,7 +142,7 @@ fn circles(mut arrows: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, B
 fn rooms_import_each_other_in_one_direction() {
     for (folder, divided) in CRATES {
         let mut arrows = arrows(folder, divided);
-        for (from, to) in OPEN {
+        for (_, from, to) in OPEN.into_iter().filter(|(of, ..)| *of == folder) {
             let is_there = arrows.get_mut(from).is_some_and(|all| all.remove(to));
             assert!(is_there, "{from} does not import {to} any more: strike it from OPEN");
         }

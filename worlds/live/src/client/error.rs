@@ -14,8 +14,8 @@ use nvme_pcie::host::SubmitError as Refused;
 use pcie::requester::RequestError;
 use tunnel::session::HandshakeError;
 
-use crate::client::blocking::WaitError;
 use crate::drivers::secret_file::SecretFileError;
+use crate::reactor::blocking::WaitError;
 
 /// Why there is no controller to use, or no longer one.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use super::pcie::length;
 use super::places::Places;
 use super::subsystem::{Fabric, host_id};
 use super::transport::{Identity, Transport};
-use crate::client::blocking::{Application, Blocking};
 use crate::drivers::secret_file;
+use crate::reactor::blocking::{Application, Blocking};
 use crate::sys;
 
 /// First address of the memory for data, as commands name places in it.

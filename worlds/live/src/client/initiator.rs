@@ -17,10 +17,10 @@ use super::error::AttachError;
 use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths, psks};
 use super::options::Options;
 use super::subsystem::{Fabric, Provider};
-use crate::client::blocking::{Application, Blocking};
 use crate::drivers::fabrics::crc32c;
 use crate::drivers::fabrics::initiator::{Carrier, InitiatorDriver, Reach};
 use crate::reactor::Reactor;
+use crate::reactor::blocking::{Application, Blocking};
 use crate::sys;
 use crate::sys::clock::Clock;
 

@@ -7,7 +7,6 @@
 //! data in memory need no copy; on a fabric, data in buffers need none.
 
 mod address;
-pub mod blocking;
 mod cookie;
 mod error;
 mod event;
@@ -48,9 +47,9 @@ pub use subsystem::{Fabric, Provider, Settings, SubsystemUrl};
 pub use transport::Identity;
 pub use url::{FarUrl, Url};
 
-use crate::client::blocking::WaitError;
 use crate::drivers::fabrics::initiator::InitiatorDriver;
 use crate::media::Media;
+use crate::reactor::blocking::WaitError;
 use crate::reactor::{Stop, Turn};
 use fabrics::Fabrics;
 use pcie::Pcie;

@@ -16,9 +16,9 @@ use super::options::Options;
 use super::slots::Slots;
 use super::transport::{Identity, Transport};
 use crate::carrier::route::Route;
-use crate::client::blocking::Blocking;
 use crate::drivers::near::NearDriver;
 use crate::media::Media;
+use crate::reactor::blocking::Blocking;
 
 /// The first controller of a host's hierarchy.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use nvme_pcie::host::{self, Data as Place, DataRegion, Submission};
 
 use super::error::{AttachError, SubmitError};
 use super::event::Event;
-use crate::client::blocking::{Application, Blocking, WaitError};
+use crate::reactor::blocking::{Application, Blocking, WaitError};
 
 /// A controller's report about itself.
 #[derive(Clone, Copy, Debug)]

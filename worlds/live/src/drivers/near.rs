@@ -14,8 +14,8 @@ use tunnel::upstream::ConnectionIndex;
 
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, LOOKS, Link};
-use crate::client::blocking::Application;
 use crate::media::Media;
+use crate::reactor::blocking::Application;
 use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 
 /// The most pieces taken from one connection in a turn, so that none starves the others.

@@ -8,6 +8,7 @@
 //! a registered descriptor has news, a deadline is due, or another thread wakes it.
 
 mod bell;
+pub mod blocking;
 mod jobs;
 mod processor;
 mod pump;

@@ -6,10 +6,10 @@ mod table;
 use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::client::blocking::Blocking;
 use live::drivers::perftest::{
     Failure, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
 };
+use live::reactor::blocking::Blocking;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -11,10 +11,10 @@ use rdma::measure::{Client, Output, Peer, Test};
 
 use super::stream::{OverIwarp, Stream, Streams};
 use super::{Memory, Provider};
-use crate::client::blocking::{Application, Blocking};
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
+use crate::reactor::blocking::{Application, Blocking};
 use crate::reactor::{Attention, Context, Driver, Pump, Reactor, Sources, Turn};
 use crate::sys::address::Host;
 use crate::sys::clock::Clock;

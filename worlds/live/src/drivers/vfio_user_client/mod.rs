@@ -10,7 +10,7 @@ use assemblies::vfio_user_client::{Event, Input, Output, User};
 use engine::{Engine, Instant, Nanos, Pool};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::client::blocking::Application;
+use crate::reactor::blocking::Application;
 use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 use crate::sys::clock::Clock;
 use crate::sys::doorbells::Doorbells;

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 
 use engine::{Instant, Nanos};
 
-use crate::reactor::{Driver, GLANCES, Glance, Outcome, Reactor, Stop, Turn};
+use super::{Driver, GLANCES, Glance, Outcome, Reactor, Stop, Turn};
 
 /// How many waits in a row may end without a turn of the driver. Events that only a turn can find
 /// then wait for some microseconds.
