@@ -6,9 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use live::client::{Options, Url};
 
-use super::{
-    Control, FabricPlace, MetricsArgs, Printing, Sandbox, Secrets, Spin, TunnelOptions, parse_positive_time,
-};
+use super::{DaemonOptions, FabricPlace, Printing, Secrets, TunnelOptions, parse_positive_time};
 use crate::error::Error;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -94,16 +92,10 @@ pub(crate) struct ConnectArgs {
     #[command(flatten)]
     pub(crate) secrets: Secrets,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
+    pub(crate) daemon: DaemonOptions,
     /// Print the block device as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) printing: Printing,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
 }
 
 impl ConnectArgs {

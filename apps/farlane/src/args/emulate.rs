@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
+use super::{DaemonOptions, Output, parse_time};
 
 pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
   printf '[link]\\nlatency = \"10ms\"\\nrate = \"1Gbit/s\"\\n' > link.toml
@@ -53,17 +53,11 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) every: Duration,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
+    pub(crate) daemon: DaemonOptions,
     /// Print JSON for machines: a line with the address, then one with counters each time, the last
     /// with "end": true
     #[command(flatten)]
     pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
 }
 
 /// IPv4 addresses with the same leading bits.

@@ -8,10 +8,7 @@ use clap::Args;
 use live::client::FarUrl;
 use pcie::requester::CompletionTimeout;
 
-use super::{
-    Control, MemoryBuffer, MetricsArgs, Output, Sandbox, Served, Spin, TunnelOptions, completion_timeout,
-    parse_time,
-};
+use super::{DaemonOptions, MemoryBuffer, Output, Served, TunnelOptions, completion_timeout, parse_time};
 
 pub(super) const ATTACH_EXAMPLES: &str = "Example:\n  \
     farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock\n  \
@@ -44,16 +41,10 @@ pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
+    pub(crate) daemon: DaemonOptions,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
 }
 
 #[derive(Debug, Args)]
@@ -87,14 +78,8 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
     pub(crate) completion_timeout: CompletionTimeout,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
+    pub(crate) daemon: DaemonOptions,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use live::drivers::nic::{Place, WireUrl};
 use niq::{PACKET_MAX, PACKET_MIN};
 
-use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_time};
+use super::{DaemonOptions, Output, Spin, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane measure nic receive shm:/run/user/1000/wire --echo\n  \
@@ -72,13 +72,7 @@ pub(crate) struct NicServeArgs {
     #[arg(long, value_name = "WIRE", required = true)]
     pub(crate) wire: Option<WireUrl>,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
+    pub(crate) daemon: DaemonOptions,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use live::drivers::perftest::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
 use live::sys::address::Host;
 
-use super::{Control, MetricsArgs, Output, Sandbox, Spin, parse_address, parse_size, parse_time};
+use super::{DaemonOptions, Output, Spin, parse_address, parse_size, parse_time};
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane measure rdma serve --listen 127.0.0.1:18515\n  \
@@ -156,13 +156,7 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) iters: u32,
     #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) watch: MetricsArgs,
-    #[command(flatten)]
-    pub(crate) sandbox: Sandbox,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
+    pub(crate) daemon: DaemonOptions,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -16,7 +16,7 @@ use tunnel::frame::{Identity, NetworkTime};
 use crate::args::{AttachArgs, need_far};
 use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
-use crate::commands::{OPENED_BY_LISTENER, settings, status};
+use crate::commands::{OPENED_BY_LISTENER, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
@@ -47,10 +47,7 @@ impl Daemon for Attach<'_> {
 
     fn settings(&self) -> Settings {
         let args = self.args;
-        Settings {
-            spin: spin(&args.socket, &args.spin),
-            ..settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
-        }
+        Settings { spin: spin(&args.socket, &args.daemon.spin), ..args.daemon.settings(OPENED_BY_LISTENER) }
     }
 
     fn prepare(&mut self, clock: Clock) -> Result<(), Error> {

@@ -238,6 +238,18 @@ pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBu
     }
 }
 
+/// Asks the daemon at the given socket, or else the only daemon of this kind.
+///
+/// # Errors
+/// As of [`only`], and when the daemon refuses the request.
+pub(crate) fn ask_only<T: DeserializeOwned>(
+    kind: &'static str,
+    given: Option<&PathBuf>,
+    request: &impl Serialize,
+) -> Result<T, Error> {
+    ask_for(&only(kind, given)?, request)
+}
+
 /// The control socket for a question about `what`: the given one, or else that of the daemon of
 /// this kind whose status `has` this, or that of the only daemon.
 ///

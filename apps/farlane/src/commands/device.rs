@@ -16,7 +16,7 @@ use crate::args::{DeviceArgs, need_served};
 use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::served::{Ssd, finish, room};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, settings, status};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, status};
 use crate::counters::{self, next_tallies};
 use crate::error::Error;
 
@@ -44,10 +44,7 @@ impl Daemon for Device<'_> {
     fn settings(&self) -> Settings {
         let args = self.args;
         let opened = OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media();
-        Settings {
-            spin: spin(&args.socket, &args.spin),
-            ..settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
-        }
+        Settings { spin: spin(&args.socket, &args.daemon.spin), ..args.daemon.settings(opened) }
     }
 
     fn prepare(&mut self, _clock: Clock) -> Result<(), Error> {

@@ -43,7 +43,6 @@ pub(crate) mod ui;
 
 use std::io::Write;
 
-use crate::args::{Control, MetricsArgs, Sandbox, Spin};
 use crate::error::Error;
 
 /// Most descriptors of one namespace.
@@ -108,23 +107,4 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
 /// A number of things in words: `1 port`, `2 ports`.
 pub(crate) fn counted((count, what): (usize, &str)) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// The options that every daemon has. The daemon is about to open `opened` descriptors for its
-/// offer; too low a limit is reported at the start, not to clients.
-fn settings(
-    spin: &Spin,
-    opened: usize,
-    sandbox: &Sandbox,
-    control: &Control,
-    watch: &MetricsArgs,
-) -> daemon::Settings {
-    daemon::Settings {
-        cpu: spin.cpu,
-        spin: spin.spin.into(),
-        descriptors: opened as u64,
-        confinement: sandbox.confinement(),
-        control: control.control.clone(),
-        metrics: watch.metrics,
-    }
 }

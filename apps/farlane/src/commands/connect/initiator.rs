@@ -8,15 +8,13 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use ::status::{Report, Status};
 use assemblies::fabric::Fabric;
-use daemon::{Daemon, Opening, Reply, Settings};
+use daemon::Reply;
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
-use live::client::Url;
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, RemoteMedium};
-use live::reactor::{Context, Driver, JobSender, Sources, Stop, Turn};
+use live::reactor::{Context, Driver, JobSender, Sources, Turn};
 use live::sys::clock::Clock;
-use live::sys::sandbox::Needs;
 use live::sys::{block_use, entropy};
 use nvme::subsystem::{BlockSize, Config, NamespaceConfig, NamespaceIdentity, Subsystem as Core};
 use nvme::wire::NamespaceId;
@@ -25,13 +23,13 @@ use nvme_fabrics::target::{
     ControllerModel, Directory, DiscoveryAccess, HostTerms, Hosts, Port, Subsystem, SubsystemKey,
 };
 use nvme_fabrics::wire::{Nqn, PortId};
-use serde_json::Value;
 
+use super::block::BlockDriver;
 use super::kernel::{self, Terms};
-use super::{About, Request, announce, identity, status};
+use super::{About, identity, status};
 use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
-use crate::commands::capture::{Capturable, Captures};
+use crate::commands::capture::Capturable;
 use crate::counters::{self, next_tallies};
 use crate::error::{BlockError, Error};
 
@@ -159,44 +157,15 @@ impl Capturable for Served {
     }
 }
 
-/// A block device of the kernel's initiator.
-pub(super) struct Block<'a> {
-    args: &'a ConnectArgs,
-    url: Url,
-    about: Option<About>,
-}
+/// The kernel's initiator.
+pub(super) struct Initiator;
 
-impl<'a> Block<'a> {
-    pub(super) const fn new(args: &'a ConnectArgs, url: Url) -> Self {
-        Self { args, url, about: None }
-    }
-
-    fn about(&self) -> &About {
-        self.about.as_ref().expect("it is known once the medium is open")
-    }
-}
-
-impl Daemon for Block<'_> {
-    const KIND: &'static str = "connect";
+impl BlockDriver for Initiator {
     const WHAT: &'static str = "the target on loopback";
-    type Driver = Served;
-    type Request = Request;
-    type Status = Report;
-    type Captures = Captures;
-    type Error = Error;
+    const OVER: Over = Over::NvmeTcp;
+    type Served = Served;
 
-    fn settings(&self) -> Settings {
-        super::settings(self.args)
-    }
-
-    fn needs(&self, needs: &mut Needs) {
-        super::need(needs, self.args, &self.url);
-    }
-
-    fn open(&mut self, opening: &Opening) -> Result<Served, Error> {
-        let (args, clock) = (self.args, opening.clock);
-        let medium = super::open(clock, &self.url, args)?;
-        self.about = Some(super::about(args, &self.url, Over::NvmeTcp, &medium));
+    fn serve(&mut self, args: &ConnectArgs, clock: Clock, medium: RemoteMedium) -> Result<Served, Error> {
         let identity = identity(&medium);
         let (terms, known) = terms(args, identity)?;
         let mut served = target(args, clock, medium, &terms, identity)?;
@@ -216,24 +185,20 @@ impl Daemon for Block<'_> {
         Ok(served)
     }
 
-    fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
-        match &driver.failed {
-            Some(error) => Err(refused(self.args, error)),
-            None => Ok(driver.connected.is_some()),
+    fn is_there(args: &ConnectArgs, served: &Served) -> Result<bool, Error> {
+        match &served.failed {
+            Some(error) => Err(refused(args, error)),
+            None => Ok(served.connected.is_some()),
         }
     }
 
-    fn announce(&mut self, driver: &mut Served) -> Result<(), Error> {
-        announce(self.args.printing.is_json(), driver.device().unwrap_or_default(), self.about())
+    fn name(served: &Served) -> String {
+        served.device().unwrap_or_default().to_owned()
     }
 
-    fn summary(&self, driver: &Served) -> String {
-        self.about().text(driver.device().unwrap_or_default())
-    }
-
-    fn status(&mut self, driver: &mut Served, _now: Instant, sender: &JobSender<Served>) -> Reply<Report> {
+    fn status(about: &About, served: &Served, sender: &JobSender<Served>) -> Reply<Report> {
         let (mut device, sender) =
-            (status::of_target(self.about(), driver.device(), driver.address()), sender.clone());
+            (status::of_target(about, served.device(), served.address()), sender.clone());
         Reply::Later(Box::new(move || {
             let next = |driver: &mut Served, after| {
                 driver.core().map(|core| next_tallies(core.tallies(), after)).unwrap_or_default()
@@ -243,18 +208,8 @@ impl Daemon for Block<'_> {
         }))
     }
 
-    fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {
-        let Request::Disconnect { force } = request else {
-            return Err("it is answered elsewhere".to_owned());
-        };
-        super::disconnect(driver.device().unwrap_or_default(), force, || {
-            driver.is_unwanted.set(true);
-            stop.ask();
-        })
-    }
-
-    fn end(self, _driver: Served) -> Result<(), Error> {
-        Ok(())
+    fn set_unwanted(served: &Served) {
+        served.is_unwanted.set(true);
     }
 }
 

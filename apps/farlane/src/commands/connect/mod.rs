@@ -1,6 +1,7 @@
 //! `farlane connect`: makes the SSD of a far end a block device of this machine.
 
 mod background;
+mod block;
 pub(crate) mod disconnect;
 mod initiator;
 mod kernel;
@@ -29,8 +30,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::args::{ConnectArgs, Over, need_far};
-use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, print, print_json};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, control, print, print_json};
 use crate::error::{BlockError, Error};
+use block::Block;
+use initiator::Initiator;
+use ublk::Ublk;
 
 /// How long the device may take to appear at the start: a far end may hold it for a process of ours
 /// that was killed.
@@ -77,15 +81,14 @@ pub(crate) fn run(args: &ConnectArgs) -> Result<(), Error> {
     service::begin();
     // Which way it is, and whether it can be gone, is better known before the device is taken.
     match way(args.over)? {
-        Some(control) => daemon::run(ublk::Block::new(args, url, control)),
-        None => daemon::run(initiator::Block::new(args, url)),
+        Some(control) => daemon::run(Block::new(args, url, Ublk::new(control))),
+        None => daemon::run(Block::new(args, url, Initiator)),
     }
 }
 
 /// The options that every daemon has.
 fn settings(args: &ConnectArgs) -> Settings {
-    let opened = OPENED_BY_LISTENER + OPENED_BY_NAMESPACE;
-    commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
+    args.daemon.settings(OPENED_BY_LISTENER + OPENED_BY_NAMESPACE)
 }
 
 /// Adds the needs of the device at `url`, and of the kernel's block device.
@@ -227,7 +230,7 @@ fn disconnect(name: &str, force: bool, remove: impl FnOnce()) -> Result<Value, S
         users if !users.is_empty() && !force => Err(BlockError::InUse { device, users }.to_string()),
         _ => {
             remove();
-            commands::control::reply(&Disconnecting { device })
+            control::reply(&Disconnecting { device })
         }
     }
 }

@@ -1,65 +1,42 @@
 //! The block device by the kernel's user-space block driver.
 
 use ::status::Report;
-use daemon::{Daemon, Opening, Reply, Settings};
-use engine::Instant;
-use live::client::Url;
+use daemon::Reply;
 use live::drivers::ublk::{self, Event, UblkDriver, find};
-use live::reactor::{JobSender, Stop};
-use live::sys::sandbox::Needs;
+use live::media::RemoteMedium;
+use live::reactor::JobSender;
+use live::sys::clock::Clock;
 use live::sys::ublk::Control;
-use serde_json::Value;
 
-use super::{About, Request, announce, identity, status};
+use super::block::BlockDriver;
+use super::{About, identity, status};
 use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
-use crate::commands::capture::{Capturable, Captures, notes_of_host};
+use crate::commands::capture::{Capturable, notes_of_host};
 use crate::error::{BlockError, Error};
 
-pub(super) type Served = UblkDriver<fn(Event)>;
+type Served = UblkDriver<fn(Event)>;
 
-/// A block device that the kernel hands to this process.
-pub(super) struct Block<'a> {
-    args: &'a ConnectArgs,
-    url: Url,
+/// The kernel's user-space block driver.
+pub(super) struct Ublk {
     kernel: Option<Control>,
-    about: Option<About>,
     is_taken_over: bool,
 }
 
-impl<'a> Block<'a> {
-    pub(super) const fn new(args: &'a ConnectArgs, url: Url, kernel: Control) -> Self {
-        Self { args, url, kernel: Some(kernel), about: None, is_taken_over: false }
-    }
-
-    fn about(&self) -> &About {
-        self.about.as_ref().expect("it is known once the medium is open")
+impl Ublk {
+    pub(super) const fn new(kernel: Control) -> Self {
+        Self { kernel: Some(kernel), is_taken_over: false }
     }
 }
 
-impl Daemon for Block<'_> {
-    const KIND: &'static str = "connect";
+impl BlockDriver for Ublk {
     const WHAT: &'static str = "the block device";
     // The block device itself stays while it is in use.
     const ENDS: &'static str = "the process of the block device";
-    type Driver = Served;
-    type Request = Request;
-    type Status = Report;
-    type Captures = Captures;
-    type Error = Error;
+    const OVER: Over = Over::Ublk;
+    type Served = Served;
 
-    fn settings(&self) -> Settings {
-        super::settings(self.args)
-    }
-
-    fn needs(&self, needs: &mut Needs) {
-        super::need(needs, self.args, &self.url);
-    }
-
-    fn open(&mut self, opening: &Opening) -> Result<Served, Error> {
-        let (args, clock) = (self.args, opening.clock);
-        let mut medium = super::open(clock, &self.url, args)?;
-        self.about = Some(super::about(args, &self.url, Over::Ublk, &medium));
+    fn serve(&mut self, args: &ConnectArgs, clock: Clock, mut medium: RemoteMedium) -> Result<Served, Error> {
         let settings = ublk::Settings {
             mark: u64::from_be_bytes(identity(&medium).eui64),
             queues: args.queues,
@@ -72,38 +49,24 @@ impl Daemon for Block<'_> {
         Ok(Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?)
     }
 
-    fn settle(&mut self, driver: &mut Served) -> Result<bool, Error> {
-        Ok(driver.is_live())
+    fn is_there(_args: &ConnectArgs, served: &Served) -> Result<bool, Error> {
+        Ok(served.is_live())
     }
 
-    fn announce(&mut self, driver: &mut Served) -> Result<(), Error> {
-        let name = driver.name();
-        if self.is_taken_over {
-            info!("/dev/{name} goes on where another process has left it");
-        }
-        announce(self.args.printing.is_json(), &name, self.about())
+    fn name(served: &Served) -> String {
+        served.name()
     }
 
-    fn summary(&self, driver: &Served) -> String {
-        self.about().text(&driver.name())
+    fn is_taken_over(&self) -> bool {
+        self.is_taken_over
     }
 
-    fn status(&mut self, driver: &mut Served, _now: Instant, _sender: &JobSender<Served>) -> Reply<Report> {
-        Reply::Now(status::of_requests(self.about(), driver))
+    fn status(about: &About, served: &Served, _sender: &JobSender<Served>) -> Reply<Report> {
+        Reply::Now(status::of_requests(about, served))
     }
 
-    fn answer(&mut self, driver: &mut Served, request: Request, stop: &Stop) -> Result<Value, String> {
-        let Request::Disconnect { force } = request else {
-            return Err("it is answered elsewhere".to_owned());
-        };
-        super::disconnect(&driver.name(), force, || {
-            driver.set_unwanted();
-            stop.ask();
-        })
-    }
-
-    fn end(self, _driver: Served) -> Result<(), Error> {
-        Ok(())
+    fn set_unwanted(served: &Served) {
+        served.set_unwanted();
     }
 }
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::args::EmulateArgs;
 use crate::commands::listening::Listening;
-use crate::commands::{OPENED_BY_LISTENER, print, print_json, settings};
+use crate::commands::{OPENED_BY_LISTENER, print, print_json};
 use crate::error::Error;
 use crate::whole_file;
 use shown::Shown;
@@ -140,8 +140,7 @@ impl<E: Ends> Daemon for Emulation<'_, E> {
     type Error = Error;
 
     fn settings(&self) -> Settings {
-        let args = self.args;
-        settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
+        self.args.daemon.settings(OPENED_BY_LISTENER)
     }
 
     fn prepare(&mut self, _clock: Clock) -> Result<(), Error> {

@@ -2,7 +2,6 @@
 //! far ends.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use ::status::Status;
 use serde::de::DeserializeOwned;
@@ -16,10 +15,7 @@ use crate::error::Error;
 
 pub(super) fn run(action: ExportAction) -> Result<(), Error> {
     match action {
-        ExportAction::Status(args) => {
-            let socket = control::only("export", args.control.control.as_ref())?;
-            status::show(&control::report_of("export", &socket)?, args.output.json)
-        }
+        ExportAction::Status(args) => status::show_only("export", &args),
         ExportAction::Add(args) => {
             await_far(&args.added)?;
             let request = Request::Add {
@@ -46,10 +42,12 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
             print(&format!("namespace {nsid} of {far_end} has {bytes} B\n"))
         }
         ExportAction::Save(args) => {
-            let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
+            let offered = control::ask_only("export", args.control.control.as_ref(), &Request::Offered)?;
             save::save(&args, &offered)
         }
-        ExportAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
+        ExportAction::Reload(args) => {
+            tell_changes(&control::ask_only("export", args.control.as_ref(), &Request::Reload)?)
+        }
     }
 }
 
@@ -70,8 +68,4 @@ fn ask_at<T: DeserializeOwned>(place: &FarEndArgs, request: &Request) -> Result<
 fn has_far_end(status: &Status, address: SocketAddr) -> bool {
     let Status::Export(export) = status else { return false };
     export.far_ends.iter().any(|one| one.listening.parse().is_ok_and(|own| is_at(own, address)))
-}
-
-fn ask<T: DeserializeOwned>(given: Option<&PathBuf>, request: &Request) -> Result<T, Error> {
-    control::ask_for(&control::only("export", given)?, request)
 }

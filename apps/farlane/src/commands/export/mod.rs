@@ -37,12 +37,12 @@ use listeners::Listeners;
 use request::Request;
 use server::{File, Offered, Server};
 
-use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
+use crate::args::{ExportArgs, MediumSpec, Served, Trusted, daemon_settings, need_served};
 use crate::commands::capture::Captures;
 use crate::commands::guest::tell_commands;
 use crate::commands::listening::Listening;
 use crate::commands::served::{Ssd, finish, room};
-use crate::commands::{self, OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json, status};
 use crate::counters;
 use crate::error::{CarrierError, Error};
 
@@ -149,7 +149,7 @@ impl Daemon for Export<'_> {
                 let next = move |server: &mut Server, after| server.next_tallies(index, after);
                 far_end.activity = Some(counters::activity(&sender, next)?);
             }
-            Some(commands::status::of_far_ends(far_ends))
+            Some(status::of_far_ends(far_ends))
         }))
     }
 
@@ -177,7 +177,7 @@ impl Daemon for Export<'_> {
 /// The options that every daemon has.
 fn settings(args: &ExportArgs) -> Settings {
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
-    commands::settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
+    daemon_settings(&args.spin, opened, &args.sandbox, &args.control, &args.watch)
 }
 
 /// Checks that there is room for the offer. Returns the network's time by the clock.

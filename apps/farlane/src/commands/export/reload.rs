@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::server::Server;
 use crate::args::{Backing, Cli, Command};
 use crate::commands::control::{Reloaded, reply};
-use crate::commands::served::changes::{find, resized};
+use crate::commands::served::changes::resized;
+use crate::commands::served::running::Running;
 use crate::config_file;
 
 /// The options whose changes are applied at once.
@@ -58,21 +59,18 @@ impl Server {
                 one.take().map(|now| (size, now))
             });
             if let Some((size, now)) = changed {
-                match self.grow_namespace(index, id, size) {
-                    Ok(None) => {}
-                    Ok(Some(bytes)) => changes.push(format!("{name}: namespace {id} has {bytes} B")),
-                    Err(error) => {
-                        changes.push(format!("{name}: namespace {id} keeps its size: {error}"));
-                        continue;
+                if self.grow(index, id, size, changes) {
+                    for (_, backing) in self.listed(index).filter(|(one, _)| *one == id) {
+                        *backing = now.clone();
                     }
-                }
-                for one in self.offered[index].listed.iter_mut().filter(|one| one.id == id) {
-                    one.backing = now.clone();
                 }
                 continue;
             }
             changes.push(match self.remove_namespace(index, id) {
-                Ok(()) => format!("{name} has namespace {id} no more"),
+                Ok(()) => {
+                    self.unlist(index, id);
+                    format!("{name} has namespace {id} no more")
+                }
                 Err(error) => format!("{name}: namespace {id} stays: {error}"),
             });
         }
@@ -83,19 +81,6 @@ impl Server {
                 Err(error) => format!("{name}: {text} can't be added: {error}"),
             });
         }
-    }
-
-    /// Resizes a namespace, but refuses to make it shorter, which would lose data. Returns the new
-    /// size in bytes, if it differs from the old one.
-    fn grow_namespace(&mut self, index: usize, id: u32, size: Option<u64>) -> Result<Option<u64>, String> {
-        let driver = self.far_ends().iter().nth(index);
-        let core = driver.map(|driver| driver.far().function().controller().core());
-        let before = core.and_then(|core| find(core, id)).map(|one| one.bytes);
-        if size.is_some_and(|size| before.is_some_and(|before| size < before)) {
-            return Err("a reload makes nothing shorter; farlane export resize does".to_owned());
-        }
-        let bytes = self.resize_namespace(index, id, size)?;
-        Ok(Some(bytes).filter(|bytes| Some(*bytes) != before))
     }
 }
 

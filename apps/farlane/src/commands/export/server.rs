@@ -20,6 +20,7 @@ use crate::commands::control::reply;
 use crate::commands::save::offer::{Exported, FarEnd, OfferedNamespace};
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
+use crate::commands::served::running::Running;
 use crate::commands::status;
 use crate::counters::{Tallies, next_tallies};
 
@@ -63,8 +64,12 @@ impl Server {
         match request {
             Request::Add { far_end, namespace, ram } => Backing::asked(namespace.as_deref(), ram.as_deref())
                 .and_then(|backing| self.add(far_end, backing)),
-            Request::Remove { far_end, nsid } => self.remove(far_end, nsid),
-            Request::Resize { far_end, nsid, size } => self.resize(far_end, nsid, size),
+            Request::Remove { far_end, nsid } => {
+                self.find(far_end).and_then(|index| self.remove(index, nsid))
+            }
+            Request::Resize { far_end, nsid, size } => {
+                self.find(far_end).and_then(|index| self.resize(index, nsid, size))
+            }
             Request::Offered => self.tell_offered(),
             Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
         }
@@ -100,12 +105,6 @@ impl Server {
         found.ok_or(format!("no far end listens on {address}"))
     }
 
-    /// The name of a far end for people.
-    pub(super) fn name(&self, index: usize) -> String {
-        let driver = self.far_ends().iter().nth(index);
-        driver.map(|driver| format!("tcp://{}", driver.address())).unwrap_or_default()
-    }
-
     fn driver(&mut self, index: usize) -> Option<&mut FarDriver<fn(Event)>> {
         self.far_ends.iter_mut().nth(index)
     }
@@ -113,9 +112,7 @@ impl Server {
     fn add(&mut self, far_end: Option<SocketAddr>, backing: Backing) -> Result<Value, String> {
         let index = self.find(far_end)?;
         let id = self.add_namespace(index, backing)?;
-        let name = self.name(index);
-        info!(nsid = id, "{name} has namespace {id}");
-        reply(&Changed { far_end: name, nsid: id })
+        self.added(index, id)
     }
 
     pub(super) fn add_namespace(&mut self, index: usize, backing: Backing) -> Result<u32, String> {
@@ -126,53 +123,6 @@ impl Server {
         let id = driver.with_namespaces(now, add)?;
         self.offered[index].listed.push(Numbered { id, backing });
         Ok(id)
-    }
-
-    fn remove(&mut self, far_end: Option<SocketAddr>, nsid: u32) -> Result<Value, String> {
-        let index = self.find(far_end)?;
-        self.remove_namespace(index, nsid)?;
-        let name = self.name(index);
-        info!(nsid, "{name} has namespace {nsid} no more");
-        reply(&Changed { far_end: name, nsid })
-    }
-
-    pub(super) fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
-        // The namespaces of a controller of this machine, and the pool, exist as a whole.
-        if !self.offered[index].listed.iter().any(|one| one.id == nsid) {
-            return Err(format!(
-                "{} has no namespace {nsid} of its own that it could remove",
-                self.name(index)
-            ));
-        }
-        let now = self.clock.now();
-        let driver = self.driver(index).ok_or("the far end is gone")?;
-        driver.with_namespaces(now, |core, media| changes::remove(now, core, media, nsid))?;
-        self.offered[index].listed.retain(|one| one.id != nsid);
-        Ok(())
-    }
-
-    /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
-    fn resize(&mut self, far_end: Option<SocketAddr>, nsid: u32, size: Option<u64>) -> Result<Value, String> {
-        let index = self.find(far_end)?;
-        let bytes = self.resize_namespace(index, nsid, size)?;
-        // A reload compares the file with these sizes.
-        for one in self.offered[index].listed.iter_mut().filter(|one| one.id == nsid) {
-            one.backing.set_size(bytes);
-        }
-        let name = self.name(index);
-        info!(nsid, bytes, "namespace {nsid} of {name} has {bytes} B");
-        reply(&Resized { far_end: name, nsid, bytes })
-    }
-
-    pub(super) fn resize_namespace(
-        &mut self,
-        index: usize,
-        nsid: u32,
-        size: Option<u64>,
-    ) -> Result<u64, String> {
-        let now = self.clock.now();
-        let driver = self.driver(index).ok_or("the far end is gone")?;
-        driver.with_namespaces(now, |core, media| changes::resize(now, core, media, nsid, size))
     }
 
     /// The content of a file by which the next start offers the same.
@@ -187,6 +137,61 @@ impl Server {
         let far_ends = self.offered.iter().map(far_end).collect();
         let is_given_beside = crate::config_file::is_given_beside(&["namespace", "ram"]);
         reply(&Exported { config, is_given_beside, far_ends })
+    }
+}
+
+impl Running for Server {
+    const RESIZES: &'static str = "farlane export resize";
+
+    fn name(&self, index: usize) -> String {
+        let driver = self.far_ends().iter().nth(index);
+        driver.map(|driver| format!("tcp://{}", driver.address())).unwrap_or_default()
+    }
+
+    fn nqn(&self, _index: usize) -> Option<&str> {
+        None
+    }
+
+    fn changed(&self, index: usize, nsid: u32) -> Result<Value, String> {
+        reply(&Changed { far_end: self.name(index), nsid })
+    }
+
+    fn resized(&self, index: usize, nsid: u32, bytes: u64) -> Result<Value, String> {
+        reply(&Resized { far_end: self.name(index), nsid, bytes })
+    }
+
+    fn listed(&mut self, index: usize) -> impl Iterator<Item = (u32, &mut Backing)> {
+        self.offered[index].listed.iter_mut().map(|one| (one.id, &mut one.backing))
+    }
+
+    fn unlist(&mut self, index: usize, nsid: u32) {
+        self.offered[index].listed.retain(|one| one.id != nsid);
+    }
+
+    fn bytes_of(&mut self, index: usize, nsid: u32) -> Result<Option<u64>, String> {
+        let driver = self.far_ends().iter().nth(index);
+        let core = driver.map(|driver| driver.far().function().controller().core());
+        Ok(core.and_then(|core| changes::find(core, nsid)).map(|one| one.bytes))
+    }
+
+    fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
+        // The namespaces of a controller of this machine, and the pool, exist as a whole.
+        if !self.offered[index].listed.iter().any(|one| one.id == nsid) {
+            return Err(format!(
+                "{} has no namespace {nsid} of its own that it could remove",
+                self.name(index)
+            ));
+        }
+        let now = self.clock.now();
+        let driver = self.driver(index).ok_or("the far end is gone")?;
+        driver.with_namespaces(now, |core, media| changes::remove(now, core, media, nsid))?;
+        Ok(())
+    }
+
+    fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String> {
+        let now = self.clock.now();
+        let driver = self.driver(index).ok_or("the far end is gone")?;
+        driver.with_namespaces(now, |core, media| changes::resize(now, core, media, nsid, size))
     }
 }
 

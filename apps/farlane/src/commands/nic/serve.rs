@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{address, no_wire};
 use crate::args::NicServeArgs;
 use crate::commands::guest::{announce, listen};
-use crate::commands::{OPENED_BY_LISTENER, report_json, settings};
+use crate::commands::{OPENED_BY_LISTENER, report_json};
 use crate::error::Error;
 
 pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
@@ -33,7 +33,7 @@ struct Card<'a> {
 
 impl Card<'_> {
     fn spin(&self) -> Nanos {
-        self.args.spin.spin.into()
+        self.args.daemon.spin.spin.into()
     }
 
     /// The offer as text for people.
@@ -52,8 +52,7 @@ impl Daemon for Card<'_> {
     type Error = Error;
 
     fn settings(&self) -> Settings {
-        let args = self.args;
-        settings(&args.spin, OPENED_BY_LISTENER * 2, &args.sandbox, &args.control, &args.watch)
+        self.args.daemon.settings(OPENED_BY_LISTENER * 2)
     }
 
     fn needs(&self, needs: &mut Needs) {

@@ -13,7 +13,7 @@ use live::sys::sandbox::Needs;
 use super::usual_size;
 use crate::args::{ProgramArg, ProviderArg, ServeArgs};
 use crate::commands::listening::Listening;
-use crate::commands::{OPENED_BY_LISTENER, report_json, settings};
+use crate::commands::{OPENED_BY_LISTENER, report_json};
 use crate::error::Error;
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Error> {
@@ -51,8 +51,7 @@ impl Daemon for Server<'_> {
     type Error = Error;
 
     fn settings(&self) -> Settings {
-        let args = self.args;
-        settings(&args.spin, OPENED_BY_LISTENER, &args.sandbox, &args.control, &args.watch)
+        self.args.daemon.settings(OPENED_BY_LISTENER)
     }
 
     fn needs(&self, needs: &mut Needs) {

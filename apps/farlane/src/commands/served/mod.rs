@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod room;
+pub(crate) mod running;
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@ pub(crate) mod text;
 
 use ::status::Report;
 
-use crate::args::StatusArgs;
+use crate::args::{DaemonStatusArgs, StatusArgs};
 use crate::commands::{control, print, print_line};
 use crate::error::Error;
 
@@ -34,6 +34,15 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
         print(&found.daemons.iter().map(one).collect::<Vec<_>>().join("\n"))?;
     }
     found.all_read()
+}
+
+/// Prints the report of the daemon at the socket of `args`, or else of the only daemon of this kind.
+///
+/// # Errors
+/// When there is no such daemon, or more than one, or standard output can't be written.
+pub(crate) fn show_only(kind: &'static str, args: &DaemonStatusArgs) -> Result<(), Error> {
+    let socket = control::only(kind, args.control.control.as_ref())?;
+    show(&control::report_of(kind, &socket)?, args.output.json)
 }
 
 /// Prints the report of one daemon.

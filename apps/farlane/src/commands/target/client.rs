@@ -1,8 +1,6 @@
 //! `farlane target status`, `add`, `remove`, `resize`, `ana`, `save` and `reload`: requests to a
 //! running target.
 
-use std::path::PathBuf;
-
 use ::status::Status;
 use serde::de::DeserializeOwned;
 
@@ -15,10 +13,7 @@ use crate::error::Error;
 
 pub(super) fn run(action: TargetAction) -> Result<(), Error> {
     match action {
-        TargetAction::Status(args) => {
-            let socket = control::only("target", args.control.control.as_ref())?;
-            status::show(&control::report_of("target", &socket)?, args.output.json)
-        }
+        TargetAction::Status(args) => status::show_only("target", &args),
         TargetAction::Add(args) => {
             // A device that is not there is waited for here: in the target, all hosts would wait.
             await_far(&args.added)?;
@@ -56,10 +51,12 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             print(&format!("group {} of {} is {}\n", done.group, done.nqn, done.state.word()))
         }
         TargetAction::Save(args) => {
-            let offered = ask(args.control.control.as_ref(), &Request::Offered)?;
+            let offered = control::ask_only("target", args.control.control.as_ref(), &Request::Offered)?;
             save::save(&args, &offered)
         }
-        TargetAction::Reload(args) => tell_changes(&ask(args.control.as_ref(), &Request::Reload)?),
+        TargetAction::Reload(args) => {
+            tell_changes(&control::ask_only("target", args.control.as_ref(), &Request::Reload)?)
+        }
     }
 }
 
@@ -77,8 +74,4 @@ fn ask_at<T: DeserializeOwned>(place: &SubsystemArgs, request: &Request) -> Resu
         }
     };
     control::ask_for(&socket, request)
-}
-
-fn ask<T: DeserializeOwned>(given: Option<&PathBuf>, request: &Request) -> Result<T, Error> {
-    control::ask_for(&control::only("target", given)?, request)
 }

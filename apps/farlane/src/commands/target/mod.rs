@@ -29,10 +29,12 @@ use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 use serde_json::Value;
 
-use crate::args::{Backing, Control, Discovery, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
+use crate::args::{
+    Backing, Control, Discovery, HostSpec, MediumSpec, OfferArgs, daemon_settings, need_far, need_served,
+};
 use crate::commands::capture::Captures;
 use crate::commands::served::{finish, room};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, settings};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
 use core::Core;
@@ -112,7 +114,7 @@ impl Daemon for Offering<'_> {
         let (ports, media) = self.offer.as_ref().map_or((0, 0), |offer| (offer.ports.len(), offer.media()));
         let opened = OPENED_BY_LISTENER * (ports + args.cores) + OPENED_BY_NAMESPACE * media;
         let control = Control { control: args.control.clone() };
-        settings(&args.spin, opened, &args.sandbox, &control, &args.watch)
+        daemon_settings(&args.spin, opened, &args.sandbox, &control, &args.watch)
     }
 
     fn needs(&self, needs: &mut Needs) {

@@ -28,6 +28,7 @@ use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
 use crate::commands::control::reply;
 use crate::commands::listening::Listening;
+use crate::commands::served::running::Running;
 use crate::commands::{counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -252,8 +253,12 @@ impl Server {
                 Backing::asked(namespace.as_deref(), ram.as_deref())
                     .and_then(|backing| self.add(nqn.as_deref(), backing, ana_group))
             }
-            Request::Remove { nqn, nsid } => self.remove(nqn.as_deref(), nsid),
-            Request::Resize { nqn, nsid, size } => self.resize(nqn.as_deref(), nsid, size),
+            Request::Remove { nqn, nsid } => {
+                self.find(nqn.as_deref()).and_then(|index| self.remove(index, nsid))
+            }
+            Request::Resize { nqn, nsid, size } => {
+                self.find(nqn.as_deref()).and_then(|index| self.resize(index, nsid, size))
+            }
             Request::Ana { nqn, group, state, port, controller } => {
                 self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
             }
@@ -281,10 +286,8 @@ impl Server {
             return Err(format!("{ana_group} is not one of its {groups} ANA groups"));
         }
         let id = self.add_namespace(index, None, ana_group, &backing)?;
-        let offered = &mut self.subsystems[index];
-        offered.listed.push(Listed { id, ana_group, backing });
-        info!(nqn = %offered.spec.nqn, nsid = id, "{} has namespace {id}", offered.spec.nqn);
-        reply(&Changed { nqn: offered.spec.nqn.to_string(), nsid: id })
+        self.subsystems[index].listed.push(Listed { id, ana_group, backing });
+        self.added(index, id)
     }
 
     fn add_namespace(
@@ -298,36 +301,6 @@ impl Server {
         self.on(index, move |core, key| core.add_namespace(key, id, ana_group, &backing, &serial))?
     }
 
-    fn remove(&mut self, nqn: Option<&str>, nsid: u32) -> Result<Value, String> {
-        let index = self.find(nqn)?;
-        self.remove_namespace(index, nsid)?;
-        let offered = &mut self.subsystems[index];
-        offered.listed.retain(|one| one.id != nsid);
-        info!(nqn = %offered.spec.nqn, nsid, "{} has namespace {nsid} no more", offered.spec.nqn);
-        reply(&Changed { nqn: offered.spec.nqn.to_string(), nsid })
-    }
-
-    fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
-        self.on(index, move |core, key| core.remove_namespace(key, nsid))?
-    }
-
-    /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
-    fn resize(&mut self, nqn: Option<&str>, nsid: u32, size: Option<u64>) -> Result<Value, String> {
-        let index = self.find(nqn)?;
-        let bytes = self.resize_namespace(index, nsid, size)?;
-        let offered = &mut self.subsystems[index];
-        // A reload compares the configuration file with these sizes.
-        for one in offered.listed.iter_mut().filter(|one| one.id == nsid) {
-            one.backing.set_size(bytes);
-        }
-        info!(nqn = %offered.spec.nqn, nsid, bytes, "namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
-        reply(&Resized { nqn: offered.spec.nqn.to_string(), nsid, bytes })
-    }
-
-    fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String> {
-        self.on(index, move |core, key| core.resize_namespace(key, nsid, size))?
-    }
-
     /// Has the core of a subsystem run `job`.
     fn on<T: Send + 'static>(
         &mut self,
@@ -336,6 +309,46 @@ impl Server {
     ) -> Result<T, String> {
         let key = self.subsystems[index].key;
         self.cores.on(key, move |core| job(core, key)).map_err(|error| error.to_string())
+    }
+}
+
+impl Running for Server {
+    const RESIZES: &'static str = "farlane target resize";
+
+    fn name(&self, index: usize) -> String {
+        self.subsystems[index].spec.nqn.to_string()
+    }
+
+    fn nqn(&self, index: usize) -> Option<&str> {
+        Some(self.subsystems[index].spec.nqn.as_str())
+    }
+
+    fn changed(&self, index: usize, nsid: u32) -> Result<Value, String> {
+        reply(&Changed { nqn: self.name(index), nsid })
+    }
+
+    fn resized(&self, index: usize, nsid: u32, bytes: u64) -> Result<Value, String> {
+        reply(&Resized { nqn: self.name(index), nsid, bytes })
+    }
+
+    fn listed(&mut self, index: usize) -> impl Iterator<Item = (u32, &mut Backing)> {
+        self.subsystems[index].listed.iter_mut().map(|one| (one.id, &mut one.backing))
+    }
+
+    fn unlist(&mut self, index: usize, nsid: u32) {
+        self.subsystems[index].listed.retain(|one| one.id != nsid);
+    }
+
+    fn bytes_of(&mut self, index: usize, nsid: u32) -> Result<Option<u64>, String> {
+        self.on(index, move |core, key| core.namespace(key, nsid).map(|one| one.bytes))
+    }
+
+    fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
+        self.on(index, move |core, key| core.remove_namespace(key, nsid))?
+    }
+
+    fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String> {
+        self.on(index, move |core, key| core.resize_namespace(key, nsid, size))?
     }
 }
 

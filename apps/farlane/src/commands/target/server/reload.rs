@@ -9,6 +9,7 @@ use super::super::config::{self, Listed, PortSpec, Source, SubsystemSpec};
 use super::{Offered, Server};
 use crate::commands::control::{Reloaded, reply};
 use crate::commands::served::changes::resized;
+use crate::commands::served::running::Running;
 
 impl Server {
     /// Reads the configuration file again and applies its changes. A change that can't be made is
@@ -158,11 +159,7 @@ impl Server {
         let (name, id) = (self.subsystems[index].spec.nqn.clone(), now.id);
         if now.backing != before.backing {
             let Some(size) = resized(&before.backing, &now.backing) else { return false };
-            match self.grow_namespace(index, id, size) {
-                Ok(None) => {}
-                Ok(Some(bytes)) => changes.push(format!("{name}: namespace {id} has {bytes} B")),
-                Err(error) => changes.push(format!("{name}: namespace {id} keeps its size: {error}")),
-            }
+            self.grow(index, id, size, changes);
         }
         if now.ana_group != before.ana_group && now.ana_group <= self.subsystems[index].spec.ana_groups {
             let group = now.ana_group;
@@ -172,16 +169,5 @@ impl Server {
             }
         }
         true
-    }
-
-    /// Resizes a namespace like [`Server::resize_namespace`], but refuses to make it shorter, which
-    /// would lose data. Returns the new size in bytes, if it differs from the old one.
-    fn grow_namespace(&mut self, index: usize, id: u32, size: Option<u64>) -> Result<Option<u64>, String> {
-        let before = self.on(index, move |core, key| core.namespace(key, id).map(|one| one.bytes))?;
-        if size.is_some_and(|size| before.is_some_and(|before| size < before)) {
-            return Err("a reload makes nothing shorter; farlane target resize does".to_owned());
-        }
-        let bytes = self.resize_namespace(index, id, size)?;
-        Ok(Some(bytes).filter(|bytes| Some(*bytes) != before))
     }
 }
