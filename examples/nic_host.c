@@ -104,7 +104,7 @@ int main(int count, char **arguments) {
     if (strlen(arguments[1]) >= sizeof place.sun_path) fail("the path of the socket is too long");
     strcpy(place.sun_path, arguments[1]);
     sock = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (connect(sock, (struct sockaddr *)&place, sizeof place)) fail("nobody serves a card there");
+    if (connect(sock, (struct sockaddr *)&place, sizeof place)) fail("no process serves a card there");
 
     char version[64] = { 0, 0, 1, 0 }, reply[512] = { 0 };
     const char *capabilities = "{\"capabilities\":{}}";
@@ -138,7 +138,7 @@ int main(int count, char **arguments) {
     uint64_t best = UINT64_MAX, received = 0;
     enum { PACKETS = 1000 };
     for (uint64_t number = 0; number < PACKETS; number++) {
-        /* To everybody, of the EtherType for experiments; the packet's number is behind it. */
+        /* To all stations, of the EtherType for experiments; the packet's number is behind it. */
         uint64_t line[8] = { 0x0002ffffffffffff, 0x0000b58802000000 }, start = nanoseconds();
         memcpy((char *)line + 14, &(uint32_t){ (uint32_t)number }, 4);
         memcpy((char *)line + 60, &(uint32_t){ header_of(number, 60) }, 4);

@@ -43,7 +43,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let deadline = station.clock().now() + PATIENCE;
     while !station.is_up()? {
         if station.clock().now() > deadline {
-            return Err("nobody came to the other end".into());
+            return Err("no card appeared at the other end".into());
         }
         std::thread::sleep(Duration::from_millis(1));
     }

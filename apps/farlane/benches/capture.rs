@@ -1,5 +1,5 @@
-//! What a capture costs the host of a far end: commands a second at a depth of 32 with a capture,
-//! beside those without one in the same run.
+//! The cost of a capture to the host of a far end: commands a second at a depth of 32 with a
+//! capture, beside those without one in the same run.
 //!
 //! `cargo bench -p farlane --bench capture`. Runs with and without a capture alternate, and each
 //! ratio is one of neighbours. No figure here is a test.

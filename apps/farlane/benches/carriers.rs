@@ -1,5 +1,5 @@
-//! What carries the tunnel: shared memory beside what a cache line and a copy cost, and datagrams
-//! beside raw TCP.
+//! The carriers of the tunnel: shared memory beside the cost of a cache line and of a copy, and
+//! datagrams beside raw TCP.
 //!
 //! `make bench` runs this. Floors are measured in the same run, by this program or by the demo. The
 //! rows for frames want to make a network of their own, and are left out where they may not. No
@@ -82,7 +82,7 @@ fn main() {
     }
 }
 
-/// What carries a tunnel over the pair of interfaces: its name, what the far end's `--eth` says,
+/// A carrier of a tunnel over the pair of interfaces: its name, what the far end's `--eth` says,
 /// and the URL for the far end's address.
 struct Way {
     name: &'static str,

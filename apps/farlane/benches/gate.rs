@@ -1,8 +1,8 @@
-//! What strangers cost a host that is served: its verified load beside attacks, and without.
+//! The cost of strangers to a host that is served: its verified load beside attacks, and without.
 //!
 //! The strangers are a process of the lowest priority, which makes so many attempts a second as
-//! `ATTEMPTS` says: what they do must cost the far end, and not the machine. Figures are medians of
-//! runs in which a quiet second and one under attack take turns. No figure here is a test.
+//! `ATTEMPTS` says: their attacks must cost the far end, and not the machine. Figures are medians
+//! of runs in which a quiet second and one under attack take turns. No figure here is a test.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -33,7 +33,7 @@ const HELLO: [u8; 4] = [1, 1, 4, 0xb0];
 /// One attempt of the strangers, with its number.
 type Attack = fn(SocketAddr, u64);
 
-/// What the strangers do.
+/// The attacks of the strangers.
 const ATTACKS: [(&str, Attack); 4] = [
     ("begun and held", held),
     ("begun and closed", closed),

@@ -1,4 +1,4 @@
-//! What lookahead is worth: round trips, latencies, rates and bytes sent in vain, with and without
+//! The gain of lookahead: round trips, latencies, rates and bytes sent in vain, with and without
 //! it; simulated, through `farlane model emulate`, and over loopback.
 //!
 //! `cargo bench -p farlane --bench lookahead -- [--json] [--seconds N] [--commands N] [--runs N]
@@ -68,7 +68,7 @@ impl Settings {
         };
         let measures = std::env::args().any(|argument| argument == "--bench");
         if !measures {
-            // As a test, nobody measures, and long links take their time.
+            // A test measures no figures, and long links take their time.
             settings.parts = ["latency", "loopback"].map(str::to_owned).to_vec();
             settings = Self { seconds: 0.1, commands: 20, runs: 1, mebibytes: 2, networks: 1, ..settings };
         }
@@ -311,7 +311,7 @@ fn files(settings: &Settings) -> Table {
     let mut table =
         Table::new(&["link", "", "lookahead", "plain TCP, Mbit/s", "simulated", "emulated", "of plain TCP"]);
     let bytes = settings.mebibytes << 20;
-    // Both ends are Linux machines, whatever the published ones were.
+    // Both ends are Linux machines, unlike some of the published ones.
     let networks = [
         Network::new("5g.toml", true, "5G, Linux at both ends"),
         Network::new("plain.toml", true, "10 ms each way, 1 Gbit/s"),
@@ -356,7 +356,7 @@ fn copy(far: &Far, write: bool, lookahead: bool, bytes: u64) -> f64 {
     number(&report, "/bytes") * 8.0 / number(&report, "/elapsed_s")
 }
 
-/// The time to find what is at the far end, and to take a controller into use.
+/// The time to find the functions of the far end, and to take a controller into use.
 fn enumerate(settings: &Settings) -> Table {
     let mut table = Table::new(&[
         "link",

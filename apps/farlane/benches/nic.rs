@@ -45,8 +45,8 @@ fn main() {
     row(name, "at most 10000 more", &asleep, floor("wake_ns"), added);
 }
 
-/// Measures a host beside the card of another process, which receives what it sends: two processes
-/// that poll, on as many processors.
+/// Measures a host beside the card of another process, which receives its own packets: two
+/// processes that poll, on as many processors.
 fn of_another_process() -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("card");

@@ -177,7 +177,7 @@ fn bench_by(
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What `measure` returns with a client of a floor server, each on a processor of its own.
+/// The result of `measure` with a client of a floor server, each on a processor of its own.
 fn floor<T: Send + 'static>(measure: impl FnOnce(&mut Client) -> T + Send + 'static) -> T {
     let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = server.address().unwrap();
@@ -221,7 +221,7 @@ fn stream_mib_s() -> f64 {
 fn idle(control: &std::path::Path) {
     let (mut target, address) = target(control, &[]);
     let resident = |target: &Child| number(&format!("/proc/{}/status", target.id()), "VmRSS:");
-    // What all connections share exists after the first.
+    // The shared parts of all connections exist after the first.
     let _first = connect(address);
     let before = resident(&target);
     let connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();

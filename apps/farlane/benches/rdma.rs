@@ -87,7 +87,7 @@ fn start(mut command: Command, ports: usize) -> (Running, Vec<String>) {
 }
 
 /// Runs a program that prints JSON.
-fn told(mut command: Command) -> Value {
+fn report_of(mut command: Command) -> Value {
     let output = command.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{command:?} failed");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -102,7 +102,7 @@ fn target(mut command: Command, control: &Path, ports: &[&str]) -> (Running, Vec
 fn bench(mut command: Command, url: &str, bytes: &str, depth: u32) -> Value {
     command.args(["bench", url, "--json", "--cpu", "1", "--spin", "10s", "--rw", "randread"]);
     command.args(["--bs", bytes, "--iodepth", &depth.to_string(), "--runtime", "1s"]);
-    told(command)
+    report_of(command)
 }
 
 fn median_us(report: &Value) -> f64 {
@@ -206,7 +206,7 @@ fn roce() {
         std::thread::sleep(Duration::from_millis(200));
         let mut command = near.itself();
         command.args(["udp-ping", &sizes.0.to_string(), &sizes.1.to_string()]);
-        told(command).as_f64().unwrap()
+        report_of(command).as_f64().unwrap()
     };
     // One program at a time has RoCE at an address, so each measurement starts its own.
     let verb = |verb: &str, bytes: usize| {
@@ -217,7 +217,7 @@ fn roce() {
         let mut command = near.farlane();
         command.args(["measure", "rdma", "ping", &measured, "--provider", "roce", "--verb", verb, "--json"]);
         command.args(["--size", &bytes.to_string(), "--iters", &TRIPS.to_string()]);
-        median_us(&told(command_on(command))["rows"][0])
+        median_us(&report_of(command_on(command))["rows"][0])
     };
     let nvme = || {
         let port = format!("roce,{offered}");

@@ -41,7 +41,7 @@ fn main() {
     datagrams(&at("a.rec"), disk);
 }
 
-/// What fio reads or writes, in MB a second.
+/// The rate at which fio reads or writes, in MB a second.
 fn throughput(path: &Path, direction: &str) -> f64 {
     let output = Command::new("fio")
         .args(["--name=a", "--bs=128k", "--ioengine=io_uring", "--direct=1", "--iodepth=64", "--end_fsync=1"])
@@ -87,7 +87,7 @@ fn rates(floor: &Path, path: &Path) {
     }
 }
 
-/// A recorder and the addresses that it told.
+/// A recorder and the addresses that it reported.
 struct Recorder {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -102,7 +102,7 @@ impl Recorder {
         Self { child, said }
     }
 
-    /// The address behind `words` in what it says next.
+    /// The address behind `words` in its next line.
     fn address(&mut self, words: &str) -> String {
         loop {
             let mut line = String::new();
@@ -113,7 +113,7 @@ impl Recorder {
         }
     }
 
-    /// What the system's file of the process says, and processor seconds so far.
+    /// The system's account of the process, and processor seconds so far.
     fn uses(&self) -> (f64, f64) {
         let id = self.child.id();
         let peak = support::number(&format!("/proc/{id}/status"), "VmHWM:") / 1024.0;
@@ -192,8 +192,8 @@ fn disk_pauses(disk: &Path) {
     let mut target = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(target.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let told: Value = serde_json::from_str(&line).unwrap();
-    let url = format!("nvme-tcp://{}/{nqn}?hostnqn={host}", told["listening"].as_str().unwrap());
+    let reported: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("nvme-tcp://{}/{nqn}?hostnqn={host}", reported["listening"].as_str().unwrap());
     let arguments = ["--from", "generate:200MB", "--rate", "200MB", "--pause", "200ms", "--to", &url];
     let recorder = Recorder::start(&[&arguments[..], &["--digest", "none", "--for", "5s"]].concat());
     for _ in 0..4 {
@@ -211,7 +211,7 @@ fn disk_pauses(disk: &Path) {
     let _ = (target.kill(), target.wait());
 }
 
-/// How late a replay at its pace sends what it sends.
+/// How late a replay at its pace sends its data.
 fn pace(path: &Path) {
     let to = path.to_str().unwrap();
     assert_eq!(
@@ -234,12 +234,12 @@ fn datagrams(path: &Path, disk: f64) {
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let (rate, length) = (told["rate"].as_f64().unwrap() / 1e6, &told["datagram_bytes"]);
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (rate, length) = (reported["rate"].as_f64().unwrap() / 1e6, &reported["datagram_bytes"]);
     println!(
         "{} UDP streams of datagrams of {length} B without loss: {rate:.0} MB/s together; limit: the {} (the \
          disk takes {disk:.0} MB/s)",
-        told["streams"],
-        told["limit"]["part"].as_str().unwrap()
+        reported["streams"],
+        reported["limit"]["part"].as_str().unwrap()
     );
 }

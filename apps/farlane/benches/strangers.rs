@@ -1,9 +1,9 @@
 //! Farlane's hosts beside SPDK's driver, which both use one and the same target process: over
 //! vfio-user with mapped doorbells, and over NVMe/TCP with and without digests.
 //!
-//! `FARLANE_SPDK` names a build of SPDK. Without it, nothing is measured. Figures are medians of
-//! runs in which the two drivers take turns, and a ratio is the median of the runs' ratios. No
-//! figure here is a test.
+//! `FARLANE_SPDK` names a build of SPDK. Without it, the benchmark measures nothing. Figures are
+//! medians of runs in which the two drivers take turns, and a ratio is the median of the runs'
+//! ratios. No figure here is a test.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -24,7 +24,7 @@ const MEDIUM: &str = "1MiB";
 const NQN: &str = "nqn.2026-01.io.farlane:strangers";
 /// Memory that SPDK's driver takes, in MiB.
 const MEMORY_MIB: &str = "256";
-/// What the two drivers measure, at each target.
+/// The loads of the two drivers, at each target.
 const LOADS: [Load; 3] = [
     Load { name: "4 KiB, depth 1", bytes: 4 << 10, depth: 1 },
     Load { name: "4 KiB, depth 32", bytes: 4 << 10, depth: 32 },
@@ -120,8 +120,8 @@ fn target(control: &Path) -> (Child, SocketAddr) {
 }
 
 /// Starts a process that keeps the first processor for 50 ms after it was last asked something, and
-/// returns what it says first. Of two such processes, the one that nobody asks leaves the processor
-/// to the other.
+/// returns what it says first. Of two such processes, the idle one leaves the processor to the
+/// other.
 fn spinning(command: &mut Command) -> (Child, String) {
     let command = command.args(["--spin", "50ms", "--cpu", "0"]);
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -186,7 +186,7 @@ impl Spdk {
         let (said, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let total = said.lines().find_map(|line| line.strip_prefix("Total")?.split(':').nth(1));
-        let total = total.unwrap_or_else(|| panic!("{command:?} told no total: {said}\n{errors}"));
+        let total = total.unwrap_or_else(|| panic!("{command:?} reported no total: {said}\n{errors}"));
         total.split_whitespace().next().unwrap().parse().unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! What encryption costs: TLS beside the plain tunnel, and beside what its cipher alone does.
+//! The cost of encryption: TLS beside the plain tunnel, and beside its cipher alone.
 //!
 //! `make bench` runs this. Figures are medians over runs that interleave the two. No figure here is
 //! a test.
@@ -126,7 +126,7 @@ fn announced(command: &mut Command) -> (Child, String) {
     (server, said["listening"].as_str().unwrap().to_owned())
 }
 
-/// Prints what connections cost that both ends have proved and that nobody uses.
+/// Prints the cost of idle connections that both ends have proved.
 fn idle() {
     let identity = Arc::new(Identity::generate().unwrap());
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

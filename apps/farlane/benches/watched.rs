@@ -1,7 +1,7 @@
-//! What it costs to be watched: commands a second of a far end and of a target that are scraped
-//! every second, as ratios to those of the same process that nobody scrapes, in runs that take
-//! turns; and what a host at work notices of being one of ten thousand, while nobody looks and
-//! while somebody does. The word `crowd` has only the latter measured.
+//! The cost of being watched: commands a second of a far end and of a target that are scraped every
+//! second, as ratios to those of the same process without scrapes, in runs that take turns; and the
+//! effect on a host at work of being one of ten thousand, with scrapes and without. The word
+//! `crowd` has only the latter measured.
 //!
 //! No figure here is a test. Another process on this machine moves each of them.
 
@@ -145,7 +145,7 @@ fn crowd(target: &Daemon, url: &str, control: &str) {
     let mut took = Vec::new();
     for _ in 0..SCRAPES {
         let (page, time) = Daemon::scrape(&target.figures);
-        assert!(page.matches("farlane_host_queues{").count() >= hosts.len(), "each host is told of");
+        assert!(page.matches("farlane_host_queues{").count() >= hosts.len(), "each host has metrics");
         let lag = page.lines().find_map(|line| line.strip_prefix("farlane_loop_lag_seconds{core=\"0\"} "));
         lags.push(lag.unwrap().parse::<f64>().unwrap() * 1e6);
         took.push(time.as_secs_f64() * 1e3);
@@ -159,7 +159,7 @@ fn crowd(target: &Daemon, url: &str, control: &str) {
     );
     println!("a host at work, among them: {}", latencies(url));
     println!("... scraped all the time: {}", meanwhile(url, || drop(Daemon::scrape(&target.figures))));
-    // What top, list and status ask.
+    // The requests of top, list and status.
     let status = || drop(live::drivers::control::ask(Path::new(control), r#"{"command":"status"}"#).unwrap());
     println!("... asked for its status all the time: {}", meanwhile(url, status));
 }

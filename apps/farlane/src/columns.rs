@@ -49,7 +49,7 @@ impl<W: Write + Send> Table<W> {
         create().map(Self).map_err(|error: ParquetError| error.to_string())
     }
 
-    /// Writes rows: `columns` have the order and the kinds of those that the file began with.
+    /// Writes rows: `columns` have the order and the kinds of the file's first columns.
     ///
     /// # Errors
     /// The library's words, or the system's.

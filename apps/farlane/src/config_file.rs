@@ -354,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        for (text, told) in [
+    fn an_error_is_reported_with_its_place() {
+        for (text, reported) in [
             (
                 "[export]\n  speed = 1\n",
                 "box.toml: line 2, column 3: there is no option --speed of farlane export",
@@ -373,7 +373,7 @@ mod tests {
             ("export = 1\n", "box.toml: line 1, column 1: export: expected a table [export]"),
             ("", "box.toml: line 1, column 1: expected a table [export]"),
         ] {
-            assert_eq!(taken("export", text).unwrap_err(), told);
+            assert_eq!(taken("export", text).unwrap_err(), reported);
         }
         let cut = taken("export", "[export\nram = 1\n").unwrap_err();
         assert!(cut.starts_with("box.toml: line 1, column 8: "), "{cut}");

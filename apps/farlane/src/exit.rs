@@ -48,7 +48,7 @@ impl Exit {
                 "The arguments or a file that they name are wrong, contradict each other, or do not suit \
                  the device. The same command fails again."
             }
-            Self::Fault => "Farlane has a fault, and says where. Please report it.",
+            Self::Fault => "Farlane has a fault, and prints its place. Please report it.",
             Self::Interrupted => {
                 "The command was interrupted (SIGINT), or SIGINT came a second time before a service had \
                  ended."

@@ -13,15 +13,15 @@ use crate::args::LogForm;
 use crate::error::Error;
 use crate::error::code::USAGE;
 
-/// Ends the program with what went wrong.
+/// Ends the program with the error.
 pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
     // Text that an error quotes, from a file, an option or a peer, is cleaned here.
     let help = miette::Diagnostic::help(error).map(|help| texts::clean(&help.to_string()));
     let (exit, message) = (error.exit(), texts::clean(&error.to_string()));
     if wants_json() {
-        logging::tell_last(object(&message, help.as_deref(), error.json_code(), exit.code()));
+        logging::write_last(object(&message, help.as_deref(), error.json_code(), exit.code()));
     } else if form == LogForm::Text || matches!(error, Error::Journal(_) | Error::LogFilter(_)) {
-        logging::tell_last(text(&message, help.as_deref()));
+        logging::write_last(text(&message, help.as_deref()));
     } else {
         error!(code = error.json_code(), exit = exit.code(), help, "{message}");
         logging::flush();

@@ -7,7 +7,7 @@
 /// Logs an event like `info!`, for events that are logged once for each thing given at the start.
 /// The log does not take lines that resemble each other for repetitions.
 macro_rules! note {
-    ($($told:tt)*) => { info!(each = true, $($told)*) };
+    ($($words:tt)*) => { info!(each = true, $($words)*) };
 }
 
 #[macro_use]

@@ -77,7 +77,7 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
         // All data have a place.
         slots: 0,
         depth: needs.depth,
-        // A far end that goes away gets as long to come back as one that is not there yet.
+        // A far end that goes away has as long to come back as a missing far end has to appear.
         absence: Absence::GiveUp(timeout),
         spin,
         ..Options::new("host")
@@ -207,7 +207,7 @@ impl Session {
         counters::config_cache(self.near()?.upstream()?)
     }
 
-    /// The host on PCI Express, for what only such a host can do.
+    /// The host on PCI Express, for work that only such a host can do.
     ///
     /// # Panics
     /// When the controller is reached by vfio-user or a fabric.
@@ -245,7 +245,7 @@ impl Session {
     pub(crate) fn bytes(&mut self, data: Data) -> &[u8] {
         self.controller.bytes(data)
     }
-    /// Lets `fill` write all bytes of host memory at `data`, and returns what `fill` returns.
+    /// Lets `fill` write all bytes of host memory at `data`, and returns the result of `fill`.
     pub(crate) fn put<T>(&mut self, data: Data, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         self.controller.put(data, fill)
     }
@@ -255,8 +255,8 @@ impl Session {
         self.submit_at(self.now(), command, submission)
     }
 
-    /// As [`Session::submit`], for a caller that knows what time it is: not before the end of its
-    /// last wait.
+    /// As [`Session::submit`], for a caller that knows the time: not before the end of its last
+    /// wait.
     pub(crate) fn submit_at(
         &mut self,
         now: Instant,
@@ -283,8 +283,8 @@ impl Session {
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
             match self.controller.poll_event() {
-                // The next submission to a failed device reports the failure, with what to do
-                // about it.
+                // The next submission to a failed device reports the failure, with the remedy about
+                // it.
                 Some(Event::Failed(Failure::Pcie(_) | Failure::VfioUser(_))) => {}
                 Some(event) => {
                     if let Some(completed) = act_on(event)? {

@@ -31,7 +31,7 @@ const DESTRUCTIVE: [&str; 16] = [
 const MAX: usize = 3;
 
 /// The error with the commands that a mistyped word may have meant, wherever they are, without
-/// those that destroy something.
+/// destructive commands.
 pub(crate) fn with_suggestions(
     mut error: clap::Error,
     root: &clap::Command,

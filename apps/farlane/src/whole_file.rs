@@ -45,7 +45,7 @@ impl WholeFile {
         }
         match Replacement::begin(place, Kind::Report) {
             Ok(file) => Ok(Self::Replacing(file)),
-            // A full disk would keep neither the new file nor the one that is there.
+            // A full disk would keep neither the new file nor the present one.
             Err(error) if known.is_some() && !takes_no_file(&error) => Err(error),
             Err(_) => straight(),
         }
@@ -63,7 +63,7 @@ impl WholeFile {
     }
 }
 
-/// Whether a folder has refused a new file, but not a change of those that it has.
+/// Whether a folder has refused a new file, but not a change of its present files.
 fn takes_no_file(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -93,7 +93,7 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<String, Error> {
     texts::read(path, most).map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
-/// Replaces the file at `path` by one that has these bytes.
+/// Replaces the file at `path` by a new file of these bytes.
 ///
 /// # Errors
 /// When no file can be written there.

@@ -28,7 +28,7 @@ pub enum Error {
         what: Cow<'static, str>,
     },
     /// No frame of the file was decoded.
-    #[error("{}: nothing in it was decoded{unknown}", path.display())]
+    #[error("{}: no packet in it was decoded{unknown}", path.display())]
     Nothing {
         /// The file.
         path: PathBuf,

@@ -33,22 +33,22 @@ fn fields_of_a_newer_daemon_are_ignored_and_optional_ones_may_be_missing() {
 
 #[test]
 fn an_answer_that_is_not_understood_is_rejected_with_its_kind_and_versions() {
-    let told = |change: &dyn Fn(&mut Value)| {
+    let reported = |change: &dyn Fn(&mut Value)| {
         let mut answer = recorder();
         answer["farlane"] = json!("0.9.0");
         change(&mut answer);
         Report::read(answer).unwrap_err().to_string()
     };
     let ours = env!("CARGO_PKG_VERSION");
-    let kind = told(&|answer| answer["kind"] = json!("teleport"));
+    let kind = reported(&|answer| answer["kind"] = json!("teleport"));
     for words in ["process 7 (farlane 0.9.0)", "\"teleport\"", ours] {
         assert!(kind.contains(words), "{kind}");
     }
-    let version = told(&|answer| answer["schema_version"] = json!(2));
+    let version = reported(&|answer| answer["schema_version"] = json!(2));
     for words in ["schema version 2", "reads version 1", "farlane 0.9.0", ours] {
         assert!(version.contains(words), "{version}");
     }
-    let field = told(&|answer| drop(answer.as_object_mut().unwrap().remove("state")));
+    let field = reported(&|answer| drop(answer.as_object_mut().unwrap().remove("state")));
     assert!(field.contains("\"record\"") && field.contains("missing field `state`"), "{field}");
     for odd in [json!(null), json!([]), json!({ "pid": 7 }), json!("text")] {
         assert_eq!(Report::read(odd).unwrap_err(), Unreadable::NoStatus);

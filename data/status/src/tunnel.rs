@@ -284,7 +284,7 @@ impl fmt::Display for Lookahead {
         let Self { entries, pieces, bytes, reads, .. } = self;
         write!(
             f,
-            "{entries} commands went ahead in {pieces} pieces of {bytes} B; {reads} reads of memory came all the same"
+            "{entries} commands sent ahead in {pieces} pieces of {bytes} B; {reads} reads of memory arrived nevertheless"
         )
     }
 }

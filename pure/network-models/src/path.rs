@@ -323,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_polls_late_learns_the_same_times(
+        fn a_late_poll_returns_the_same_times(
             gaps in proptest::collection::vec((0_u64..20_000, 64_u32..1519), 1..50),
         ) {
             let entries: Vec<_> = gaps.iter().scan(0, |at, (gap, length)| {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_polls_late_measures_the_same() {
+    fn a_late_poll_measures_the_same() {
         let (own, measured) = run(1);
         assert_eq!(own.len(), 10);
         let sent: Vec<_> = measured.iter().map(|stream| stream.sent).collect();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_watched_tells_when_each_hop_was_left() {
+    fn a_watched_path_reports_when_each_hop_was_left() {
         let wire = |latency| Wire::new(Nanos::new(latency), None);
         let mut path: Path = [wire(10), wire(20), wire(30)].into_iter().collect();
         path.watch(true);

@@ -8,7 +8,7 @@ use crate::layout::{QUEUES, WINDOW_BYTES, line_at, slot_at};
 use crate::line::{PACKET_MAX, PACKET_MIN};
 use crate::{Card, registers};
 
-/// A packet to everybody.
+/// A packet to all stations.
 const PACKET: [u8; 100] = [0xff; 100];
 
 /// Lets a host write anything to registers and lines while packets arrive from the wire. Each step

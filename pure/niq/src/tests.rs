@@ -89,7 +89,7 @@ impl Machine {
     }
 }
 
-/// A packet to everybody.
+/// A packet to all stations.
 const PACKET: [u8; 40] = [0xff; 40];
 
 fn packet(to: [u8; 6], length: usize, seed: u8) -> Vec<u8> {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_admits_the_keys_in_it_and_nobody_without_a_key() {
+    fn a_list_admits_the_keys_in_it_and_no_host_without_a_key() {
         let (mine, yours) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
         let list = Access::Keys(Vec::from([mine]));
         assert!(list.admits(Some(mine)));

@@ -14,7 +14,7 @@ use crate::{Error, Kit, libraries, modules};
 
 /// The script of the guest's first process.
 const INIT: &str = include_str!("init.sh");
-/// Sends words to the owner of the guest: `tell WORDS`.
+/// The script that sends words to the owner of the guest.
 const TELL: &str = "#!/bin/sh\necho \"tell $*\" >/dev/ttyS2\n";
 /// Waits until the owner of the guest sends the words: `await WORDS`.
 const AWAIT: &str =

@@ -177,7 +177,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits until the script sends `words` (`tell WORDS` in the guest). Other words are skipped.
+    /// Waits until the script sends `words`. Other words are skipped.
     ///
     /// # Errors
     /// When the words do not arrive within `limit`, or the script or QEMU ends first.

@@ -116,7 +116,7 @@ fn sum(outcomes: &[Outcome]) -> (u64, u64) {
 }
 
 #[test]
-fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
+fn a_hundred_cuts_of_a_verified_run_go_unnoticed() {
     for outcome in campaign("cuts", |seed| disk::run_cuts(seed, 100), 10) {
         assert!(outcome.failures.is_empty(), "{outcome}");
         assert!(outcome.counts.done > 500, "{outcome}");

@@ -143,7 +143,7 @@ fn give(mut stream: &TcpStream, bytes: u64) -> Instant {
         left -= part as u64;
     }
     stream.shutdown(Shutdown::Write).unwrap();
-    // Wait until the other end has everything: a network that loses its connection loses what is
+    // Wait until the other end has everything: a network that loses its connection loses the bytes
     // under way.
     let _ = stream.read(&mut [0]);
     began

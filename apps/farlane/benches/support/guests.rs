@@ -50,7 +50,7 @@ pub(crate) fn boot(kit: &Kit, far: &Far, lookahead: bool) -> Booted {
     let builder = builder.device(Device::vfio_user(socket)).boot_limit(LIMIT).limit(LIMIT);
     let outcome = builder.script(SCRIPT).run().unwrap().expect_success();
     assert!(Command::new("kill").arg(near.id().to_string()).status().unwrap().success());
-    let told: Value = serde_json::from_str(&lines.last().expect("attach tells at its end")).unwrap();
+    let reported: Value = serde_json::from_str(&lines.last().expect("attach reports at its end")).unwrap();
     near.wait().unwrap();
     let (began, ended) = outcome
         .output
@@ -58,7 +58,7 @@ pub(crate) fn boot(kit: &Kit, far: &Far, lookahead: bool) -> Booted {
         .find_map(|line| line.strip_prefix("from ")?.split_once(" to "))
         .unwrap_or_else(|| panic!("no times in {}", outcome.output));
     let [began, ended] = [began, ended].map(|time| Duration::from_secs_f64(time.parse().unwrap()));
-    let trips = told["round_trips"].as_object().unwrap_or_else(|| panic!("no round trips in {told}"));
+    let trips = reported["round_trips"].as_object().unwrap_or_else(|| panic!("no round trips in {reported}"));
     let round_trips = trips.values().filter_map(Value::as_u64).sum();
     Booted { boot: outcome.boot, mounted: outcome.boot + (ended - began), round_trips }
 }

@@ -1,4 +1,5 @@
-//! What the benchmarks share: the program that is measured, medians, and what a process uses.
+//! The common parts of the benchmarks: the program that is measured, medians, and the resources of
+//! a process.
 
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 

@@ -31,7 +31,7 @@ impl Load {
     }
 }
 
-/// What was measured of the commands.
+/// The measurements of the commands.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Latency of each command, in rising order.
@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     count: u64,
     /// Packets that passed the host's port.
     seen: Vec<Seen>,
-    /// What was sent ahead for the commands; none without lookahead.
+    /// The data sent ahead for the commands; none without lookahead.
     pub(crate) ahead: Option<Statistics>,
 }
 

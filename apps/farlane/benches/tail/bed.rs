@@ -75,7 +75,7 @@ impl Namespaces {
         Ok(sleeper)
     }
 
-    /// Chooses Linux's usual congestion control, whatever this machine's is.
+    /// Chooses Linux's usual congestion control, regardless of this machine's.
     fn usual(self) -> Result<Self, String> {
         for sleeper in &self.0 {
             let write = "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control";
@@ -98,7 +98,7 @@ impl Namespaces {
     }
 }
 
-/// Runs a command ahead of whoever else wants the processors. Nobody spins, so others hardly
+/// Runs a command ahead of all others that want the processors. It does not spin, so others hardly
 /// notice.
 fn first() -> Command {
     let mut command = Command::new("chrt");
@@ -159,7 +159,7 @@ impl Bed {
         Ok(Self { export, networks, namespaces, _directory: directory })
     }
 
-    /// What `farlane bench` reports when it runs in the near namespace.
+    /// The report of `farlane bench` in the near namespace.
     pub(crate) fn near(&self, row: &Row, arguments: &[&str]) -> Result<Value, String> {
         let mut command = self.namespaces.command(0);
         let url = match row.scheme {

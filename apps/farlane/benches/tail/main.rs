@@ -23,7 +23,7 @@ use bed::{Bed, Namespaces};
 use rows::{LINKS, Link, ROWS, Row};
 use simulated::simulated;
 
-/// What is measured of each row: workloads in fio's words, and their depths.
+/// The measurements of each row: workloads in fio's words, and their depths.
 const CASES: [(&str, u32); 4] = [("randread", 1), ("randwrite", 1), ("randread", 32), ("randwrite", 32)];
 
 /// The benchmark's options, as its command line gives them.

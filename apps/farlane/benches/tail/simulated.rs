@@ -1,4 +1,4 @@
-//! What the simulation predicts for the same commands over the same link, where its TCP has the
+//! The prediction of the simulation for the same commands over the same link, where its TCP has the
 //! remedy too.
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ const COUNT: u32 = 5_000;
 /// Number of simulated commands at a greater depth.
 const COUNT_DEEP: u32 = 50_000;
 
-/// What `farlane model sim` predicts for a case; null where the model does not have the remedy.
+/// The prediction of `farlane model sim` for a case; null where the model does not have the remedy.
 pub(crate) fn simulated(link: &Link, row: &Row, workload: &str, depth: u32) -> Result<Value, String> {
     let Some(stack) = row.stack else { return Ok(Value::Null) };
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;

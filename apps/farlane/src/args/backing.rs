@@ -51,7 +51,7 @@ impl fmt::Display for NamespaceSpec {
     }
 }
 
-/// What `--namespace` names: a file or block device, or a namespace of another device.
+/// The value of `--namespace`: a file or block device, or a namespace of another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediumSpec {
     File(NamespaceSpec),
@@ -69,7 +69,8 @@ impl FromStr for MediumSpec {
 }
 
 impl MediumSpec {
-    /// The same with an absolute path: whoever is asked may have another working directory.
+    /// The same with an absolute path: the daemon that receives it may have another working
+    /// directory.
     pub(crate) fn absolute(self) -> Self {
         match self {
             Self::File(spec) => {
@@ -192,7 +193,7 @@ impl fmt::Display for RamSpec {
     }
 }
 
-/// What holds a namespace's data.
+/// The storage of a namespace's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// A file, a block device, or a namespace of another device.
@@ -296,7 +297,7 @@ pub(crate) fn check_ram(size: u64, block: BlockSize) -> Result<(), String> {
 /// The words that [`FormatSpec`] knows, for messages.
 const FORMAT_WORDS: &str = "block=512, block=4096, protection=16, protection=64, metadata=8, metadata=16";
 
-/// The format of a namespace's blocks, as far as it was said.
+/// The format of a namespace's blocks, as far as the option gives it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FormatSpec {
     /// Bytes of data in a block.
@@ -329,7 +330,7 @@ impl FormatSpec {
         self.block().map(|_| true)
     }
 
-    /// The format; 512 bytes without protection if nothing was said.
+    /// The format; 512 bytes without protection by default.
     pub(crate) fn block(self) -> Result<BlockSize, String> {
         match (self.metadata, self.protection, self.block) {
             (None, ..) => self.without_tags(),

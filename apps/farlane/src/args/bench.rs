@@ -54,24 +54,24 @@ pub(crate) struct BenchArgs {
     /// between operations in order (below 0: backwards), or operations for each random offset
     #[arg(long, visible_alias = "readwrite", value_name = "LOAD[:N]", default_value = "randread", value_parser = PatternParser)]
     pub(crate) rw: Pattern,
-    /// Read with this many of a hundred commands, if the load reads and writes
+    /// Make this percentage of the commands reads, if the load reads and writes
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) rwmixread: u8,
     /// Transfer this many bytes with each operation: reads, writes, trims.
     ///
-    /// What is longer than the controller's largest transfer is carried out by several commands
+    /// Several commands carry out an operation that exceeds the controller's largest transfer
     #[arg(long, visible_alias = "blocksize", value_name = "SIZE[,SIZE][,SIZE]", default_value = "4k",
         value_parser = parse_lengths)]
     pub(crate) bs: Each<u64>,
-    /// Transfer as many bytes as one of these, each with its share of a hundred
+    /// Choose the length of each operation from these, each with its percentage
     #[arg(long, value_name = "SIZE/PERCENT[:SIZE/PERCENT]...", conflicts_with_all = ["bs", "verify"],
         value_parser = parse_splits)]
     pub(crate) bssplit: Option<Each<Sizes>>,
-    /// Transfer a multiple of the first of these, up to the second one
+    /// Transfer a multiple of the first length, up to the second length
     #[arg(long, value_name = "SIZE-SIZE[,SIZE-SIZE]...", conflicts_with_all = ["bs", "bssplit", "verify"],
         value_parser = parse_ranges)]
     pub(crate) bsrange: Option<Each<Sizes>>,
-    /// Let this many jobs do the same at the same time, each with offsets and --iodepth of its own
+    /// Run this many copies of each job at once, each with its own offsets and --iodepth
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) numjobs: u32,
     /// Keep this many operations in progress at once
@@ -84,8 +84,8 @@ pub(crate) struct BenchArgs {
 
     /// End each job once it has transferred this many bytes [default: when --runtime is over]
     ///
-    /// Random offsets then cover the part of the namespace that the load uses, each once, before
-    /// any comes again
+    /// Random offsets then cover the part of the namespace that the load uses: each offset once,
+    /// before any repeats
     #[arg(long = "io_size", visible_alias = "io-size", value_name = "SIZE", value_parser = parse_positive_amount)]
     pub(crate) io_size: Option<Amount>,
     /// Each job ends once it has transferred as many bytes as it uses of the namespace.
@@ -106,10 +106,10 @@ pub(crate) struct BenchArgs {
     /// Derive the offsets from this seed
     #[arg(long, visible_alias = "randseed", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Tell these percentiles of the latency
+    /// Report these percentiles of the latency
     #[arg(long = "percentile_list", visible_alias = "percentile-list", value_name = "PERCENT[:PERCENT]...")]
     pub(crate) percentile_list: Option<Percentiles>,
-    /// Tell what was measured until then each time that this time has passed
+    /// Report intermediate results at this interval
     #[arg(long, value_name = "TIME", value_parser = parse_positive_time)]
     pub(crate) status_interval: Option<Duration>,
     /// Report in fio's JSON, or as text
@@ -118,12 +118,12 @@ pub(crate) struct BenchArgs {
 
     /// Run the jobs of this job file of fio.
     ///
-    /// Options of the command line come before those of the file. docs/bench.md lists what is
-    /// understood; anything else is refused
+    /// Options of the command line override those of the file. docs/bench.md lists the supported
+    /// parameters; farlane bench rejects all others
     #[arg(long, value_name = "FILE")]
     pub(crate) job: Option<PathBuf>,
 
-    /// Call the job so in fio's JSON
+    /// Give the job this name in fio's JSON
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     #[command(flatten)]

@@ -40,20 +40,20 @@ pub(crate) struct LoadArgs {
     /// Begin at this offset of the namespace: bytes or a percentage
     #[arg(long, value_name = "SIZE", default_value = "0", hide_default_value = true)]
     pub(crate) offset: Amount,
-    /// Begin so much later in each further job of --numjobs
+    /// Shift the beginning by this much in each further job of --numjobs
     #[arg(long = "offset_increment", value_name = "SIZE", default_value = "0", hide_default_value = true)]
     pub(crate) offset_increment: Amount,
     /// Choose random offsets that are multiples of this [default: the shortest length]
     #[arg(long, visible_alias = "ba", value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) blockalign: Option<u64>,
-    /// Draw random offsets independently of each other, and not each once before any comes again
+    /// Draw random offsets independently, instead of each one once before any repeats
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1",
         default_value = "0", hide_default_value = true, value_parser = parse_switch, action = clap::ArgAction::Set)]
     pub(crate) norandommap: bool,
     /// Choose this percentage of offsets of a random load at random, and the others in order
     #[arg(long = "percentage_random", value_name = "PERCENT[,PERCENT][,PERCENT]", value_parser = parse_percents)]
     pub(crate) percentage_random: Option<Each<u8>>,
-    /// Spread random offsets so: random, zipf:THETA, pareto:H, normal:PERCENT, zoned:ACCESS/SPAN,
+    /// Distribute random offsets: random, zipf:THETA, pareto:H, normal:PERCENT, zoned:ACCESS/SPAN,
     /// sequence:BLOCK,...
     #[arg(
         long = "random_distribution",
@@ -62,12 +62,12 @@ pub(crate) struct LoadArgs {
         hide_default_value = true
     )]
     pub(crate) random_distribution: RandomDistribution,
-    /// Move on by the length of the sequence of --random_distribution each time
+    /// Advance by the length of the sequence of --random_distribution each time
     #[arg(long = "random_sequence_stride", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]
     pub(crate) random_sequence_stride: bool,
-    /// Let operations follow a random offset so, where --rw has a number
+    /// Continue in this way after a random offset, where --rw has a number
     #[arg(long = "rw_sequencer", value_enum, default_value_t = Sequencer::Sequential, hide_default_value = true)]
     pub(crate) rw_sequencer: Sequencer,
     /// Stay in a part of the range for some time
@@ -79,11 +79,11 @@ pub(crate) struct LoadArgs {
     /// Cover this many bytes of a zone [default: --zonesize]
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) zonerange: Option<u64>,
-    /// Pass over this many bytes between zones
+    /// Skip this many bytes between zones
     #[arg(long, value_name = "SIZE", default_value = "0", hide_default_value = true, value_parser = parse_size)]
     pub(crate) zoneskip: u64,
 
-    /// Let the operations under way become as few as this before more begin
+    /// Begin more operations only when no more than this many are in progress
     #[arg(long = "iodepth_low", value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) iodepth_low: u32,
     /// Wait for this many operations to end before more begin
@@ -106,7 +106,7 @@ pub(crate) struct LoadArgs {
     /// time at which the command was due
     #[arg(long = "rate_iops", visible_alias = "rate-iops", value_name = "N[,N][,N]", value_parser = parse_rates)]
     pub(crate) rate_iops: Option<Each<u64>>,
-    /// Choose the times between commands of a rate so
+    /// Choose the times between commands of a rate in this way
     #[arg(long = "rate_process", value_enum, default_value_t = RateProcess::Linear, hide_default_value = true)]
     pub(crate) rate_process: RateProcess,
     /// Pause for this long after --thinktime_blocks operations; a number alone is microseconds
@@ -116,20 +116,20 @@ pub(crate) struct LoadArgs {
     #[arg(long = "thinktime_blocks", value_name = "N", default_value_t = 1, hide_default_value = true,
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) thinktime_blocks: u32,
-    /// Begin as many operations as this weight says, compared with other jobs of --flow_id
+    /// Give this job's operations this weight among the jobs of --flow_id
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) flow: Option<u32>,
-    /// The jobs whose weights are compared
+    /// The group of jobs whose weights are compared
     #[arg(long = "flow_id", value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) flow_id: u32,
-    /// Begin so long after the start
+    /// Begin this long after the start
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = parse_time)]
     pub(crate) startdelay: Duration,
-    /// Run for this long before anything counts
+    /// Run for this long before measuring
     #[arg(long = "ramp_time", value_name = "TIME", default_value = "0", hide_default_value = true,
         value_parser = parse_time)]
     pub(crate) ramp_time: Duration,
-    /// Do the same this many times
+    /// Run each job this many times
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) loops: u32,
@@ -143,19 +143,19 @@ pub(crate) struct LoadArgs {
     /// is less
     #[arg(long, visible_alias = "ss", value_name = "FIGURE:LIMIT[%]")]
     pub(crate) steadystate: Option<Criterion>,
-    /// Look at the figures of this time; 0 ends no job
+    /// Check the figures of this period; 0 ends no job
     #[arg(long = "steadystate_duration", visible_alias = "ss_dur", value_name = "TIME", default_value = "0",
         hide_default_value = true, value_parser = parse_time)]
     pub(crate) steadystate_duration: Duration,
-    /// Wait for this long before figures are taken
+    /// Wait this long before taking figures
     #[arg(long = "steadystate_ramp_time", visible_alias = "ss_ramp", value_name = "TIME", default_value = "0",
         hide_default_value = true, value_parser = parse_time)]
     pub(crate) steadystate_ramp_time: Duration,
-    /// Take a figure each time that this time has passed
+    /// Take a figure at this interval
     #[arg(long = "steadystate_check_interval", visible_alias = "ss_interval", value_name = "TIME", default_value = "1s",
         hide_default_value = true, value_parser = parse_positive_time)]
     pub(crate) steadystate_check_interval: Duration,
-    /// Run for --runtime, however many bytes that takes
+    /// Run for the whole --runtime, regardless of the bytes transferred
     #[arg(long = "time_based", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]
@@ -180,7 +180,7 @@ pub(crate) struct LoadArgs {
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]
     pub(crate) writefua: bool,
-    /// Send reads of what has reached the medium (FUA)
+    /// Send reads that return data from the medium (FUA)
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1",
         default_value = "0", hide_default_value = true, value_parser = parse_switch, action = clap::ArgAction::Set)]
     pub(crate) readfua: bool,
@@ -191,20 +191,20 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) contents: ContentArgs,
 
-    /// Accept fio's I/O engines, which change nothing here
+    /// Accept fio's I/O engines, which have no effect here
     #[arg(long, value_name = "NAME")]
     pub(crate) ioengine: Option<String>,
-    /// Accept fio's word for access without a cache, which is how access is here
+    /// Accept fio's parameter for access without a cache; farlane never uses one
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_parser = parse_switch)]
     pub(crate) direct: Option<bool>,
-    /// Accept fio's word for one report of --numjobs, which is how it is here
+    /// Accept fio's parameter for one report of --numjobs; farlane always prints one
     #[arg(long = "group_reporting", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_parser = parse_switch)]
     pub(crate) group_reporting: Option<bool>,
 }
 
-/// What a load writes, and how it is checked.
+/// The data that a load writes, and their verification.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ContentArgs {
     /// Write zeros
@@ -212,7 +212,7 @@ pub(crate) struct ContentArgs {
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]
     pub(crate) zero_buffers: bool,
-    /// Write these bytes again and again: 0x..., a number or "text"
+    /// Write these bytes repeatedly: 0x..., a number or "text"
     #[arg(long = "buffer_pattern", value_name = "BYTES", value_parser = pattern)]
     pub(crate) buffer_pattern: Option<Bytes>,
     /// Make new contents for each write
@@ -224,18 +224,18 @@ pub(crate) struct ContentArgs {
     #[arg(long = "buffer_compress_percentage", value_name = "PERCENT",
         value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) buffer_compress_percentage: Option<u8>,
-    /// Read back what was written when the job has ended
+    /// Read back the written data when the job has ended
     #[arg(long = "do_verify", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", default_value = "1", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]
     pub(crate) do_verify: bool,
-    /// Read back what was written after this many writes, while the job runs
+    /// Read back the written data after this many writes, while the job runs
     #[arg(long = "verify_backlog", value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) verify_backlog: u32,
     /// Read back this many blocks each time [default: --verify_backlog]
     #[arg(long = "verify_backlog_batch", value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) verify_backlog_batch: u32,
-    /// End the job with the first block that is not as written
+    /// End the job at the first block that differs from the written data
     #[arg(long = "verify_fatal", value_name = "0|1", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", default_value = "0", hide_default_value = true, value_parser = parse_switch,
         action = clap::ArgAction::Set)]

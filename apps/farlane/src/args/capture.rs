@@ -52,14 +52,14 @@ pub(crate) struct CaptureDaemonArgs {
     #[arg(long, value_name = "CONDITION", requires = "out")]
     pub(crate) trigger: Option<Trigger>,
 
-    /// How long to go on after the command that --trigger has found
+    /// Continue for this long after the command that --trigger has found
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_time, requires = "trigger")]
     pub(crate) after: Duration,
 
     /// Keep no more than this of a packet's data; 0 keeps headers alone [default: all].
     ///
-    /// With 2048 all entries of a fetch are there, by which commands are known; lists of pages of
-    /// long commands take up to 4096. What is cut off costs the daemon nothing
+    /// 2048 keeps all entries of a fetch, which identify commands; page lists of long commands take
+    /// up to 4096. Bytes that are cut off cost the daemon nothing
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "out")]
     pub(crate) snap: Option<u64>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct CaptureDaemonArgs {
     pub(crate) output: Output,
 }
 
-/// What is kept of a capture. A packet must suit each option that is given.
+/// The packets that a capture keeps. A packet must match each option that is given.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filters {
     /// Keep packets of these kinds; several are joined by commas
@@ -77,7 +77,7 @@ pub(crate) struct Filters {
 
     /// Keep packets of these queues; several are joined by commas.
     ///
-    /// Of a target, the connections that are these queues
+    /// For a target, these are its connections for these queues
     #[arg(long, value_name = "QUEUE", value_delimiter = ',', requires = "out")]
     pub(crate) queue: Vec<u16>,
 
@@ -89,7 +89,7 @@ pub(crate) struct Filters {
 
     /// Keep packets of I/O commands with these opcodes, by name or number; joined by commas.
     ///
-    /// Doorbells and fetches of entries stay: they are of commands of any kind
+    /// Doorbells and fetches of entries stay, because they belong to commands of any kind
     #[arg(long, value_name = "OPCODE", value_delimiter = ',', requires = "out")]
     pub(crate) opcode: Vec<Opcode>,
 }
@@ -171,7 +171,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// What ends a capture: a command that takes longer than this.
+/// The trigger that ends a capture: a command that takes longer than this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger(pub(crate) Duration);
 

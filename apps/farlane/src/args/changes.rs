@@ -19,33 +19,33 @@ const SAVE_EXAMPLES: &str = "Examples:
   farlane export save
   farlane export save --control /run/farlane-export-disk/control --to new.toml --json";
 
-/// What to ask of running far ends.
+/// The requests to running far ends.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportAction {
-    /// Show what far ends do, like farlane observe status
+    /// Show the status of far ends, like farlane observe status
     Status(DaemonStatusArgs),
-    /// Add a namespace to a far end; its host hears of the change at once
+    /// Add a namespace to a far end; its host is notified at once
     #[command(after_help = ADD_EXAMPLES)]
     Add(ExportAddArgs),
-    /// Remove a namespace from a far end; its host hears of the change at once.
+    /// Remove a namespace from a far end; its host is notified at once.
     ///
-    /// Commands for it that are under way end first
+    /// Commands for it that are in progress end first
     Remove(ExportRemoveArgs),
-    /// Change the size of a namespace; its host hears of the change at once.
+    /// Change the size of a namespace; its host is notified at once.
     ///
     /// Without --size, the namespace gets the current size of its file or block device
     #[command(after_help = RESIZE_EXAMPLES)]
     Resize(ExportResizeArgs),
-    /// Write what was changed at run time into the --config file; its comments stay.
+    /// Write the changes made at run time to the --config file; its comments stay.
     ///
-    /// The file is changed by this command and with its rights, not by the far end
+    /// This command changes the file, with its own rights; the far end does not
     #[command(after_help = SAVE_EXAMPLES)]
     Save(SaveArgs),
     /// Read the --config file again, and add, remove and resize namespaces as it says
     Reload(ControlArgs),
 }
 
-/// Which running daemon is asked.
+/// The running daemon that gets the request.
 #[derive(Debug, Args)]
 pub(crate) struct ControlArgs {
     /// Use this control socket [default: that of the only such daemon of this user]
@@ -53,7 +53,7 @@ pub(crate) struct ControlArgs {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// Which running daemon shows what it does, and in which form.
+/// The running daemon that shows its status, and the form.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonStatusArgs {
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct DaemonStatusArgs {
     pub(crate) output: Output,
 }
 
-/// Which far end of a process is meant.
+/// The far end of a process that a request concerns.
 #[derive(Debug, Args)]
 pub(crate) struct FarEndArgs {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub(crate) struct ExportResizeArgs {
     pub(crate) output: Output,
 }
 
-/// What holds the data of a namespace that is added.
+/// The storage of an added namespace's data.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct AddedMedium {
@@ -131,7 +131,7 @@ pub(crate) struct ResizedNamespace {
     pub(crate) size: Option<u64>,
 }
 
-/// Where to write what a daemon offers.
+/// The file for a daemon's offers.
 #[derive(Debug, Args)]
 pub(crate) struct SaveArgs {
     #[command(flatten)]

@@ -12,7 +12,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckFileArgs {
-    /// The files: what a target offers, options of daemons, models of networks, or scenarios
+    /// The files: offers of a target, options of daemons, models of networks, or scenarios
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]

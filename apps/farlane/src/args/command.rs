@@ -10,7 +10,7 @@ use super::{
     OfferArgs, RecordArgs, bench, connect, demo, export, groups, guest, record, target,
 };
 
-/// What stands directly behind `farlane`. `overview` has the order in which `--help` lists it.
+/// The first word behind `farlane`. `overview` has the order in which `--help` lists it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the whole system on this machine, verify it and measure it.
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Make the SSD of a far end a block device of this machine.
     ///
     /// The block device is /dev/ublkbN or /dev/nvmeNn1. I/O waits while the far end is away. The
-    /// block device outlives this process: another farlane connect goes on with it
+    /// block device outlives this process: another farlane connect takes it over
     #[command(after_help = connect::EXAMPLES)]
     Connect(Box<ConnectArgs>),
     /// Run a load on a namespace, and report rate and latency in fio's terms
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Measure devices, links and machines
     #[command(subcommand, after_help = groups::MEASURE_EXAMPLE)]
     Measure(MeasureCommand),
-    /// Watch what runs
+    /// Watch running daemons and read captures
     #[command(subcommand, after_help = groups::OBSERVE_EXAMPLE)]
     Observe(ObserveCommand),
     /// Simulate, emulate and plan networks
@@ -76,7 +76,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the command goes on until it is ended, and others rely on it meanwhile.
+    /// Whether the command runs until a signal ends it, and other processes rely on it meanwhile.
     pub(crate) fn is_service(&self) -> bool {
         match self {
             Self::Export(args) => args.action.is_none(),

@@ -64,25 +64,25 @@ pub(crate) struct ConnectArgs {
 
     /// Fail I/O when the device was away for this long [default: I/O waits until it is back].
     ///
-    /// The device is looked for without end in either case
+    /// Farlane looks for the device without end in either case
     #[arg(long, value_name = "TIME", value_parser = parse_positive_time)]
     pub(crate) timeout: Option<Duration>,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Give the block device this many queues; the kernel has at most one for each processor
+    /// Give the block device this many queues; the kernel allows at most one for each processor
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) queues: u16,
-    /// Let this many requests of a queue be under way at once
+    /// Accept this many requests of a queue at once
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) iodepth: u16,
-    /// Return as soon as the block device can be used, and go on in the background
+    /// Return as soon as the block device can be used, and continue in the background
     #[arg(long)]
     pub(crate) background: bool,
-    /// List the block devices that this user's processes serve, and those that wait for a process
+    /// List the block devices that this user's processes serve, and block devices without a process
     #[arg(long, conflicts_with_all = ["url", "traddr"])]
     pub(crate) list: bool,
-    /// Over nvme-tcp: go on where the kernel's initiator can't authenticate.
+    /// Over nvme-tcp: continue where the kernel's initiator can't authenticate.
     ///
     /// Every user of this machine can then reach the far SSD through the target on loopback
     #[arg(long)]
@@ -99,7 +99,7 @@ pub(crate) struct ConnectArgs {
 }
 
 impl ConnectArgs {
-    /// The device, named by a URL or in nvme-cli's words; `None` for a list of what is connected.
+    /// The device, named by a URL or in nvme-cli's words; `None` for a list of the connected ones.
     ///
     /// # Errors
     /// When the words name no subsystem.
@@ -131,10 +131,10 @@ pub(crate) struct DisconnectArgs {
     /// The block device, or the URL that is connected [default: the only one]
     #[arg(value_name = "DEVICE|URL")]
     pub(crate) what: Option<String>,
-    /// Disconnect while the block device is in use: what uses it sees errors from then on
+    /// Disconnect while the block device is in use: its users get errors from then on
     #[arg(long)]
     pub(crate) force: bool,
-    /// Ask at this socket, if farlane connect was given one
+    /// Use this control socket, if farlane connect was given one
     #[arg(long, value_name = "PATH", conflicts_with = "what")]
     pub(crate) control: Option<PathBuf>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) enum Format {
     Pcap,
     /// Each stream is a channel, each chunk or packet a message
     Mcap,
-    /// Samples of a radio, with what is known of them
+    /// Samples of a radio, with their metadata
     Sigmf,
 }
 
@@ -93,13 +93,14 @@ fn parse_sample_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected samples a second, such as 48000 or 2.4e6".to_owned())
 }
 
-/// What of a recording is converted, and to where.
+/// The part of a recording that is converted, and its destination.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConvertArgs {
     /// The recording; of a striped one, every member
     #[arg(value_name = "RECORDING", required = true)]
     pub(crate) recording: Vec<PathBuf>,
-    /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
+    /// Write to this file, and overwrite its contents; for SigMF, the two files' name without its
+    /// ending
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
     /// Write this format [default: that of FILE's ending]
@@ -110,10 +111,10 @@ pub(crate) struct ConvertArgs {
     pub(crate) stream: Option<u32>,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
-    /// State in SigMF how many samples a second there are
+    /// State this number of samples a second in SigMF
     #[arg(long, value_name = "HZ", value_parser = parse_sample_rate)]
     pub(crate) sample_rate: Option<f64>,
-    /// State in SigMF what a sample is [default: ru8]
+    /// State this type of a sample in SigMF [default: ru8]
     #[arg(long, value_name = "TYPE")]
     pub(crate) datatype: Option<Datatype>,
     /// Keep the recording's head of 16 bytes before each packet, in raw files of packets

@@ -16,7 +16,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --link scenarios/5g.toml --size 4MiB
   farlane demo --link scenarios/5g.toml --size 4MiB --no-lookahead";
 
-/// What carries the demo's tunnel.
+/// The carrier of the demo's tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Carrier {
@@ -55,7 +55,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Carry the tunnel by this
+    /// Carry the tunnel over this
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     pub(crate) carrier: Carrier,
 
@@ -79,7 +79,7 @@ pub(crate) struct DemoArgs {
     /// Write the PCIe packets that pass the tunnel's near end to this file, for farlane observe
     /// trace.
     ///
-    /// Nothing is sent ahead meanwhile, so that each step is seen
+    /// Lookahead is off meanwhile, so that the capture has each step
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]

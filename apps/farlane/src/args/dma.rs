@@ -4,15 +4,15 @@ use clap::{Args, ValueEnum};
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Dma {
-    /// What the far device may reach of the host's memory
+    /// The part of the host's memory that the far device may reach
     #[arg(long = "dma", value_name = "MODE", value_enum, default_value_t)]
     mode: Mode,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Mode {
-    /// Only what outstanding commands named: the device of an NVMe controller can neither read nor
-    /// write anything else
+    /// Only memory that outstanding commands name: the device of an NVMe controller can neither
+    /// read nor write any other
     #[default]
     Strict,
     /// All memory that the guest has mapped, or all of the command's own memory

@@ -9,7 +9,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane setup doctor vfio
   farlane setup doctor files guests --json";
 
-/// What a machine is asked to do.
+/// The purposes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Purpose {
     /// Serve: export, target, attach, device, record
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
     Files,
     /// Carry a tunnel or NVMe/TCP over TCP or QUIC
     Network,
-    /// Have latencies that repeat themselves: bench, ping, demo
+    /// Have repeatable latencies: bench, ping, demo
     Latency,
     /// Give a virtual machine an SSD: attach, device
     Guests,
@@ -38,7 +38,7 @@ pub(crate) enum Purpose {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Look at what this needs [default: all]
+    /// Check the requirements of this purpose [default: all]
     #[arg(value_name = "PURPOSE")]
     pub(crate) purposes: Vec<Purpose>,
     #[command(flatten)]

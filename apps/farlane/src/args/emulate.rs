@@ -32,8 +32,8 @@ pub(crate) struct EmulateArgs {
     /// Pass packets between two network namespaces, instead of connections.
     ///
     /// NEAR and FAR are names of ip netns, or paths to network namespaces. The emulator makes an
-    /// interface in each namespace. Whatever sends packets there, such as the kernel's own TCP,
-    /// meets the model's path
+    /// interface in each namespace. All packets sent there, such as those of the kernel's own TCP,
+    /// pass through the model
     #[arg(long, value_names = ["NEAR", "FAR"], num_args = 2, conflicts_with_all = ["listen", "connect"])]
     pub(crate) between: Vec<String>,
 

@@ -10,7 +10,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane model explain scenarios/tcp-1g.toml
   farlane model explain scenarios/5g.toml --percentile 99.9 --svg slow.svg
 
-The drawing shows the critical path: at each moment, whatever the operation waited for last, from its end back to its \
+The drawing shows the critical path: at each moment, the step that the operation waited for last, from its end back to its \
 beginning. The segments follow each other without a gap and add up to the measured latency.";
 
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub(crate) struct ExplainArgs {
     /// Explain the operation of each task at this percentile of latency
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = thousandths)]
     pub(crate) percentile: usize,
-    /// Derive all random choices from this seed [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: that of the file, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Also draw to this file; may be given again, for both formats

@@ -40,25 +40,26 @@ pub(crate) struct ExportArgs {
     /// Also listen for hosts of this machine, at this socket.
     ///
     /// Both ends then share memory, and no byte passes the kernel. A near end names this far end
-    /// shm:PATH. Whoever may open the socket reaches the device
+    /// shm:PATH. Every process that may open the socket reaches the device
     #[arg(long, value_name = "PATH")]
     pub(crate) shm: Option<PathBuf>,
 
     /// Also listen for datagrams on this address and UDP port.
     ///
     /// A near end names this far end udp://HOST:PORT. An address off loopback needs --allow, which
-    /// encrypts, or --insecure. docs/networks.md says what this is for
+    /// encrypts, or --insecure. docs/networks.md says when to use this
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) udp: Option<SocketAddr>,
 
     /// Also listen for bare Ethernet frames at IFACE[+IFACE][,vlan=N][,pcp=N][,port=N].
     ///
     /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
-    /// printed. It wants the capability CAP_NET_RAW, and --allow or --insecure: whoever is in the
-    /// same network reaches the device. Over two interfaces, joined by +, each frame is sent twice
-    /// and the first copy counts (802.1CB); the near end does likewise. Each far end of an
+    /// printed. It needs the capability CAP_NET_RAW, and --allow or --insecure: every machine in
+    /// the same network reaches the device. Over two interfaces, joined by +, each frame is sent
+    /// twice and the first copy counts (802.1CB); the near end does likewise. Each far end of an
     /// interface has a port of its own, 0 if none is given. IFACE,xdp takes packets around the
-    /// kernel's network stack (AF_XDP), or says why not; docs/networks.md has what it costs others
+    /// kernel's network stack (AF_XDP), or reports why not; docs/networks.md describes its cost to
+    /// other programs
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]
@@ -74,7 +75,7 @@ pub(crate) struct ExportArgs {
 
     /// Hold the session of a lost host for this time.
     ///
-    /// During this time, the host can resume its session, and nobody else gets the device. After
+    /// During this time, the host can resume its session, and no other host gets the device. After
     /// this time, the device is reset. The shorter of this time and the near end's --hold counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,

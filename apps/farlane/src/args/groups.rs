@@ -24,7 +24,7 @@ pub(super) const MODEL_EXAMPLE: &str = "Example:\n  farlane model sim scenarios/
 pub(super) const RECORDING_EXAMPLE: &str = "Example:\n  farlane recording verify flight.rec";
 pub(super) const SETUP_EXAMPLE: &str = "Example:\n  farlane setup doctor";
 
-/// What offers a device.
+/// The commands that offer a device.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OfferCommand {
     /// Give a virtual machine an SSD of this machine.
@@ -36,7 +36,7 @@ pub(crate) enum OfferCommand {
     Device(DeviceArgs),
 }
 
-/// What uses a device.
+/// The commands that use a device.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UseCommand {
     /// Remove a block device that farlane connect has made
@@ -62,7 +62,7 @@ pub(crate) enum UseCommand {
     Write(WriteArgs),
 }
 
-/// What measures.
+/// The commands that measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeasureCommand {
     /// Measure the round trip to a far function or to an NVMe/TCP controller.
@@ -75,11 +75,11 @@ pub(crate) enum MeasureCommand {
     /// Measure a device as published work does, and write a report.
     ///
     /// The report has several sizes, idle and under load. Latencies are given with and without
-    /// what lies beyond three standard deviations. Through a tunnel, the time of a read is divided
+    /// outliers beyond three standard deviations. Through a tunnel, the time of a read is divided
     /// among its hops by the clocks of both ends
     #[command(after_help = measure::EXAMPLES)]
     Report(MeasureArgs),
-    /// Measure RDMA connections, in perftest's words
+    /// Measure RDMA connections, in perftest's terms
     #[command(subcommand, after_help = rdma::EXAMPLES)]
     Rdma(RdmaAction),
     /// Use low-latency network cards: serve one, measure, send and receive.
@@ -89,7 +89,7 @@ pub(crate) enum MeasureCommand {
     Nic(Box<NicArgs>),
 }
 
-/// What shows what runs.
+/// The commands that show running daemons and captures.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ObserveCommand {
     /// Show a running farlane's link state and lookahead counters.
@@ -98,7 +98,7 @@ pub(crate) enum ObserveCommand {
     /// these bytes the device did not read
     #[command(after_help = status::EXAMPLE)]
     Status(StatusArgs),
-    /// List this user's running daemons, with what they offer and their sockets
+    /// List this user's running daemons, their offers and their sockets
     #[command(after_help = status::LIST_EXAMPLE)]
     List(ListArgs),
 
@@ -109,16 +109,16 @@ pub(crate) enum ObserveCommand {
     #[command(after_help = top::EXAMPLES)]
     Top(TopArgs),
 
-    /// Capture what passes a running daemon: PCIe packets, or connections of a fabric.
+    /// Capture a running daemon's traffic: PCIe packets, or connections of a fabric.
     ///
-    /// Nothing is copied in the daemon until then. Wireshark reads the capture, farlane observe
-    /// trace understands it
+    /// The daemon copies no packet before a capture begins. Wireshark and farlane observe trace
+    /// read the capture
     #[command(after_help = capture::EXAMPLES)]
     Capture(Box<CaptureDaemonArgs>),
-    /// Understand a capture: its NVMe commands, and where their time went
+    /// Analyse a capture: its NVMe commands, and where their time went
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(TraceAction),
-    /// Look into captures, scenarios and running daemons in a browser
+    /// Show captures, scenarios and running daemons in a browser
     #[command(after_help = ui::EXAMPLES)]
     Ui(UiArgs),
     /// List the PCIe functions that a host sees through the tunnel
@@ -127,7 +127,7 @@ pub(crate) enum ObserveCommand {
     Lspci(LspciArgs),
 }
 
-/// What models networks.
+/// The commands that model networks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
     /// Simulate a scenario
@@ -152,10 +152,10 @@ pub(crate) enum ModelCommand {
     Tsn(TsnAction),
 }
 
-/// What is done with recordings.
+/// The commands for recordings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecordingCommand {
-    /// Send what was recorded, at its pace
+    /// Send a recording's data at the recorded pace
     #[command(after_help = record::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Prove from the medium that a recording's certificate is true
@@ -163,7 +163,7 @@ pub(crate) enum RecordingCommand {
         after_help = "Examples:\n  farlane recording verify flight.rec --json\n  farlane recording verify flight.rec --signed-by SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"
     )]
     Verify(VerifyArgs),
-    /// Find all that a cut off or damaged recording has, and certify it
+    /// Find all data of a cut off or damaged recording, and certify them
     #[command(after_help = "Example:\n  farlane recording recover flight.rec")]
     Recover(RecordingArgs),
     /// Print the streams, the certificate and the gaps of a recording
@@ -177,7 +177,7 @@ pub(crate) enum RecordingCommand {
     Preflight(PreflightArgs),
 }
 
-/// What prepares a machine.
+/// The commands that prepare a machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SetupCommand {
     /// Make a key, show its fingerprint, or remember the key of a far end
@@ -186,11 +186,10 @@ pub(crate) enum SetupCommand {
 
     /// Check configuration files without using them.
     ///
-    /// The files say what a target offers, or have options of daemons, models of networks, or
-    /// scenarios
+    /// The files describe a target's offers, options of daemons, models of networks, or scenarios
     #[command(after_help = check_file::EXAMPLES)]
     Check(CheckFileArgs),
-    /// Report what this machine lacks for each command, and how to get it.
+    /// Report this machine's lacks for each command, and their remedies.
     ///
     /// The command ends with status 1 if something is missing for a PURPOSE that is named
     #[command(after_help = doctor::EXAMPLES)]

@@ -21,7 +21,7 @@ pub(super) const ATTACH_EXAMPLES: &str = "Example:\n  \
 pub(crate) struct Socket {
     /// Listen on this socket for QEMU's vfio-user-pci or another vfio-user client.
     ///
-    /// Whoever may write to the socket owns the SSD
+    /// Every process that may write to the socket can use the SSD
     #[arg(long = "vfio-user", value_name = "PATH", required = true)]
     pub(crate) path: PathBuf,
     /// Let the client ring doorbells by a store into shared memory, and poll that memory.
@@ -74,7 +74,7 @@ pub(crate) struct AttachArgs {
     /// After this time, the guest reads all ones, and a function that has not answered counts as
     /// absent. The value must be the longest time of a range that PCIe defines: 100us, 10ms, 50ms,
     /// 55ms, 210ms, 900ms, 3.5s, 13s or 64s. Farlane always answers a guest's monitor after 4s,
-    /// whatever this option says
+    /// regardless of this option
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
     pub(crate) completion_timeout: CompletionTimeout,
     #[command(flatten)]

@@ -10,7 +10,7 @@ pub(super) const TRANSPORT: &str = "Transport";
 pub(super) const TRUST: &str = "Trust";
 /// The secrets of hosts and controllers of NVMe over Fabrics.
 pub(crate) const AUTHENTICATION: &str = "Authentication (NVMe over Fabrics)";
-/// What a serving process gives up.
+/// The rights that a serving process gives up.
 pub(super) const PRIVILEGE: &str = "Least privilege";
 /// How other programs ask a running process, and watch it.
 pub(super) const MONITORING: &str = "Monitoring";

@@ -10,9 +10,9 @@ use tracing_subscriber::filter::Targets;
 use super::headings::LOG;
 use crate::error::Error;
 
-/// The variable that says which events are told, as for other programs of Rust.
+/// The variable that selects the logged events, as for other programs of Rust.
 const VARIABLE: &str = "RUST_LOG";
-/// What the names of our own modules begin with that tell events.
+/// The first words of the names of our own modules that log events.
 const OURS: [&str; 3] = ["farlane", "daemon", "live"];
 
 /// How events are written.
@@ -28,13 +28,13 @@ pub(crate) enum LogForm {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Tell more events: requests of other programs too; twice for everything
+    /// Log more events: requests of other programs too; twice for everything
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     verbose: u8,
-    /// Tell warnings and errors only; twice for errors only
+    /// Log warnings and errors only; twice for errors only
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = LOG)]
     quiet: u8,
-    /// Tell events in this form
+    /// Log events in this form
     #[arg(
         long = "log",
         global = true,
@@ -42,13 +42,13 @@ pub(crate) struct LogArgs {
         default_value = "text",
         hide_possible_values = true,
         help_heading = LOG,
-        help = "Tell events in this form: text, json or journal"
+        help = "Log events in this form: text, json or journal"
     )]
     pub(crate) form: LogForm,
 }
 
 impl LogArgs {
-    /// Tells events from now on. Lines of a service have the time before them.
+    /// Logs events from now on. Lines of a service begin with the time.
     ///
     /// # Errors
     /// When `RUST_LOG` can't be understood, or the journal is asked for and is not there.
@@ -67,7 +67,7 @@ impl LogArgs {
     }
 }
 
-/// Which events are told. Options come before `variable`, the value of `RUST_LOG`.
+/// The filter of logged events. Options override `variable`, the value of `RUST_LOG`.
 fn filter(verbose: u8, quiet: u8, variable: Option<&str>) -> Result<Targets, Error> {
     let level = match (verbose, quiet) {
         (0, 0) => match variable {
@@ -82,8 +82,8 @@ fn filter(verbose: u8, quiet: u8, variable: Option<&str>) -> Result<Targets, Err
     Ok(Targets::new().with_targets(OURS.map(|ours| (ours, level))))
 }
 
-/// Whether standard error is what systemd has connected with its journal (`systemd.exec(5)`), which
-/// has a time for each line.
+/// Whether systemd has connected standard error with its journal (`systemd.exec(5)`), which has a
+/// time for each line.
 fn has_journal() -> bool {
     let connected = std::env::var("JOURNAL_STREAM").ok();
     let numbers = std::fs::metadata("/proc/self/fd/2").map(|it| format!("{}:{}", it.st_dev(), it.st_ino()));
@@ -97,18 +97,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_and_the_variable_say_what_is_told() {
-        let told = |verbose, quiet, variable| {
+    fn options_and_the_variable_select_the_logged_events() {
+        let reported = |verbose, quiet, variable| {
             let filter = filter(verbose, quiet, variable).unwrap();
             [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE]
                 .iter()
                 .filter(|level| filter.would_enable("farlane::commands", level))
                 .count()
         };
-        assert_eq!([told(0, 0, None), told(1, 0, None), told(2, 0, None)], [3, 4, 5]);
-        assert_eq!([told(0, 1, None), told(0, 2, None), told(1, 1, None)], [2, 1, 2]);
+        assert_eq!([reported(0, 0, None), reported(1, 0, None), reported(2, 0, None)], [3, 4, 5]);
+        assert_eq!([reported(0, 1, None), reported(0, 2, None), reported(1, 1, None)], [2, 1, 2]);
         assert_eq!(
-            [told(0, 0, Some("trace")), told(0, 0, Some("farlane=error")), told(0, 1, Some("trace"))],
+            [
+                reported(0, 0, Some("trace")),
+                reported(0, 0, Some("farlane=error")),
+                reported(0, 1, Some("trace"))
+            ],
             [5, 1, 2]
         );
         assert!(!filter(2, 0, None).unwrap().would_enable("quinn_proto", &Level::WARN));

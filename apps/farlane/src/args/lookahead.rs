@@ -7,7 +7,7 @@ pub(crate) struct Lookahead {
     /// Send queue entries, lists and write data along with the doorbell.
     ///
     /// A command then takes one round trip. Lookahead is on unless --no-lookahead is given, if the
-    /// far end keeps what is sent ahead
+    /// far end keeps the data sent ahead
     #[arg(long, overrides_with = "no_lookahead")]
     lookahead: bool,
 

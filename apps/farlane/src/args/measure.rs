@@ -13,7 +13,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane measure report tcp://127.0.0.1:4430 --quick --to quick.html
   farlane measure report tcp://127.0.0.1:4430 --time 1s --samples 1000 --sizes 4k,64k --to few.html";
 
-/// What a measurement does with the namespace.
+/// The effect of a measurement on the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Direction {
     Read,
@@ -60,7 +60,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: u32,
 
-    /// Write the report to this file, over what is there; may be given again.
+    /// Write the report to this file, overwriting its contents; may be given again.
     ///
     /// .html is a page of its own, .csv and .parquet have a row for each point of each device, .svg
     /// and .png are pictures

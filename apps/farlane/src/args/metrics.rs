@@ -7,13 +7,14 @@ use clap::Args;
 use super::headings::MONITORING;
 use super::parse_address;
 
-/// Who may watch.
+/// The address of the metrics.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MetricsArgs {
-    /// Answer HTTP requests at this address with figures, as Prometheus reads them, e.g.
+    /// Serve metrics in Prometheus' format over HTTP at this address, e.g.
     /// --metrics 127.0.0.1:9420.
     ///
-    /// Port 0 is a free one, which is told. Whoever reaches the address can read them
+    /// With port 0, the system chooses a port, and the log names it. Every client that reaches the
+    /// address can read the metrics
     #[arg(long, value_name = "ADDR", value_parser = parse_address, help_heading = MONITORING)]
     pub(crate) metrics: Option<SocketAddr>,
 }

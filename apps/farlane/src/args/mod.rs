@@ -255,9 +255,9 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Divides these options among the far ends that `listen`. By `matches`, each far end gets what
-    /// was given between its address and the next address. The first far end also gets what was
-    /// given before its address.
+    /// Divides these options among the far ends that `listen`. By `matches`, each far end gets the
+    /// options between its address and the next address. The first far end also gets the options
+    /// before its address.
     ///
     /// # Errors
     /// When a far end has no namespaces, or several far ends would have the same serial number.
@@ -296,7 +296,7 @@ impl Served {
         }
     }
 
-    /// What was given by itself for a namespace each, in the order of identifiers.
+    /// The options that give a namespace each, in the order of identifiers.
     pub(crate) fn backings(&self) -> impl Iterator<Item = Backing> {
         let media = self.namespace.iter().cloned().map(Backing::Medium);
         media.chain(self.ram.iter().copied().map(Backing::Ram))
@@ -320,12 +320,12 @@ impl Served {
         self.ram.iter().fold(pool, |sum, spec| sum.saturating_add(spec.size))
     }
 
-    /// The number of all media: namespaces, memory, pool, and what keeps the state.
+    /// The number of all media: namespaces, memory, pool, and the state file.
     pub(crate) fn count_media(&self) -> usize {
         self.media() + self.ram.len() + usize::from(!self.state.is_empty())
     }
 
-    /// Describes what is served: the number of namespaces, and the room for more if there is any.
+    /// Describes the offer: the number of namespaces, and the room for more if there is any.
     pub(crate) fn count(&self, namespaces: usize) -> String {
         let namespaces = match namespaces {
             0 => "no namespace yet".to_owned(),
@@ -363,8 +363,8 @@ pub(crate) struct Target {
     /// Write the packets that pass between host and controller to this file, for farlane observe
     /// trace.
     ///
-    /// The capture is pcapng: PCIe packets or, of a fabric, its bytes as segments of TCP. Nothing
-    /// is sent ahead meanwhile, so that each step is seen
+    /// The capture is pcapng: PCIe packets or, of a fabric, its bytes as segments of TCP. Lookahead
+    /// is off meanwhile, so that the capture has each step
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The spellings of commands: today's, second ones, and old ones that are hidden aliases.
+//! The spellings of commands: today's, second ones, and old ones, which are hidden aliases.
 //!
 //! A command line is brought into today's spelling before it is parsed, so the parser, the options
 //! of files and the messages know one name of each command.
@@ -132,7 +132,7 @@ pub(crate) const RENAMED: &[Renamed] = &[
 /// Options that became others.
 pub(crate) const RENAMED_OPTIONS: [(&str, &str); 1] = [("--trace", "--capture")];
 
-/// Second spellings that stay: the daily words of a group, and what nvme-cli has.
+/// Second spellings that stay: the daily words of a group, and nvme-cli's words.
 pub(crate) const SECOND: [(&str, &str); 13] = [
     ("offer export", "export"),
     ("offer target", "target"),
@@ -153,7 +153,7 @@ pub(crate) const SECOND: [(&str, &str); 13] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Modern {
     pub(crate) words: Vec<OsString>,
-    /// What to log about an old spelling.
+    /// The note to log about an old spelling.
     pub(crate) note: Option<String>,
 }
 
@@ -314,7 +314,8 @@ impl When {
     }
 }
 
-/// What may follow `export` instead of options. A recording of one of these names needs `./`.
+/// The words that may follow `export` instead of options. A recording of one of these names needs
+/// `./`.
 const EXPORT_ACTIONS: [&str; 7] = ["status", "add", "remove", "resize", "save", "reload", "help"];
 
 /// The name of the page of the command whose own page would be `name`, such as

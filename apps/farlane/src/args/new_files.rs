@@ -7,9 +7,9 @@ use live::sys::files;
 const ID: &str = "new-file-mode";
 /// A command with one of these arguments makes such files: namespaces, captures, copies of data.
 const MAKERS: [&str; 5] = ["pool", "capture", "out", "output_file", "heads"];
-/// These commands do as well: recordings, and what is replayed.
+/// These commands do as well: recordings, and replayed data.
 const COMMANDS: [&str; 2] = ["record", "replay"];
-/// What every such file's owner may do, and everything that a mode may have.
+/// The rights of every such file's owner, and all rights that a mode may have.
 const LEAST: u32 = 0o600;
 const MOST: u32 = 0o666;
 
@@ -52,7 +52,7 @@ fn parse(text: &str) -> Result<FileMode, String> {
     let mode = u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8).ok();
     let mode = mode.filter(|mode| mode & LEAST == LEAST && mode & !MOST == 0);
     mode.map(FileMode).ok_or_else(|| {
-        "expected 0600 and what others may do, octal: 0640 lets the group read, 0660 write as well, 0644 everybody read"
+        "expected 0600 and the rights of others, octal: 0640 lets the group read, 0660 lets it write as well, 0644 lets every user read"
             .to_owned()
     })
 }

@@ -68,7 +68,7 @@ pub(crate) struct NicServeArgs {
     /// Connect the card to this wire: shm:PATH, udp:ADDRESS:PORT, eth:IFACE or loop:.
     ///
     /// Both ends of a wire name the same place; over Ethernet, each names its own interface. With
-    /// loop:, the card receives what it sends
+    /// loop:, the card receives its own packets
     #[arg(long, value_name = "WIRE", required = true)]
     pub(crate) wire: Option<WireUrl>,
     #[command(flatten)]
@@ -85,10 +85,10 @@ pub(crate) struct CardOptions {
     #[arg(value_name = "CARD")]
     pub(crate) card: Place,
 
-    /// Give up if the wire's other end has not come by then, or the card takes no packet for so
-    /// long; ping and bench also if no packet comes back.
+    /// Give up if the wire's other end is not there within this time, or the card takes no packet
+    /// for so long; ping and bench also if no packet comes back.
     ///
-    /// Receive waits for as long as it takes
+    /// farlane measure nic receive waits without limit
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]

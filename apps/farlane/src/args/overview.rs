@@ -11,7 +11,8 @@ pub(crate) const DAILY: [&str; 7] = ["demo", "export", "target", "attach", "conn
 /// Commands below a heading.
 type Heading = (&'static str, &'static [&'static str]);
 
-/// Each group of commands, and its headings. CONTRIBUTING.md says what belongs to which.
+/// Each group of commands, and its headings. CONTRIBUTING.md says which command belongs to which
+/// group.
 pub(crate) const GROUPS: [(&str, &[Heading]); 8] = [
     ("offer", &[("Commands", &["export", "target", "device"])]),
     ("use", &[("Commands", &["attach", "connect", "disconnect", "discover", "read", "write"])]),
@@ -174,7 +175,7 @@ fn of_root(root: &Command) -> StyledStr {
     text.end(&format!("\n{OPTIONS}, -V version"))
 }
 
-/// What the command `name` does, in one line.
+/// The description of the command `name`, in one line.
 fn summary(parent: &Command, name: &str) -> String {
     let about = parent.find_subcommand(name).and_then(Command::get_about);
     about.map(ToString::to_string).unwrap_or_default()

@@ -18,11 +18,11 @@ use super::{note_once, parse_time};
 use crate::error::{Error, TsnError};
 use crate::plan_file::PlanFile;
 
-/// How long before its launch a datagram is handed to the kernel, if nobody says otherwise: longer
-/// than a busy machine takes for it, and than etf's usual delta of 200 µs and less.
+/// How long before its launch a datagram is handed to the kernel by default: longer than a busy
+/// machine takes for it, and than etf's usual delta of 200 µs and less.
 const LEAD: Duration = Duration::from_micros(500);
 
-/// How soon networks carry what an end sends.
+/// How soon networks carry the packets of an end.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct PrecedenceArgs {
     /// Send with this priority in the queueing disciplines of this machine, 0 to 15.
@@ -37,12 +37,12 @@ pub(crate) struct PrecedenceArgs {
 }
 
 impl PrecedenceArgs {
-    /// What sockets are given.
+    /// The settings of sockets.
     pub(crate) const fn precedence(self) -> Precedence {
         Precedence { priority: self.priority, dscp: self.dscp }
     }
 
-    /// Adds what these options take to what a confined process needs.
+    /// Adds the rights for these options to the needs of a confined process.
     pub(crate) fn need(self, needs: &mut Needs) {
         needs.takes_precedence |= self.priority.is_some_and(Priority::takes_a_right);
     }
@@ -53,7 +53,7 @@ impl PrecedenceArgs {
 pub(crate) struct LaunchArgs {
     /// Send datagrams of udp:// and frames of eth: in the windows of this plan.
     ///
-    /// PLAN is what farlane model tsn plan --json prints. Append ,hop=N for another hop than the
+    /// PLAN is the output of farlane model tsn plan --json. Append ,hop=N for another hop than the
     /// first, and ,lead=TIME to hand datagrams over earlier than 500us before they leave. The
     /// queueing discipline etf must be at the interface: farlane model tsn apply --launch-times
     /// puts it there, in the queue of the plan's class, to which --priority or pcp= leads
@@ -80,7 +80,7 @@ impl LaunchArgs {
         self.launch.as_ref().map(read).transpose()
     }
 
-    /// Adds what these options take to what a confined process needs.
+    /// Adds the rights for these options to the needs of a confined process.
     pub(crate) fn need(&self, needs: &mut Needs) {
         if let Some(spec) = &self.launch {
             needs.takes_precedence = true;

@@ -38,14 +38,14 @@ pub(crate) struct PreflightArgs {
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
     pub(crate) datagrams: UdpPreflightArgs,
-    /// Overwrite what the block device or the namespace holds: all of it may be lost
+    /// Overwrite the block device or the namespace: all of its data may be lost
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Measure for so long, unless --measure-size ends it before
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_runtime)]
     pub(crate) measure: Duration,
 
-    /// Measure with at most so many bytes [default: nine tenths of what is free].
+    /// Measure with at most so many bytes [default: nine tenths of the free space].
     ///
     /// A file takes no more than that. A block device or namespace is written again from its start
     /// once it has ended
@@ -57,7 +57,7 @@ pub(crate) struct PreflightArgs {
     /// The size of the recorder's buffer [default: 256 chunks]
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
-    /// Beyond what is measured, expect what this model of an SSD does, such as 970-evo.
+    /// Predict the rate beyond the measurement by this model of an SSD, such as 970-evo.
     ///
     /// docs/scenarios.md lists the models
     #[arg(long, value_name = "NAME", value_parser = parse_model)]
@@ -73,7 +73,7 @@ pub(crate) struct UdpPreflightArgs {
     /// name the part that limits it.
     ///
     /// Datagrams are sent over loopback and recorded as farlane record does it, at one rate after
-    /// the other. This host sends them, too: where that is the limit, the answer says so
+    /// the other. This host sends them, too: where that is the limit, the report says so
     #[arg(long, value_name = "STREAMS", value_parser = value_parser!(u32).range(1..=STREAMS_MAX as i64),
         conflicts_with_all = ["rate", "time", "measure", "measure_size", "model"])]
     pub(crate) udp: Option<u32>,
@@ -81,7 +81,7 @@ pub(crate) struct UdpPreflightArgs {
     #[arg(long, value_name = "BYTES", default_value = "8192", requires = "udp", conflicts_with_all = ["rate", "time"],
         value_parser = value_parser!(u32).range(1..=DATAGRAM_MAX))]
     pub(crate) datagram: u32,
-    /// Send at each rate for so long; at the rate that is told, three times as long
+    /// Send at each rate for this long; at the reported rate, three times as long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_runtime, requires = "udp",
         conflicts_with_all = ["rate", "time"])]
     pub(crate) trial: Duration,

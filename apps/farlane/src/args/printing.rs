@@ -30,7 +30,7 @@ fn forms(has_binary: bool) -> impl TypedValueParser<Value = Printed> {
     })
 }
 
-/// How a command prints that something was done, or what it has put together itself.
+/// How a command prints a confirmation, or an answer that it has composed itself.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Printing {
     /// Print the answer in this form

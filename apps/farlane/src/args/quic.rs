@@ -14,7 +14,7 @@ use crate::error::{CarrierError, Error};
 /// How both ends use QUIC.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct QuicOptions {
-    /// Use this congestion control for what this end sends over QUIC.
+    /// Use this congestion control for the data that this end sends over QUIC.
     ///
     /// The other end chooses its own
     #[arg(long, value_name = "NAME", value_enum, default_value_t, help_heading = TRANSPORT)]

@@ -37,7 +37,7 @@ pub(crate) enum RdmaAction {
         after_help = "Example:\n  farlane measure rdma bench 127.0.0.1:18515 --verb write --size 128k --tx-depth 64"
     )]
     Bench(RdmaMeasureArgs),
-    /// Let others measure a connection to this machine
+    /// Let other machines measure a connection to this machine
     #[command(after_help = "Example:\n  farlane measure rdma serve --provider iwarp --listen 0.0.0.0:18515")]
     Serve(ServeArgs),
 }
@@ -79,7 +79,7 @@ impl From<VerbArg> for Verb {
     }
 }
 
-/// Who the server is.
+/// The program of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerArg {
     /// A farlane measure rdma serve
@@ -119,7 +119,7 @@ pub(crate) enum ProgramArg {
 }
 
 impl ProgramArg {
-    /// What the program measures.
+    /// The verb and the mode that the program measures.
     pub(crate) const fn test(self) -> (Verb, Mode) {
         match self {
             Self::SendLat => (Verb::Send, Mode::Latency),
@@ -163,7 +163,8 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RdmaMeasureArgs {
-    /// The address of the server, which is a farlane measure rdma serve, or what --peer names
+    /// The address of the server, which is a farlane measure rdma serve, or the program that --peer
+    /// names
     #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) server: SocketAddr,
     /// Speak with this kind of server
@@ -185,12 +186,12 @@ pub(crate) struct RdmaMeasureArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) iters: u32,
-    /// Have this many requests under way; ping has one
+    /// Keep this many requests in progress; ping has one
     #[arg(long, short = 't', value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
     pub(crate) tx_depth: u16,
-    /// Use this address of this machine, with RoCE and verbs [default: the one that the route to
-    /// the server has]
+    /// Use this address of this machine, with RoCE and verbs [default: that of the route to the
+    /// server]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) local: Option<Host>,
     /// Give up if nothing happens for this long

@@ -147,12 +147,12 @@ fn parse_speed(text: &str) -> Result<Speed, String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed(pub(crate) Option<u32>);
 
-/// What sources do when the buffer is full.
+/// The behaviour of sources when the buffer is full.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum OnFullArg {
-    /// They wait, and lose nothing.
+    /// Sources wait, and lose nothing.
     Wait,
-    /// They go on. What they have is declared lost.
+    /// Sources continue. The recorder declares their bytes lost.
     Drop,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct RecordArgs {
     #[command(subcommand)]
     pub(crate) action: Option<RecordAction>,
 
-    /// Record what comes from here, as a stream of its own; may be given again.
+    /// Record the data of this source as a stream of its own; may be given again.
     ///
     /// generate:RATE makes bytes of which each 8 are their place divided by 8. - is standard input.
     ///
@@ -171,11 +171,12 @@ pub(crate) struct RecordArgs {
     /// length and time. Options follow a question mark, with & between them: payload records the
     /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to
     /// it; buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
-    /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead (the step
-    /// from heap to heap is learnt, or given by spead,step:K), or
-    /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come.
+    /// numbers, so that missing datagrams are declared: rtp, vita49, gvsp, spead (the step from
+    /// heap to heap is learnt, or given by spead,step:K), or offset:BYTES,bytes:N,step:K,be|le;
+    /// window=PACKETS (32) says how late they may come.
     ///
-    /// packets:IFACE records what a network interface receives and sends. It needs CAP_NET_RAW
+    /// packets:IFACE records the packets that a network interface receives and sends. It needs
+    /// CAP_NET_RAW
     #[arg(
         long,
         required = true,
@@ -186,7 +187,8 @@ pub(crate) struct RecordArgs {
     /// Write the recording to this file, block device, or namespace of another device; several
     /// take its chunks in turn, all at once.
     ///
-    /// Every --to is then a member of one striped recording; whoever reads it names all of them.
+    /// Every --to is then a member of one striped recording; commands that read it name all of
+    /// them.
     ///
     /// URLs are tcp://, quic://, udp://, eth:, shm:, nvme-tcp://, nvme-rdma:// and vfio-user:, with
     /// ,nsid=N where there are several namespaces
@@ -199,22 +201,22 @@ pub(crate) struct RecordArgs {
     /// each recording
     #[arg(long)]
     pub(crate) each: bool,
-    /// Overwrite what the file or block device holds
+    /// Overwrite the contents of the file or block device
     #[arg(long)]
     pub(crate) force: bool,
     /// The length of a chunk, between 16 KiB and 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = parse_chunk)]
     pub(crate) chunk: u32,
-    /// The size of the buffer [default: 256 chunks, or what --rate and --pause need].
+    /// The size of the buffer [default: 256 chunks, or as --rate and --pause need].
     ///
     /// The buffer has 32 to 16384 chunks
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
 
-    /// What a source does when the buffer is full: wait, or drop bytes, declared as lost.
+    /// Choose a source's behaviour when the buffer is full: wait, or drop bytes, declared as lost.
     ///
     /// Datagrams never wait. generate: drops if --rate is given, because it stands for a source
-    /// that cannot wait; others wait unless something else is said
+    /// that cannot wait; others wait by default
     #[arg(long, value_name = "wait|drop")]
     pub(crate) on_full: Option<OnFullArg>,
 
@@ -228,10 +230,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "rate")]
     pub(crate) pause: Option<Duration>,
 
-    /// Keep what comes within this time in the buffer, and write nothing of it until somebody
-    /// triggers: farlane record ctl PATH trigger, SIGUSR1, or the registers.
+    /// Keep the data of this time in the buffer, and write nothing until a trigger comes: farlane
+    /// record ctl PATH trigger, SIGUSR1, or the registers.
     ///
-    /// The recording then begins with what was kept, e.g. --pre-trigger 5s. With --rate, the
+    /// The recording then begins with the kept data, e.g. --pre-trigger 5s. With --rate, the
     /// buffer's size follows
     #[arg(long, value_name = "TIME", value_parser = parse_positive_time, conflicts_with = "ring")]
     pub(crate) pre_trigger: Option<Duration>,
@@ -258,7 +260,7 @@ pub(crate) struct RecordArgs {
     pub(crate) output: Output,
 }
 
-/// Which recording.
+/// The recording that a command reads.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecordingArgs {
     /// The recording; of a striped one, every member
@@ -305,12 +307,12 @@ pub(crate) struct RangeArgs {
     /// Begin so long after the stream's first byte, or at this date and time (UTC)
     #[arg(long, value_name = "TIME|DATE", requires = "recording", help_heading = PART)]
     pub(crate) from_time: Option<Moment>,
-    /// End after what was recorded within this time
+    /// End after the data recorded within this time
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_positive_time, requires = "recording", help_heading = PART)]
     pub(crate) time: Option<Duration>,
 }
 
-/// Send what was recorded.
+/// Send recorded data.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The recording; of a striped one, every member

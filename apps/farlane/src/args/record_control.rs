@@ -19,15 +19,15 @@ const PIN_EXAMPLES: &str = "Examples:
   farlane record ctl flight.control pin --stream 1 --from-offset 10GiB --bytes 2GiB
   farlane record ctl flight.control pin --nothing";
 
-/// What to do with a running recorder.
+/// The commands to a running recorder.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RecordAction {
-    /// Ask a running recorder, or tell it what to do
+    /// Query or control a running recorder
     #[command(after_help = CONTROL_EXAMPLES)]
     Ctl(RecordControlArgs),
 }
 
-/// Which recorder, and what it is asked.
+/// The recorder, and the request.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecordControlArgs {
     /// The control socket of a running farlane record or replay
@@ -37,16 +37,16 @@ pub(crate) struct RecordControlArgs {
     pub(crate) request: RecordRequest,
 }
 
-/// What a recorder is asked.
+/// The requests to a recorder.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RecordRequest {
     /// Show the medium, the addresses that are written or read, and the account of bytes
     Status(Output),
-    /// Begin, where --on-demand waits for it
+    /// Begin, if --on-demand waits for this
     Start(Output),
-    /// Write what is kept, and all that comes, where --pre-trigger waits for it
+    /// Write the kept data, and all that follow, if --pre-trigger waits for this
     Trigger(Output),
-    /// End: what came is written, then the certificate
+    /// End: the recorder writes the received data, then the certificate
     Stop(Output),
 
     /// Keep a part of a ring from being overwritten.
@@ -57,7 +57,7 @@ pub(crate) enum RecordRequest {
     Pin(PinArgs),
 }
 
-/// How a recorder is asked.
+/// The ways to control a recorder.
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("asked").multiple(true))]
 pub(crate) struct RecorderControl {
@@ -73,10 +73,10 @@ pub(crate) struct RecorderControl {
     #[arg(long, value_name = "SOCKET", group = "asked")]
     pub(crate) registers: Option<PathBuf>,
 
-    /// Begin when told to: by farlane record ctl start, or by the registers.
+    /// Begin on demand: by farlane record ctl start, or by the registers.
     ///
-    /// Each further start begins again; a recorder needs --force to write over what there is. The
-    /// process ends when it is interrupted
+    /// Each further start begins again; a recorder needs --force to write over the earlier
+    /// recording. The process ends when it is interrupted
     #[arg(long, requires = "asked")]
     pub(crate) on_demand: bool,
 }

@@ -26,7 +26,7 @@ impl From<DigestArg> for Algorithm {
     }
 }
 
-/// How what was recorded is proved.
+/// The proof of recorded data.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProofArgs {
     /// Compute this digest of each stream for the certificate.

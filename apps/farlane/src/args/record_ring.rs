@@ -16,7 +16,7 @@ pub(crate) struct KeepSpec {
     pub(crate) what: KeepFor,
 }
 
-/// What is to be kept.
+/// The amount of data to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeepFor {
     Time(Duration),
@@ -41,13 +41,13 @@ impl FromStr for KeepSpec {
     }
 }
 
-/// Whether and how the oldest is overwritten.
+/// Whether and how the oldest data are overwritten.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RingArgs {
     /// Overwrite the oldest when the medium, or so much of it, is full.
     ///
     /// A file or block device needs a SIZE; a namespace of another device is used whole without
-    /// one. farlane record ctl PATH pin keeps what is not to be overwritten
+    /// one. farlane record ctl PATH pin protects a part from being overwritten
     #[arg(long, value_name = "SIZE", num_args = 0..=1, value_parser = parse_positive_size)]
     pub(crate) ring: Option<Option<u64>>,
 
@@ -59,11 +59,11 @@ pub(crate) struct RingArgs {
     pub(crate) keep: Vec<KeepSpec>,
 }
 
-/// What is to be pinned in a ring.
+/// The part of a ring to pin.
 #[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("pinned").args(["last", "from_offset", "nothing"]).required(true))]
 pub(crate) struct PinArgs {
-    /// Pin what came in all streams within this time
+    /// Pin the data of all streams within this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) last: Option<Duration>,
     /// Pin from this byte of a stream on; lost bytes are counted
@@ -75,7 +75,7 @@ pub(crate) struct PinArgs {
     /// Pin bytes of the stream with this number; the first is 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stream: u32,
-    /// Let everything be overwritten that was pinned
+    /// Let all pinned data be overwritten
     #[arg(long)]
     pub(crate) nothing: bool,
     #[command(flatten)]

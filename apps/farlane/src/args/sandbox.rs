@@ -12,7 +12,7 @@ use live::sys::sandbox::Needs;
 use super::headings::PRIVILEGE;
 use super::{MediumSpec, PoolSpec, Served};
 
-/// What a process that serves others gives up once it is set up.
+/// The rights that a daemon gives up once it is set up.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Sandbox {
     /// Become this user once everything is open; only root may become another.
@@ -23,8 +23,8 @@ pub(crate) struct Sandbox {
 
     /// Leave this file or folder within reach; may be given again.
     ///
-    /// The process reaches only what its other options name (Landlock). A namespace that is added
-    /// later must be in a folder of this option
+    /// The process reaches only files that its other options name (Landlock). A namespace that is
+    /// added later must be in a folder of this option
     #[arg(long, value_name = "PATH", help_heading = PRIVILEGE)]
     allow_path: Vec<PathBuf>,
     /// Keep every file and every system call within reach
@@ -33,13 +33,13 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// What the options say.
+    /// The settings that the options select.
     pub(crate) fn confinement(&self) -> Confinement {
         Confinement { user: self.user.clone(), allowed: self.allow_path.clone(), is_on: !self.no_sandbox }
     }
 }
 
-/// Adds what an SSD is made of to what is needed.
+/// Adds the files of an SSD to the files that the process needs.
 pub(crate) fn need_served(needs: &mut Needs, served: &Served) {
     for namespace in &served.namespace {
         match namespace {
@@ -61,7 +61,7 @@ pub(crate) fn need_served(needs: &mut Needs, served: &Served) {
     }
 }
 
-/// Adds what reaching another device takes: this user's keys, and the files with secrets.
+/// Adds the files for reaching another device: this user's keys, and the files with secrets.
 pub(crate) fn need_far(needs: &mut Needs, secrets: impl IntoIterator<Item = PathBuf>) {
     needs.dials = true;
     needs.change_beside(&Identity::default_path());

@@ -9,12 +9,12 @@ use super::headings::AUTHENTICATION;
 use crate::error::Error;
 
 /// The secrets by which host and controller of NVMe/TCP prove who they are. Secrets come from files
-/// alone: everybody on a machine sees the arguments of its processes.
+/// alone: every user of a machine sees the arguments of its processes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Secrets {
     /// Authenticate the host by the secret in this file (DH-HMAC-CHAP).
     ///
-    /// The file holds what nvme gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may
+    /// The file holds the output of nvme gen-dhchap-key, DHHC-1:hh:BASE64:, and only its owner may
     /// read it
     #[arg(long, value_name = "FILE", help_heading = AUTHENTICATION)]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
@@ -26,14 +26,14 @@ pub(crate) struct Secrets {
 
     /// Encrypt by the key in this file (TLS 1.3), and use no target that has another key.
     ///
-    /// The file holds what farlane setup key tls or nvme gen-tls-key prints,
+    /// The file holds the output of farlane setup key tls or nvme gen-tls-key,
     /// NVMeTLSkey-1:hh:BASE64:, and only its owner may read it
     #[arg(long, value_name = "FILE", help_heading = AUTHENTICATION)]
     pub(crate) tls_key_file: Option<PathBuf>,
 }
 
 impl Secrets {
-    /// Checks that what is at `url` knows such secrets, if any were given.
+    /// Checks that the device at `url` supports such secrets, if any were given.
     ///
     /// # Errors
     /// When it does not.
@@ -57,8 +57,8 @@ impl Secrets {
 pub(crate) struct TargetSecrets {
     /// Let in only hosts that authenticate by the secret in this file (DH-HMAC-CHAP).
     ///
-    /// Every --host has this secret; --config gives each host its own. The file holds what nvme
-    /// gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may read it
+    /// Every --host has this secret; --config gives each host its own. The file holds the output of
+    /// nvme gen-dhchap-key, DHHC-1:hh:BASE64:, and only its owner may read it
     #[arg(long, value_name = "FILE", requires = "host", help_heading = AUTHENTICATION)]
     dhchap_secret_file: Option<PathBuf>,
     /// Authenticate the controllers by the secret in this file, to hosts that ask for it
@@ -67,8 +67,8 @@ pub(crate) struct TargetSecrets {
 
     /// Let in only hosts that encrypt by the key in this file (TLS 1.3).
     ///
-    /// Every --host has this key; --config gives each host its own. The file holds what farlane
-    /// setup key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and only its owner may
+    /// Every --host has this key; --config gives each host its own. The file holds the output of
+    /// farlane setup key tls or nvme gen-tls-key, NVMeTLSkey-1:hh:BASE64:, and only its owner may
     /// read it
     #[arg(long, value_name = "FILE", requires = "host", help_heading = AUTHENTICATION)]
     tls_key_file: Option<PathBuf>,

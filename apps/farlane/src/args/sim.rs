@@ -26,11 +26,11 @@ pub(crate) struct PlayArgs {
     /// The scenario, a TOML file, or - for standard input; see docs/scenarios.md
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
-    /// Derive all random choices from this seed [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: that of the file, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Write what passes the root port's link to this file.
+    /// Write the packets that pass the root port's link to this file.
     ///
     /// FILE.pcapng is a capture from power-up on, for farlane observe trace and Wireshark. Any
     /// other file is a table (CSV) of the tasks' packets
@@ -59,7 +59,7 @@ pub(crate) struct SweepArgs {
     /// Use this many threads [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Derive all random choices from this seed [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: that of the file, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Write the table to this file instead of standard output

@@ -15,9 +15,9 @@ const CONNECTIONS_MAX: i64 = 8;
 pub(crate) struct Spread {
     /// Spread the SSD's queues over this many tcp:// connections (strands), 1 to 8.
     ///
-    /// The first connection carries what belongs to no queue. A loss on one connection delays only
-    /// the commands of its queues. With --spread 5, there are four queues, unless a guest chooses
-    /// the number of its queues. --spread works over tcp:// alone, and not with
+    /// The first connection carries all data that belong to no queue. A loss on one connection
+    /// delays only the commands of its queues. With --spread 5, there are four queues, unless a
+    /// guest chooses the number of its queues. --spread works over tcp:// alone, and not with
     /// --second-path or --no-lookahead
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead", help_heading = TRANSPORT)]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]

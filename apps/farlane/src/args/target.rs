@@ -57,23 +57,23 @@ pub(crate) struct OfferArgs {
     /// Listen on this address and port for NVMe/TCP; may be given again [default: 127.0.0.1:4420,
     /// unless --rdma is given].
     ///
-    /// Off loopback, every host must prove who it is (--host with --tls-key-file or
+    /// Off loopback, every host must authenticate (--host with --tls-key-file or
     /// --dhchap-secret-file), unless --insecure is given
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
 
     /// Listen on this address and port for NVMe/RDMA; may be given again.
     ///
-    /// PROVIDER says what carries RDMA. iwarp, the default, carries it over TCP connections. roce
-    /// carries it over UDP datagrams (RoCEv2). Neither needs an RDMA card. A port of roce takes UDP
-    /// port 4791 of one address of this machine, and the port of ADDR is a name that hosts give.
-    /// verbs has the RDMA device at ADDR carry it, such as a card; libibverbs drives the device.
-    /// RDMA has no TLS: off loopback, hosts must prove who they are by
-    /// DH-HMAC-CHAP (--dhchap-secret-file)
+    /// PROVIDER names the carrier of RDMA. iwarp, the default, carries it over TCP connections.
+    /// roce carries it over UDP datagrams (RoCEv2). Neither needs an RDMA card. A port of roce
+    /// takes UDP port 4791 of one address of this machine, and the port of ADDR is a name that
+    /// hosts give. verbs has the RDMA device at ADDR carry it, such as a card; libibverbs drives
+    /// the device. RDMA has no TLS: off loopback, hosts must authenticate by DH-HMAC-CHAP
+    /// (--dhchap-secret-file)
     #[arg(long, value_name = "[PROVIDER,]ADDR")]
     pub(crate) rdma: Vec<RdmaPort>,
 
-    /// Tell hosts to connect to this address instead of that of the port; may be given again.
+    /// Give hosts this address to connect to, instead of that of the port; may be given again.
     ///
     /// Use this option behind an address translation, with the outer address. The first --advertise
     /// belongs to the first --listen, and so on. When all of --listen have one, the next belongs to
@@ -88,12 +88,12 @@ pub(crate) struct OfferArgs {
     ///
     /// Append ,nsid=1+3 to show the host these namespaces only, and ,readonly to let it read only.
     /// Such a host can't format or manage namespaces, either. ,iops=5000 and ,bandwidth=100MiB
-    /// limit what the host does in a second
+    /// limit the host's commands and bytes in a second
     #[arg(long, value_name = "NQN[,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]")]
     pub(crate) host: Vec<HostSpec>,
     #[command(flatten)]
     pub(crate) secrets: TargetSecrets,
-    /// Let in hosts off loopback that prove nothing
+    /// Let in hosts off loopback without authentication
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
@@ -128,13 +128,13 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
     pub(crate) memory_max: Option<u64>,
 
-    /// Say who may use the discovery service [default: open].
+    /// Choose the hosts that may use the discovery service [default: open].
     ///
-    /// Hosts that use it without a key share the places of connections that have proved nothing
+    /// Hosts that use it without a key share the places of connections without authentication
     #[arg(long, value_name = "ACCESS")]
     pub(crate) discovery: Option<Discovery>,
 
-    /// Close a connection whose host has not proved who it is within this time [default: 5s]
+    /// Close a connection whose host has not authenticated within this time [default: 5s]
     ///
     /// The time runs from the beginning of the connection until the host has authenticated, or
     /// until its Connect has succeeded if that suffices. Long ways need more time: a host takes ten
@@ -163,7 +163,7 @@ pub(crate) struct OfferArgs {
 }
 
 impl OfferArgs {
-    /// The addresses to listen on, and what each carries.
+    /// The addresses to listen on, and the fabric of each.
     pub(crate) fn ports(&self) -> Vec<(SocketAddr, Fabric)> {
         let tcp = self.listen.iter().map(|listen| (*listen, Fabric::Tcp));
         let rdma = self.rdma.iter().map(|port| (port.listen, port.provider.fabric()));
@@ -172,15 +172,15 @@ impl OfferArgs {
     }
 }
 
-/// Who may use the discovery service.
+/// The hosts that may use the discovery service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Discovery {
     /// Every host
     Open,
-    /// Hosts that prove who they are, by the TLS key or the secret that they have for a subsystem
+    /// Hosts that authenticate by the TLS key or the secret that they have for a subsystem
     Keyed,
-    /// Nobody: there is no discovery service
+    /// No host: there is no discovery service
     Closed,
 }
 
@@ -213,7 +213,7 @@ impl FromStr for RdmaPort {
     }
 }
 
-/// A host that may connect, and what it may do.
+/// A host that may connect, and its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostSpec {
     pub(crate) nqn: Nqn,
@@ -237,33 +237,33 @@ impl FromStr for HostSpec {
     }
 }
 
-/// What to ask of a running target.
+/// The requests to a running target.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetAction {
-    /// Show what a target offers, and who uses it
+    /// Show a target's offers, and the hosts that use them
     Status(DaemonStatusArgs),
-    /// Add a namespace to a subsystem; hosts hear of the change at once
+    /// Add a namespace to a subsystem; hosts are notified at once
     Add(AddArgs),
-    /// Remove a namespace from a subsystem; hosts hear of the change at once
+    /// Remove a namespace from a subsystem; hosts are notified at once
     Remove(RemoveArgs),
-    /// Change the size of a namespace; hosts hear of the change at once.
+    /// Change the size of a namespace; hosts are notified at once.
     ///
     /// Without --size, the namespace gets the current size of its file or block device
     #[command(after_help = RESIZE_EXAMPLES)]
     Resize(ResizeArgs),
     /// Set how a port or a controller reaches a group of namespaces (Asymmetric Namespace Access).
     ///
-    /// Hosts hear of the change at once
+    /// Hosts are notified at once
     #[command(after_help = ANA_EXAMPLES)]
     Ana(AnaArgs),
 
-    /// Write what was changed at run time into the --config file; its comments stay.
+    /// Write the changes made at run time to the --config file; its comments stay.
     ///
-    /// Namespaces that were added, removed or resized and the states of groups are written. The
-    /// file is changed by this command and with its rights, not by the target
+    /// These are namespaces that were added, removed or resized, and the states of groups. This
+    /// command changes the file, with its own rights; the target does not
     #[command(after_help = SAVE_EXAMPLES)]
     Save(SaveArgs),
-    /// Read the --config file again; connections to whatever stays are kept
+    /// Read the --config file again; connections to remaining subsystems are kept
     Reload(ControlArgs),
 }
 
@@ -314,7 +314,7 @@ impl From<AccessState> for AnaState {
     }
 }
 
-/// Which subsystem of a target is meant.
+/// The subsystem of a target that a request concerns.
 #[derive(Debug, Args)]
 pub(crate) struct SubsystemArgs {
     #[command(flatten)]
@@ -394,11 +394,11 @@ fn parse_memory_max(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The shortest and the longest time in which hosts must prove who they are.
+/// The shortest and the longest time in which hosts must authenticate.
 const PROOF_MAX_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(120);
 
-/// Parses the time in which hosts must prove who they are.
+/// Parses the time in which hosts must authenticate.
 pub(crate) fn parse_proof_max(text: &str) -> Result<Duration, String> {
     let time = super::parse_time(text)?;
     PROOF_MAX_RANGE.contains(&time).then_some(time).ok_or_else(|| "expected 100ms to 2min".to_owned())

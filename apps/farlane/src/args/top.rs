@@ -15,9 +15,9 @@ pub(crate) struct TopArgs {
     /// Look this often
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_runtime)]
     pub(crate) every: Duration,
-    /// Look twice, print what happened in between, and end.
+    /// Look twice, print the load between the looks, and end.
     ///
-    /// This is what happens when standard output is no terminal, too
+    /// The command does the same when standard output is no terminal
     #[arg(long)]
     pub(crate) once: bool,
     /// Print JSON for machines instead of text for people, once

@@ -15,18 +15,18 @@ pub(crate) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
-    /// Count a capture's packets and NVMe commands, and say how long commands took
+    /// Count a capture's packets and NVMe commands, and report how long commands took
     #[command(after_help = "Examples:\n  farlane observe trace stats bench.pcapng --json\n  \
         farlane observe trace stats analyser.csv --columns 'time=Time Stamp:ns,direction=Dir,tlp=Raw Data'")]
     Stats(CaptureArgs),
-    /// Say where the time of one command went, or of all of a kind, step by step
+    /// Show where the time of one command went, or of all of a kind, step by step
     #[command(after_help = "Examples:\n  farlane observe trace chain bench.pcapng\n  \
         farlane observe trace chain bench.pcapng --command 12 --json")]
     Chain(ChainArgs),
     /// Print a capture, one line for each packet, transaction or command
     #[command(after_help = "Example:\n  farlane observe trace show bench.pcapng --level command")]
     Show(ShowArgs),
-    /// Compare two captures step by step, and say which differences are more than chance
+    /// Compare two captures step by step, and report which differences are more than chance
     #[command(after_help = "Example:\n  farlane observe trace compare direct.pcapng tunnelled.pcapng")]
     Compare(CompareArgs),
     /// Write the commands of a capture for other programs, or a picture of where their time went
@@ -44,7 +44,7 @@ pub(crate) enum TraceAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArgs {
-    /// The capture: pcapng of --capture, pcap or pcapng of NetTLP or NVMe/TCP, or what Linux traces
+    /// The capture: pcapng of --capture, pcap or pcapng of NetTLP or NVMe/TCP, or a trace of Linux
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -68,7 +68,7 @@ impl CaptureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DissectorArgs {
-    /// Write it where Wireshark looks for your plugins, and tell where
+    /// Write it to the folder where Wireshark looks for plugins, and print the path
     #[arg(long)]
     pub(crate) install: bool,
     /// Write it into this folder instead
@@ -110,14 +110,14 @@ pub(crate) struct TraceConvertArgs {
     pub(crate) to: Out,
 }
 
-/// A file to write, and what it is to hold.
+/// A file to write, and its contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Out {
     pub(crate) path: PathBuf,
     pub(crate) form: Form,
 }
 
-/// What a file of `observe trace convert` is to hold.
+/// The contents of a file of `observe trace convert`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A row for each command.
@@ -160,12 +160,12 @@ pub(crate) struct ChainArgs {
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// What gets a line
+    /// Print a line for each of these
     #[arg(long, default_value = "tlp")]
     pub(crate) level: Level,
 }
 
-/// What gets a line of its own.
+/// The unit of which each has a line of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     /// Each packet

@@ -14,7 +14,7 @@ use super::headings::{TRANSPORT, TRUST};
 use super::{LaunchArgs, PrecedenceArgs, PtpArgs, QuicOptions, parse_time};
 use crate::error::{CarrierError, Error};
 
-/// Settings of the kernel's TCP. Each end sets them for what it sends.
+/// Settings of the kernel's TCP. Each end sets them for the bytes that it sends.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Tcp {
     /// Send a lost segment again after the round trip plus this time, instead of the kernel's
@@ -58,7 +58,7 @@ impl Tcp {
         Ok(options)
     }
 
-    /// Adds what these settings take to what a confined process needs.
+    /// Adds the rights for these settings to the needs of a confined process.
     pub(crate) fn need(&self, needs: &mut Needs) {
         needs.chooses_congestion |= self.congestion.is_some();
         self.precedence.need(needs);
@@ -85,7 +85,7 @@ pub(crate) struct Transport {
     #[arg(long, value_name = "HOST:PORT", help_heading = TRANSPORT)]
     second_path: Vec<String>,
 
-    /// Send frames without CRC32C over tcp://, to measure what the CRC32C costs.
+    /// Send frames without CRC32C over tcp://, to measure the cost of the CRC32C.
     ///
     /// With the CRC32C, the other end detects bits that changed on the way. An
     /// encrypted connection needs no CRC32C, and its frames have none
@@ -106,7 +106,7 @@ impl Transport {
         self.key.clone()
     }
 
-    /// Adds what these settings take to what a confined process needs.
+    /// Adds the rights for these settings to the needs of a confined process.
     pub(crate) fn need(&self, needs: &mut Needs) {
         self.tcp.need(needs);
         self.launch.need(needs);

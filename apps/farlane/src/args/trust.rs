@@ -22,7 +22,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane setup key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
   farlane setup key trust 'tcp://far.example:4430?key=SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU'";
 
-/// What is to be done with keys.
+/// The commands for keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyAction {
     /// Make a new key, and print its fingerprint
@@ -37,11 +37,11 @@ pub(crate) enum KeyAction {
     /// Make a secret by which a host or a controller of NVMe/TCP authenticates (DH-HMAC-CHAP), as
     /// nvme gen-dhchap-key does
     Dhchap(NewDhchapArgs),
-    /// Test the key or secret in a file: its form, its CRC-32, and who may read it
+    /// Test the key or secret in a file: its form, its CRC-32, and its permissions
     Test(KeyTestArgs),
 }
 
-/// Which key for TLS to make.
+/// The TLS key to make.
 #[derive(Debug, Args)]
 pub(crate) struct NewTlsArgs {
     /// The file to make. Only its owner may read it; both ends get the same file
@@ -63,7 +63,7 @@ pub(crate) enum TlsHash {
     Sha384,
 }
 
-/// Which secret for authentication to make.
+/// The secret for authentication to make.
 #[derive(Debug, Args)]
 pub(crate) struct NewDhchapArgs {
     /// The file to make. Only its owner may read it; both ends get the same file
@@ -89,7 +89,7 @@ pub(crate) enum DhchapHash {
     Sha512,
 }
 
-/// Which file to test.
+/// The file to test.
 #[derive(Debug, Args)]
 pub(crate) struct KeyTestArgs {
     /// The file with the key or secret
@@ -99,7 +99,7 @@ pub(crate) struct KeyTestArgs {
     pub(crate) output: Output,
 }
 
-/// Which key.
+/// The key to show.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
     /// The file with the key (PEM) [default: farlane/key.pem in the user's configuration directory]
@@ -115,7 +115,7 @@ impl KeyArgs {
     }
 }
 
-/// Which far end to remember.
+/// The far end to remember.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// Where the far end listens: HOST:PORT, exactly as later URLs name it, or the URL that farlane
@@ -174,12 +174,14 @@ fn parse_far_name(text: &str) -> Result<FarName, String> {
     let is_address = name.way != Way::Eth;
     let host = name.authority.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
     if is_address && host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
-        return Err(format!("{host} stands for every address of the far machine: name one that leads there"));
+        return Err(format!(
+            "{host} stands for every address of the far machine: expected one of its addresses"
+        ));
     }
     Ok(FarName { name: name.authority, is_address, key })
 }
 
-/// Who a far end is, and whom it admits.
+/// The identity of a far end, and the hosts that it admits.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Trust {
     /// Admit the host with this key; may be given again.
@@ -187,7 +189,8 @@ pub(crate) struct Trust {
     /// Hosts without an admitted key are refused, and connections are encrypted (TLS 1.3). Each
     /// host's farlane setup key show prints its fingerprint. Append ,nsid=1+3 to show the host
     /// these namespaces only, and ,readonly to let it read only. Such a host can't format or manage
-    /// namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit what the host does in a second
+    /// namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit the host's commands and bytes in
+    /// a second
     #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]", help_heading = TRUST)]
     allow: Vec<Grant>,
     /// Admit the hosts whose keys this file lists, one value of --allow on each line.
@@ -215,7 +218,7 @@ pub(crate) struct Trusted {
 }
 
 impl Trusted {
-    /// What TCP listeners need for TLS, if there is a key.
+    /// The TLS settings of TCP listeners, if there is a key.
     pub(crate) fn acceptor(&self) -> Result<Option<Acceptor>, Error> {
         self.identity.as_ref().map(Acceptor::new).transpose().map_err(Error::Output)
     }
@@ -227,12 +230,12 @@ impl Trust {
         !self.allow.is_empty() || self.allow_file.is_some()
     }
 
-    /// Whether everybody may be admitted from anywhere.
+    /// Whether every host may be admitted from any address.
     pub(crate) const fn is_insecure(&self) -> bool {
         self.insecure
     }
 
-    /// Adds the files of the key and the list to what is needed.
+    /// Adds the files of the key and the list to the files that the process needs.
     pub(crate) fn need(&self, needs: &mut Needs) {
         needs.change_beside(&self.key.clone().unwrap_or_else(Identity::default_path));
         // Editors often replace a file when they change it.
@@ -254,7 +257,7 @@ impl Trust {
     /// Reads the key and the list. The key is needed for a list, and over QUIC.
     ///
     /// # Errors
-    /// When a file can't be used, or one of `addresses` is off loopback and everybody would be
+    /// When a file can't be used, or one of `addresses` is off loopback and every host would be
     /// admitted there.
     pub(crate) fn open(&self, addresses: &[SocketAddr], has_quic: bool) -> Result<Trusted, Error> {
         self.check(addresses)?;

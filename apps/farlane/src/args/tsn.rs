@@ -64,13 +64,13 @@ pub(crate) struct ApplyArgs {
     /// Take the schedule of this hop of the plan; the first is the sender's
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) hop: u16,
-    /// Print the commands, and do nothing
+    /// Print the commands, and do not run them
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Take all of this from the interface again
     #[arg(long, conflicts_with_all = ["plan", "shaper", "launch_times"])]
     pub(crate) remove: bool,
-    /// Let Linux open the gates instead of the network card, whatever the plan says
+    /// Let Linux open the gates instead of the network card, regardless of the plan
     #[arg(long)]
     pub(crate) software: bool,
     /// Limit a class to a rate (802.1Qav); may be given again
@@ -79,7 +79,7 @@ pub(crate) struct ApplyArgs {
     /// Hold frames of the plan's class until their times of launch (--launch of other commands)
     #[arg(long, requires = "plan")]
     pub(crate) launch_times: bool,
-    /// Take frames this long before their times of launch, which is what the system needs for it
+    /// Take frames this long before their times of launch, the time that the system needs for it
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_time)]
     pub(crate) delta: Duration,
     #[command(flatten)]
@@ -92,13 +92,13 @@ pub(crate) struct AuditArgs {
     /// The plan, as farlane model tsn plan --json has printed it
     #[arg(value_name = "PLAN")]
     pub(crate) plan: PathBuf,
-    /// Check what leaves this interface
+    /// Check the frames that leave this interface
     #[arg(long, value_name = "IFACE")]
     pub(crate) interface: Option<String>,
     /// Check the frames of this capture (pcap, pcapng)
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
-    /// Check what reaches the interface instead, at the link's other end
+    /// Check the frames that reach the interface instead, at the link's other end
     #[arg(long, requires = "interface")]
     pub(crate) received: bool,
     /// Take the schedule of this hop of the plan; the first is the sender's
@@ -200,7 +200,7 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Who opens the gates.
+    /// Whether the network card or Linux opens the gates.
     pub(crate) const fn offload(&self) -> Offload {
         if self.software { Offload::Software } else { Offload::Hardware }
     }

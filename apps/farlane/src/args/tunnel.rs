@@ -21,7 +21,7 @@ pub(crate) struct TunnelOptions {
 }
 
 impl TunnelOptions {
-    /// Sets in `session` what the options say of it.
+    /// Applies the options to `session`.
     pub(crate) const fn apply(&self, session: &mut session::Config) {
         session.lookahead = self.lookahead.is_on();
         session.dma = self.dma.mode();

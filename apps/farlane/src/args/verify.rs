@@ -5,7 +5,7 @@ use live::carrier::identity::Fingerprint;
 
 use super::RecordingArgs;
 
-/// Which recording is to be proved, and what for.
+/// The recording to prove, and its expected signature.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]

@@ -10,4 +10,4 @@ mod writer;
 pub(crate) use outcome::{Lent, Outcome};
 pub(crate) use tap::{Taps, What};
 pub(crate) use tracing::Tracing;
-pub(crate) use writer::{Captured, Times, Wanted, capture, capture_telling};
+pub(crate) use writer::{Captured, Times, Wanted, capture, capture_reporting};

@@ -38,8 +38,8 @@ impl Outcome {
 /// Input/output error, for errors without a number.
 const EIO: i32 = 5;
 
-/// A file that another program has lent, which listens at a pipe for the outcome. Nothing is
-/// written after it has closed the pipe.
+/// A file that another program has lent, which listens at a pipe for the outcome. The daemon writes
+/// no more after it has closed the pipe.
 #[derive(Debug)]
 pub(crate) struct Lent {
     file: File,

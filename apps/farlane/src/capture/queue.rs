@@ -92,8 +92,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has left counts and bytes that fit each other: nothing is half
-        // done.
+        // A thread that panicked has left counts and bytes that fit each other, because no change
+        // is half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,8 @@
 //! Pieces of a connection's stream as the frames of a network: Ethernet, IP and TCP around them, so
 //! that any analyser of networks reads the capture.
 //!
-//! The headers are made here: a target sees the streams, and what TLS carries in the clear.
-//! Addresses, ports and sequence numbers are those of the connection as the target has it, counted
-//! from 1.
+//! The headers are made here: a target sees the streams, and the plaintext of TLS. Addresses, ports
+//! and sequence numbers are those of the connection as the target has it, counted from 1.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -103,18 +103,18 @@ pub(crate) fn capture(
     times: Times,
     wanted: Wanted,
 ) -> io::Result<Captured> {
-    capture_telling(out, times, wanted, |_| {})
+    capture_reporting(out, times, wanted, |_| {})
 }
 
-/// The same; the thread that writes calls `tell` with the outcome.
+/// The same; the thread that writes calls `report` with the outcome.
 ///
 /// # Errors
 /// When the system has no thread left.
-pub(crate) fn capture_telling(
+pub(crate) fn capture_reporting(
     out: impl Write + Send + 'static,
     times: Times,
     wanted: Wanted,
-    tell: impl FnOnce(Outcome) + Send + 'static,
+    report: impl FnOnce(Outcome) + Send + 'static,
 ) -> io::Result<Captured> {
     let (now, clock) = match times {
         Times::OfEngines(now) => (now, None),
@@ -130,7 +130,7 @@ pub(crate) fn capture_telling(
         let result = write(&own, out, what, &notes, start);
         // The reader has gone, or the medium is full: the watchers go.
         own.stop();
-        tell(Outcome::of(&result, own.tally()));
+        report(Outcome::of(&result, own.tally()));
         // The thread that began the capture may not wait for its end.
         let _ = end.send(result);
     })?;

@@ -11,7 +11,7 @@ use crate::args::CheckFileArgs;
 use crate::error::Error;
 use crate::{config_file, whole_file};
 
-/// Files that can be used, and what they are.
+/// Files that can be used, and their kinds.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Json<'a> {
     files: Vec<Good<'a>>,
@@ -63,5 +63,5 @@ fn check(path: &Path) -> Result<String, Error> {
         return Ok("a scenario".to_owned());
     }
     target::check(path)?;
-    Ok("what a target offers".to_owned())
+    Ok("offers of a target".to_owned())
 }

@@ -170,7 +170,7 @@ pub(crate) fn look() -> Result<Found, Error> {
     if refused.is_empty() {
         return Ok(found);
     }
-    // Until it listens, a daemon that starts refuses like one that is gone.
+    // Until it listens, a starting daemon refuses connections as an ended daemon does.
     std::thread::sleep(LISTENS_WITHIN);
     for socket in refused {
         match ask(&socket, &OnlyStatus::Status) {
@@ -219,7 +219,7 @@ pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
     found.retain(is_meant);
     match (found.as_slice(), which) {
         ([one], _) => Ok(one.socket.clone()),
-        ([], Some(which)) => Err(CaptureError::Nobody { which: which.to_owned() }.into()),
+        ([], Some(which)) => Err(CaptureError::NoDaemon { which: which.to_owned() }.into()),
         (several, _) => {
             let sockets = several.iter().map(|daemon| daemon.socket.display().to_string()).collect();
             Err(Error::WhichDaemon { kind: "daemon", sockets, folder: folder() })
@@ -311,7 +311,7 @@ pub(crate) struct Reloaded {
 }
 
 /// Prints the changes of a reload.
-pub(crate) fn tell_changes(done: &Reloaded) -> Result<(), Error> {
+pub(crate) fn print_changes(done: &Reloaded) -> Result<(), Error> {
     let lines = done.changes.iter().map(|change| format!("{change}\n")).collect::<String>();
     print(if lines.is_empty() { "nothing has changed\n" } else { &lines })
 }

@@ -27,7 +27,7 @@ use crate::protected::Protected;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
 
-/// What was read or written.
+/// The result of a read or a write.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Json {
     bytes: u64,
@@ -206,7 +206,7 @@ fn report(
             // A read empties its file first.
             let other = if verb == "read" && !to_stderr { ", with another --output" } else { "" };
             let rest =
-                goes_on_at.map(|at| format!("\ninterrupted: --offset {at} goes on behind them{other}"));
+                goes_on_at.map(|at| format!("\ninterrupted: --offset {at} continues behind them{other}"));
             format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s{sha256}{}", rest.unwrap_or_default())
         }
     };
@@ -380,8 +380,8 @@ impl<'a> Copy<'a> {
     /// its length in bytes. A partial block at the end leaves the rest of the block as it was.
     ///
     /// # Errors
-    /// When the input is shorter than `length`, or longer than there is room for: the part that
-    /// there is, or that fits, is written. Nothing is written when there is no room for `length`.
+    /// When the input is shorter than `length`, or longer than there is room for: it writes the
+    /// part that there is, or that fits. It writes no byte when there is no room for `length`.
     pub(crate) fn write(
         &mut self,
         length: Option<u64>,

@@ -197,7 +197,7 @@ pub(crate) fn size(bytes: u128) -> String {
     }
 }
 
-/// A temperature, given in kelvin, in degrees Celsius; 0 K stands for one that is not reported.
+/// A temperature, given in kelvin, in degrees Celsius; 0 K stands for an unreported temperature.
 pub(crate) fn celsius(kelvin: u16) -> String {
     match kelvin {
         0 => "not reported".to_owned(),

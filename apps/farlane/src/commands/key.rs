@@ -35,7 +35,7 @@ struct Remembered<'a> {
     key: String,
 }
 
-/// What is remembered of a far end.
+/// The remembered key of a far end.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Trusted<'a> {
     name: &'a str,
@@ -67,7 +67,7 @@ pub(crate) struct Tested<'a> {
 
 pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
     match action {
-        KeyAction::New(args) => tell_key(args, &Identity::create(&args.path())?, &[]),
+        KeyAction::New(args) => print_key(args, &Identity::create(&args.path())?, &[]),
         KeyAction::Show(args) => show(args),
         KeyAction::Trust(args) => trust(args),
         KeyAction::Tls(args) => tls(args),
@@ -78,10 +78,10 @@ pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
 
 fn show(args: &KeyArgs) -> Result<(), Error> {
     let identity = Identity::read(&args.path())?;
-    tell_key(args, &identity, &KnownEnds::of_user().read()?)
+    print_key(args, &identity, &KnownEnds::of_user().read()?)
 }
 
-fn tell_key(
+fn print_key(
     args: &KeyArgs,
     identity: &Identity,
     known: &[(String, live::carrier::identity::Fingerprint)],

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let shadow = hierarchy.near().upstream().and_then(counters::config_cache);
     hierarchy.close().map_err(AttachError::Io)?;
     tracing.map_or(Ok(()), Tracing::finish)?;
-    tell_missing(args, &topology);
+    print_missing(args, &topology);
     if args.output.json {
         let function = Listed::of(&topology.root, &topology);
         return print_json(&Roots { roots: vec![Root { function, shadow }] });
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
 
 /// Warns on standard error which of several far ends did not connect in time: their ports are
 /// empty.
-fn tell_missing(args: &LspciArgs, topology: &Topology) {
+fn print_missing(args: &LspciArgs, topology: &Topology) {
     let is_downstream =
         |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);
     for (url, port) in args.urls.iter().zip(topology.functions().filter(is_downstream)) {

@@ -1,4 +1,4 @@
-//! Threads of their own for files and pipes, so that one that blocks stalls no session.
+//! Threads of their own for files and pipes, so that a blocking file stalls no session.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_blocked_tells_what_it_did_not_write() {
+    fn a_blocked_output_reports_the_bytes_that_it_did_not_write() {
         let output = Locked::default();
         let held = output.0.lock().unwrap();
         let mut behind = Behind::start(output.clone());

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     if args.output.json {
         print_json(&json)?;
     } else {
-        tell(&json, what, elapsed)?;
+        print_reply(&json, what, elapsed)?;
     }
     if interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -91,8 +91,8 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
 /// Measures round trips until there are as many as were asked for, or the user interrupts.
 fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
     let interval = args.interval.map(Nanos::from).or(args.rate.map(|rate| Nanos::from_secs(1) / rate));
-    let is_told = args.interval.is_some() && !args.output.json;
-    let bar = if is_told { ProgressBar::hidden() } else { ProgressBar::new(args.count) };
+    let is_reported = args.interval.is_some() && !args.output.json;
+    let bar = if is_reported { ProgressBar::hidden() } else { ProgressBar::new(args.count) };
     let mut measured = Measured { latency: Distribution::new(), id: 0, interrupted: false };
     let start = session.now();
     for number in 0..args.count {
@@ -110,7 +110,7 @@ fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
             Err(error) => return Err(error),
         };
         measured.latency.record(length);
-        if is_told {
+        if is_reported {
             print(&format!("reply {} from {}: {length}\n", number + 1, args.target.url))?;
         } else if number % 1_024 == 0 {
             bar.set_position(number);
@@ -121,7 +121,7 @@ fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
 }
 
 /// Prints the measurement of `what` for people.
-fn tell(json: &Json, what: &str, elapsed: Nanos) -> Result<(), Error> {
+fn print_reply(json: &Json, what: &str, elapsed: Nanos) -> Result<(), Error> {
     let mut text = format!(
         "{} {what} of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",
         json.count, json.function, json.id, json.rate, json.latency_ns

@@ -87,7 +87,7 @@ pub(crate) fn namespaces(core: &Subsystem) -> Vec<Namespace> {
     core.namespaces().map(namespace).collect()
 }
 
-/// How many commands found no space on the medium of a namespace, of all those that had any.
+/// How many commands found no space on the medium of a namespace, for each namespace with any.
 fn space_errors(core: &Subsystem) -> Vec<(NamespaceId, u64)> {
     let counts = core.tallies().map(|(id, tally)| (id, without_space(tally)));
     counts.filter(|(_, count)| *count > 0).collect()

@@ -1,6 +1,6 @@
 //! Axes with ticks at round values.
 
-#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
+#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than the lost precision")]
 pub(crate) const fn decimal(value: u64) -> f64 {
     value as f64
 }

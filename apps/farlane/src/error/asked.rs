@@ -16,7 +16,7 @@ pub(crate) enum DaemonError {
     NoFileToSave,
 
     #[error("{why}")]
-    #[diagnostic(help("farlane observe status shows what there is"))]
+    #[diagnostic(help("farlane observe status shows the daemon's state"))]
     Asked { why: String },
 
     #[error("{}: {why}", socket.display())]

@@ -20,9 +20,11 @@ pub(crate) enum BlockError {
     #[diagnostic(help("farlane use disconnect removes a block device; farlane connect --list shows all"))]
     Find(FindError),
 
-    #[error("this kernel can't make block devices for others: {0}, and there is no /dev/nvme-fabrics")]
+    #[error(
+        "this kernel can't make block devices for other processes: {0}, and there is no /dev/nvme-fabrics"
+    )]
     #[diagnostic(help(
-        "modprobe ublk_drv, or modprobe nvme-tcp, loads what is missing; distributions have them in a package of further kernel modules"
+        "modprobe ublk_drv, or modprobe nvme-tcp, loads the missing module; distributions have them in a package of further kernel modules"
     ))]
     NoWay(ublk::Error),
 
@@ -31,29 +33,29 @@ pub(crate) enum BlockError {
     NoInitiator(io::Error),
 
     #[error("the kernel's NVMe/TCP initiator does not connect to this process: {0}")]
-    #[diagnostic(help("dmesg says why; farlane connect --over ublk does without"))]
+    #[diagnostic(help("dmesg says why; farlane connect --over ublk needs no initiator"))]
     Initiator(io::Error),
 
     #[error(
         "this kernel's NVMe/TCP initiator can't authenticate, and every user of this machine could reach the far SSD"
     )]
-    #[diagnostic(help("--insecure goes on without; --over ublk needs no authentication"))]
+    #[diagnostic(help("--insecure continues without authentication; --over ublk needs none"))]
     NoAuthentication,
 
     #[error("{device} is in use: {}", users.join(", "))]
     #[diagnostic(help("unmount it first; --force removes it nevertheless, and its users see errors"))]
     InUse { device: String, users: Vec<String> },
 
-    #[error("nothing is connected{}", what.as_ref().map(|what| format!(" as {what}")).unwrap_or_default())]
-    #[diagnostic(help("farlane connect --list shows what is"))]
+    #[error("no block device is connected{}", what.as_ref().map(|what| format!(" as {what}")).unwrap_or_default())]
+    #[diagnostic(help("farlane connect --list shows the connected block devices"))]
     NotConnected { what: Option<String> },
 
     #[error("several block devices are connected: {}", devices.join(", "))]
-    #[diagnostic(help("name the one that is meant"))]
+    #[diagnostic(help("name one of them"))]
     Which { devices: Vec<String> },
 
     #[error("{device} is still there after {seconds} s")]
-    #[diagnostic(help("dmesg says what it waits for; --force ends what waits for a far end"))]
+    #[diagnostic(help("dmesg says why; --force ends requests that wait for a far end"))]
     Stays { device: String, seconds: u64 },
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum CarrierError {
     #[diagnostic(help("choose another {option} address; port 0 lets the system choose one"))]
     Listen { option: &'static str, address: SocketAddr, error: io::Error },
 
-    #[error("{option} {place} for {count} far ends: one of them can have it")]
+    #[error("{option} {place} for {count} far ends: only one of them can have it")]
     #[diagnostic(help("start a farlane export for each far end that is to be reached so"))]
     One { option: &'static str, place: String, count: usize },
 
@@ -26,11 +26,11 @@ pub(crate) enum CarrierError {
 
     #[error("{option} {place} is reachable from other machines, and this export has no authentication")]
     #[diagnostic(help(
-        "--allow FINGERPRINT admits hosts by their keys, and encrypts; --insecure says that this network is trusted"
+        "--allow FINGERPRINT admits hosts by their keys, and encrypts; --insecure declares that this network is trusted"
     ))]
     Exposed { option: &'static str, place: String },
 
-    #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]
+    #[error("{option} with --allow or --allow-file: a host that connects this way has no key")]
     #[diagnostic(help("leave one of them out, or start a farlane export for each"))]
     NoKeys { option: &'static str },
 

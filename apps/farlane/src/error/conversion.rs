@@ -1,4 +1,4 @@
-//! Conversions of the world's errors into those that a user reads.
+//! Conversions of the world's errors into errors for users.
 
 use live::client::{AttachError, Failure};
 use live::reactor::blocking::WaitError;
@@ -52,7 +52,7 @@ impl From<AttachError> for Error {
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
-            // The failure says what to do.
+            // The failure names the remedy.
             AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
                 Self::Attach(error)
             }

@@ -48,16 +48,16 @@ pub(crate) enum Error {
     Refused(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help("docs/security.md shows how two ends come to know each other's keys"))]
+    #[diagnostic(help("docs/security.md shows how two ends exchange their keys"))]
     Forbidden(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help("farlane setup key --help says how two ends come to know each other"))]
+    #[diagnostic(help("farlane setup key --help shows how two ends exchange their keys"))]
     Trust(AttachError),
 
     #[error("{0}")]
     #[diagnostic(help(
-        "?key=FINGERPRINT names the one that is meant; if it was remembered, farlane setup key trust HOST:PORT FINGERPRINT --replace remembers another"
+        "?key=FINGERPRINT names the right far end; farlane setup key trust HOST:PORT FINGERPRINT --replace replaces a remembered key"
     ))]
     SomebodyElse(AttachError),
 
@@ -107,7 +107,7 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     #[diagnostic(help(
-        "is it the port of a target or of its discovery service, often 8009 or 4420? What farlane export offers is reached by tcp://HOST:PORT; --timeout says how long to try"
+        "is it the port of a target or of its discovery service, often 8009 or 4420? tcp://HOST:PORT reaches a farlane export; --timeout limits the time of the attempts"
     ))]
     NoDiscovery(AttachError),
 
@@ -116,7 +116,7 @@ pub(crate) enum Error {
     Discovery(nvme_fabrics::host::discovery::ReadError),
 
     #[error("{0}")]
-    #[diagnostic(help("without --mdns, say where the discovery service is: nvme-tcp://HOST:PORT"))]
+    #[diagnostic(help("without --mdns, name the address of the discovery service: nvme-tcp://HOST:PORT"))]
     Mdns(#[from] live::drivers::mdns::MdnsError),
 
     #[error("--listen {address} has nothing to offer")]
@@ -129,7 +129,7 @@ pub(crate) enum Error {
 
     #[error(transparent)]
     #[diagnostic(help(
-        "each --namespace wants a file or block device of its own; see farlane export --help"
+        "each --namespace needs a file or block device of its own; see farlane export --help"
     ))]
     Open(#[from] OpenError),
 
@@ -159,7 +159,7 @@ pub(crate) enum Error {
 
     #[error("--dhchap-secret-file and --tls-key-file are for nvme-tcp:// subsystems, and this is none")]
     #[diagnostic(help(
-        "leave the option out; tcp://HOST:PORT?key=FINGERPRINT names a far end that must prove who it is (docs/security.md)"
+        "leave the option out; tcp://HOST:PORT?key=FINGERPRINT names a far end that must prove this key (docs/security.md)"
     ))]
     NoSecrets,
 
@@ -167,9 +167,9 @@ pub(crate) enum Error {
     #[diagnostic(help("choose another file: a secret is never written over"))]
     NewSecret { path: PathBuf, error: std::io::Error },
 
-    #[error("whoever reaches {address} could use {subsystem}: its hosts prove nothing")]
+    #[error("{address} is reachable from other machines, and hosts of {subsystem} need no authentication")]
     #[diagnostic(help(
-        "farlane setup key tls FILE makes a key: --host NQN --tls-key-file FILE encrypts and lets in this host alone, and so does tls-key-file in [[subsystem.host]]; --insecure, or insecure = true, offers it to whoever connects"
+        "farlane setup key tls FILE makes a key: --host NQN --tls-key-file FILE encrypts and lets in this host alone, and so does tls-key-file in [[subsystem.host]]; --insecure, or insecure = true, offers it to every host that connects"
     ))]
     ExposedSubsystem { address: std::net::SocketAddr, subsystem: String },
 
@@ -193,12 +193,12 @@ pub(crate) enum Error {
     NothingToAllow { path: PathBuf },
 
     #[error("this process can't be confined: {0}")]
-    #[diagnostic(help("--no-sandbox goes on without"))]
+    #[diagnostic(help("--no-sandbox starts it without confinement"))]
     Sandbox(std::io::Error),
 
     #[error("{} can't be given up: {error}", user.as_ref().map_or_else(|| "system calls".to_owned(), |user| format!("the rights of this user for those of {user}")))]
     #[diagnostic(help(
-        "only root may become another user, and --user wants the name of one; --no-sandbox keeps all system calls"
+        "only root may become another user, and --user needs the name of an existing user; --no-sandbox keeps all system calls"
     ))]
     Renounce { user: Option<String>, error: std::io::Error },
 
@@ -305,7 +305,7 @@ pub(crate) enum Error {
     Submit { command: &'static str, error: SubmitError },
 
     #[error("{command} was not answered within {timeout}")]
-    #[diagnostic(help("the link may be down: farlane measure ping URL tells"))]
+    #[diagnostic(help("the link may be down: farlane measure ping URL checks it"))]
     Unanswered { command: &'static str, timeout: Nanos },
 
     #[error("namespace {wanted} does not exist; there are: {there}")]
@@ -330,12 +330,14 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane nvme identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },
 
-    #[error("--verify compares nothing with --rw {workload}: only what the run itself has written is known")]
+    #[error(
+        "--verify compares nothing with --rw {workload}: only data that the run itself has written are known"
+    )]
     #[diagnostic(help("use --rw write, randwrite, rw or randrw with --verify, or leave --verify out"))]
     NothingToVerify { workload: String },
 
-    #[error("nothing was verified: no write has ended well")]
-    #[diagnostic(help("a longer --runtime lets writes end; the errors above say what became of them"))]
+    #[error("no data were verified: no write succeeded")]
+    #[diagnostic(help("a longer --runtime lets writes end; the errors above say why they failed"))]
     NothingVerified,
 
     #[error("refusing to write binary data to a terminal, which standard output is")]
@@ -349,8 +351,8 @@ pub(crate) enum Error {
     #[error("{what} {value} does not fit: expected {expected}")]
     Range { what: &'static str, value: u64, expected: String },
 
-    #[error("the namespace is full: {written} B are written and durable, and the input goes on")]
-    #[diagnostic(help("--length says how much of the input to write; a larger namespace holds more"))]
+    #[error("the namespace is full: {written} B are written and durable, and the input has more")]
+    #[diagnostic(help("--length limits the bytes to write; a larger namespace holds more"))]
     Full { written: u64 },
 
     #[error("the input ended after {written} B of --length {wanted}: they are written and durable")]
@@ -380,9 +382,7 @@ pub(crate) enum Error {
     Link { path: PathBuf, why: String },
 
     #[error("--connect {error}")]
-    #[diagnostic(help(
-        "give the address of what is to be reached through the network, such as 127.0.0.1:4430"
-    ))]
+    #[diagnostic(help("give the address to reach through the network, such as 127.0.0.1:4430"))]
     Connect { error: io::Error },
 
     #[error("there is no network namespace {namespace}")]
@@ -391,7 +391,7 @@ pub(crate) enum Error {
 
     #[error("a network interface can't be made: {error}")]
     #[diagnostic(help(
-        "that takes CAP_NET_ADMIN and CAP_SYS_ADMIN: use sudo, or do everything within \
+        "that takes CAP_NET_ADMIN and CAP_SYS_ADMIN: use sudo, or run all commands within \
          unshare --user --map-root-user --net --mount, where namespaces are your own; --listen and --connect need neither"
     ))]
     NoNetworkAdmin { error: io::Error },
@@ -400,7 +400,7 @@ pub(crate) enum Error {
     #[diagnostic(help("the kernel's TUN driver makes it: modprobe tun"))]
     Interface { namespace: String, error: io::Error },
 
-    #[error("nobody answers at {}: {error}", path.display())]
+    #[error("no daemon answers at {}: {error}", path.display())]
     #[diagnostic(help(
         "farlane export, attach, target and record answer at the socket that their --control names: start one first"
     ))]
@@ -412,7 +412,7 @@ pub(crate) enum Error {
 
     #[error("{}", remedies::which(kind, sockets, folder))]
     #[diagnostic(help(
-        "name its control socket, which farlane observe list shows; with --control, a process is told where to have it"
+        "name its control socket, which farlane observe list shows; --control PATH gives a process another socket"
     ))]
     WhichDaemon { kind: &'static str, sockets: Vec<String>, folder: PathBuf },
 
@@ -433,7 +433,7 @@ pub(crate) enum Error {
     #[error("output: {0}")]
     Output(io::Error),
 
-    #[error("the system lacks what this process needs: {0}")]
+    #[error("the system lacks resources that this process needs: {0}")]
     #[diagnostic(help(
         "ulimit -n shows how many files a process may open, and ulimit -u how many threads a user may have"
     ))]
@@ -442,8 +442,8 @@ pub(crate) enum Error {
     #[error("{what}: {error}")]
     Child { what: &'static str, error: io::Error },
 
-    #[error("what was read is not what was written: {0}")]
-    #[diagnostic(help("the medium or the path to it is broken; nothing of this device should be trusted"))]
+    #[error("the data read differ from the data written: {0}")]
+    #[diagnostic(help("the medium or the path to it is broken; do not trust any data of this device"))]
     Corrupt(String),
 
     #[error("{}: {why}", path.display())]
@@ -454,12 +454,12 @@ pub(crate) enum Error {
     #[diagnostic(help("a longer --ring, or a smaller --buffer or --chunk, fits; see docs/record.md"))]
     Ring { path: PathBuf, why: String },
 
-    #[error("--from-time: {asked} is behind the end of the stream, which has nothing after {end}")]
-    #[diagnostic(help("farlane recording info tells how long a recording is"))]
+    #[error("--from-time: {asked} is behind the end of the stream, which ends at {end}")]
+    #[diagnostic(help("farlane recording info shows the length of a recording"))]
     BehindEnd { asked: String, end: String },
 
     #[error("--raw: {why}")]
-    #[diagnostic(help("docs/record.md says what --raw takes"))]
+    #[diagnostic(help("docs/record.md describes --raw"))]
     Raw { why: String },
 
     #[error("--each with {from} --from and {to} --to: expected as many --to as --from")]
@@ -489,7 +489,9 @@ pub(crate) enum Error {
     TwoInputs,
 
     #[error("{} at byte {offset}: {what}", path.display())]
-    #[diagnostic(help("farlane observe trace reads pcap and pcapng; what is before that byte is good"))]
+    #[diagnostic(help(
+        "farlane observe trace reads pcap and pcapng; the capture is intact before that byte"
+    ))]
     BrokenCapture { path: PathBuf, offset: u64, what: Cow<'static, str> },
 
     #[error("--capture: neither PCIe packets nor a fabric's bytes of {url} pass here")]
@@ -502,21 +504,23 @@ pub(crate) enum Error {
     #[diagnostic(help("give --force if these data are not needed any more"))]
     WithoutForce { what: String },
 
-    #[error("opcode {opcode:#04x} says by its lowest two bits that its data go the other way")]
-    #[diagnostic(help("give --read for opcodes that end in 10b, --write for those that end in 01b"))]
+    #[error("the lowest two bits of opcode {opcode:#04x} give its data the other direction")]
+    #[diagnostic(help("give --read for opcodes that end in 10b, --write for opcodes that end in 01b"))]
     DataDirection { opcode: u8 },
 
-    #[error("{} holds something already, and would be overwritten", path.display())]
+    #[error("{} has contents already, which would be overwritten", path.display())]
     #[diagnostic(help("name another file, or give --force"))]
     Occupied { path: PathBuf },
 
     #[error("{}: the recording does not prove that every byte is stored or declared as lost: {why}", path.display())]
-    #[diagnostic(help("farlane recording recover finds what is there, declares the rest and certifies it"))]
+    #[diagnostic(help(
+        "farlane recording recover finds the stored data, declares the rest lost and certifies the recording"
+    ))]
     NotProved { path: PathBuf, why: String },
 
-    #[error("{}: the recording is not certified: what was written was read again, and {doubt}", path.display())]
+    #[error("{}: the recording is not certified: the written data were read again, and {doubt}", path.display())]
     #[diagnostic(help(
-        "what it says contradicts itself, or the medium does not keep what is written: copy it, and recover the copy"
+        "the recording contradicts itself, or the medium does not keep written data: copy it, and recover the copy"
     ))]
     Contradiction { path: PathBuf, doubt: record::Doubt },
 
@@ -526,8 +530,8 @@ pub(crate) enum Error {
     ))]
     NotSigned { path: PathBuf, asked: live::carrier::identity::Fingerprint },
 
-    #[error("{}: measuring overwrites what is there", path.display())]
-    #[diagnostic(help("give --overwrite if nothing there is needed any more"))]
+    #[error("{}: measuring overwrites its contents", path.display())]
+    #[diagnostic(help("give --overwrite if its contents are not needed any more"))]
     Overwritten { path: PathBuf },
 
     #[error("{}: {chunks} chunks were written in {time}, too few for a rate", path.display())]
@@ -565,7 +569,7 @@ pub(crate) enum Error {
     Capture { interface: String },
 
     #[error("--to: {error}")]
-    #[diagnostic(help("check that the destination takes bytes; see farlane recording replay --help"))]
+    #[diagnostic(help("check that the destination accepts bytes; see farlane recording replay --help"))]
     Replay { error: io::Error },
 
     #[error("--to {}: the ending names no format", path.display())]
@@ -582,7 +586,7 @@ pub(crate) enum Error {
 
     #[error("RUST_LOG: {0}")]
     #[diagnostic(help(
-        "it wants levels, for all or by module, such as info or farlane=debug,quinn_proto=warn"
+        "expected levels, for all or by module, such as info or farlane=debug,quinn_proto=warn"
     ))]
     LogFilter(String),
 
@@ -590,8 +594,8 @@ pub(crate) enum Error {
     #[diagnostic(help("without systemd's journal on this machine, --log text or --log json is left"))]
     Journal(io::Error),
 
-    #[error("this machine lacks {missing} of the things that were asked for")]
-    #[diagnostic(help("below each of them is what to do"))]
+    #[error("this machine lacks {missing} of the requirements")]
+    #[diagnostic(help("the remedy stands below each of them"))]
     Lacking { missing: usize },
 
     #[error("interrupted")]

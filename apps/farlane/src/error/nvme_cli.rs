@@ -17,12 +17,12 @@ pub(crate) enum NvmeError {
     NotHere { what: &'static str, url: String, why: &'static str, remedy: &'static str },
 
     #[error("the controller has no {what}")]
-    #[diagnostic(help("farlane nvme id-ctrl URL -H shows what it has"))]
+    #[diagnostic(help("farlane nvme id-ctrl URL -H shows its features"))]
     Lacking { what: &'static str },
 
     #[error("{url}: {why}")]
     #[diagnostic(help(
-        "--traddr wants the address alone, --trsvcid the port, --nqn the name of the subsystem"
+        "--traddr takes the address alone, --trsvcid the port, --nqn the name of the subsystem"
     ))]
     NoPlace { url: String, why: String },
 

@@ -29,13 +29,10 @@ pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
              secret, and ?hostnqn=NQN behind the URL names another host"
         }
         AttachError::HostRefused { .. } => {
-            "let this NQN in at the target (farlane target --host NQN), or come as one that the target lets in: \
-             ?hostnqn=NQN behind the URL; a target that wants proof of it needs --dhchap-secret-file FILE, and one \
-             that wants encryption needs --tls-key-file FILE"
+            "let this NQN in at the target (farlane target --host NQN), or use an NQN that the target lets in: ?hostnqn=NQN behind the URL; a target that demands authentication needs --dhchap-secret-file FILE, and a target that demands encryption needs --tls-key-file FILE"
         }
         _ => {
-            "farlane use discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what \
-             farlane export offers is reached by tcp://HOST:PORT"
+            "farlane use discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; tcp://HOST:PORT reaches a farlane export"
         }
     }
 }
@@ -44,7 +41,7 @@ pub(super) fn of_subsystem(error: &AttachError) -> &'static str {
 pub(super) fn of_card(place: &str) -> &'static str {
     match place.starts_with("vfio-user:") {
         true => {
-            "look whether farlane measure nic serve, which has this card, runs, and says that its link is up"
+            "check that farlane measure nic serve, which has this card, runs and reports that its link is up"
         }
         false => {
             "both ends of a wire name the same place; farlane measure nic receive WIRE --echo answers there"
@@ -68,7 +65,7 @@ pub(super) const fn of_socket(error: &BindError) -> &'static str {
     match error {
         BindError::TooLong(_) => "choose a shorter path: $XDG_RUNTIME_DIR/ssd.sock is one as a rule",
         BindError::InUse => "choose another path, or end the process that listens there",
-        BindError::NotASocket => "choose another path, or remove what is there",
+        BindError::NotASocket => "choose another path, or remove the file that is there",
         BindError::NoDirectory(_) => "create the directory first, or choose another path",
         BindError::Io(_) => "choose a path in a directory that you may write to",
     }

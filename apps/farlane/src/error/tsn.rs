@@ -41,7 +41,9 @@ pub(crate) enum TsnError {
     TwoRates { class: u8, rates: [Rate; 2] },
 
     #[error("a shaper of {rate} on a link of {}", link.map_or_else(|| "an unknown rate".to_owned(), |link| link.to_string()))]
-    #[diagnostic(help("expected less than the link's rate; a PLAN tells the rate where the link does not"))]
+    #[diagnostic(help(
+        "expected less than the link's rate; a PLAN gives the rate where the link reports none"
+    ))]
     ShaperRate { rate: Rate, link: Option<Rate> },
 
     #[error("{command}\nfailed: {said}")]
@@ -52,7 +54,7 @@ pub(crate) enum TsnError {
     #[diagnostic(help("install iproute2, or use --dry-run and carry out the commands elsewhere"))]
     NoTc(io::Error),
 
-    #[error("ip can't tell of {interface}: {said}")]
+    #[error("ip can't describe {interface}: {said}")]
     #[diagnostic(help("farlane needs the ip of iproute2; --dry-run prints the commands without it"))]
     NoIp { interface: String, said: String },
 
@@ -70,14 +72,14 @@ pub(crate) enum TsnError {
 
     #[error("no frame of class {class} was seen{}, so there is nothing to check", beside(without_stamp))]
     #[diagnostic(help(
-        "a frame's class is the PCP of its tag, or the first three bits of its DSCP: senders want pcp=, or --dscp CS1 to CS7"
+        "a frame's class is the PCP of its tag, or the first three bits of its DSCP: give senders pcp=, or --dscp CS1 to CS7"
     ))]
     Nothing { class: u8, without_stamp: u64 },
 
     #[error(
         "the plan is not kept: {outside} of {frames} frames left outside of their windows or beyond their rate"
     )]
-    #[diagnostic(help("--frames lists them; docs/tsn.md says what the stamps are worth"))]
+    #[diagnostic(help("--frames lists them; docs/tsn.md describes the accuracy of the stamps"))]
     NotKept { outside: u64, frames: u64 },
 
     #[error("it is not known whether the plan is kept: {missed} frames were not seen, because too many came")]

@@ -226,12 +226,12 @@ fn a_remedy_names_no_option_that_the_refused_command_lacks() {
     let kept = std::fs::read_to_string(root("apps/farlane/tests/cli/wrong_arguments.txt")).unwrap();
     let mut wrong = Vec::new();
     for one in kept.split("\n$ ").skip(1) {
-        let (line, told) = one.split_once('\n').unwrap();
+        let (line, reported) = one.split_once('\n').unwrap();
         let words: Vec<_> = line.split_whitespace().collect();
         let Some(own) = known.names(&words).and_then(|length| known.options(&words[..length])) else {
             continue;
         };
-        for remedy in told.lines().filter_map(|line| line.trim().strip_prefix("help: ")) {
+        for remedy in reported.lines().filter_map(|line| line.trim().strip_prefix("help: ")) {
             for sentence in remedy.split([';', ':']).filter(|sentence| !sentence.contains("farlane ")) {
                 let named = sentence.split_whitespace().filter_map(|word| word.strip_prefix("--"));
                 for option in named {

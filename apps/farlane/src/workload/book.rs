@@ -57,7 +57,7 @@ impl Book {
 
     /// The generation of the next write.
     pub(super) const fn next_generation(&mut self) -> u32 {
-        // A note of 0 means that nothing was written.
+        // A note of 0 means that the run has not written the chunk.
         self.generation = match self.generation.wrapping_add(1) {
             0 => 1,
             next => next,
@@ -65,7 +65,7 @@ impl Book {
         self.generation
     }
 
-    /// The generation of the last write to a chunk; none when nothing is known.
+    /// The generation of the last write to a chunk; none for an unknown chunk.
     pub(super) fn note(&self, chunk: u64) -> Option<u32> {
         self.notes.get(index(chunk)).copied().filter(|generation| *generation != 0)
     }

@@ -111,7 +111,7 @@ fn verified(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// The part of the namespace of the book of a job's `number`th of those that do the same.
+/// The part of the namespace in the book of a job's copy `number`.
 fn area(job: &Job, number: u32) -> (u64, u64) {
     match job.increment.is_multiple_of(job.chunk().max(1).into()) {
         true => job.area(),
@@ -119,8 +119,8 @@ fn area(job: &Job, number: u32) -> (u64, u64) {
     }
 }
 
-/// The book of a job's `number`th of those that do the same: that of another job with the same part
-/// and length, or a new one. None for a load that is not verified.
+/// The book of a job's copy `number`: that of another job with the same part and length, or a new
+/// one. None for a load that is not verified.
 pub(super) fn book(books: &mut Vec<Book>, job: &Job, number: u32) -> Option<usize> {
     job.check?;
     let ((base, length), chunk) = (area(job, number), u64::from(job.chunk()));
@@ -131,7 +131,7 @@ pub(super) fn book(books: &mut Vec<Book>, job: &Job, number: u32) -> Option<usiz
     }))
 }
 
-/// Forgets what jobs are to write over that have other books.
+/// Forgets the blocks that jobs with other books are to write over.
 pub(super) fn forget(books: &mut [Book], jobs: &[Job], streams: &[Stream]) {
     for stream in streams.iter().filter(|stream| jobs[stream.job].has_writes()) {
         let (start, length) = jobs[stream.job].area();

@@ -107,9 +107,9 @@ pub(crate) struct Limits {
 pub(crate) enum Scope {
     /// Those of its group.
     Group,
-    /// Those that run at the same time.
+    /// The jobs that run at the same time.
     Phase,
-    /// All, also those that have not begun.
+    /// All jobs, also jobs that have not begun.
     All,
 }
 
@@ -216,8 +216,7 @@ impl Job {
         }
     }
 
-    /// Where the part of the job with this number, of those that do the same, begins, and how long
-    /// it is.
+    /// Where the part of the job's copy with this number begins, and how long it is.
     pub(crate) fn region(&self, number: u32) -> (u64, u64) {
         let size = self.namespace.blocks * u64::from(self.namespace.block_bytes);
         let offset = self.offset.saturating_add(self.increment.saturating_mul(number.into()));

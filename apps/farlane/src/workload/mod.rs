@@ -1,4 +1,4 @@
-//! Loads on a namespace, in fio's words (what to do, how much at once, for how long), and their
+//! Loads on a namespace, in fio's words (the operations, how many at once, for how long), and their
 //! results: rate, latency and errors. Several jobs run at the same time on one session.
 
 mod arrivals;
@@ -78,7 +78,7 @@ struct Runner<'a> {
     /// When the run began, from which delays count.
     genesis: Instant,
     has_flow: bool,
-    /// One for each job; none for one that does not end when it is steady.
+    /// One for each job; none for a job that does not end when it is steady.
     watches: Vec<Option<Watch>>,
     /// Whether a job has ended that ends all others, also those of later phases.
     ends_all: bool,
@@ -114,7 +114,7 @@ impl Progress<'_> {
 pub(crate) struct Ended {
     /// One for each job.
     pub(crate) reports: Vec<Report>,
-    /// Whether a job has ended that ends all others, also those that have not begun.
+    /// Whether a job has ended that ends all others, also jobs that have not begun.
     pub(crate) ends_all: bool,
 }
 
@@ -227,15 +227,15 @@ impl<'a> Runner<'a> {
     /// Runs all jobs to their end.
     fn carry_out(&mut self, progress: &mut impl FnMut(&Progress<'_>)) -> Result<(), Error> {
         let start = self.session.now();
-        let (mut told, mut now) = (start, start);
+        let (mut reported, mut now) = (start, start);
         loop {
             self.turn(now)?;
             if self.streams.iter().all(|stream| stream.state == State::Done) {
                 return Ok(());
             }
-            if now - told > Nanos::from_millis(100) {
+            if now - reported > Nanos::from_millis(100) {
                 progress(&Progress { elapsed: now - start, now, streams: &self.streams });
-                told = now;
+                reported = now;
             }
             let watched = self.watch(now);
             let wanted = self.fill(now)?;
@@ -243,7 +243,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Whether nothing is left but to read back the writes.
+    /// Whether only the reads that verify the writes are left.
     fn is_load_over(&self) -> bool {
         self.streams.iter().all(|stream| matches!(stream.state, State::Done | State::Checking(_)))
     }
@@ -328,7 +328,7 @@ impl<'a> Runner<'a> {
             other != at && stream.book == book && matches!(stream.state, State::Waiting | State::Running)
         });
         let stream = &mut self.streams[at];
-        // The last one of those that share a book reads back what all have written.
+        // The last of the jobs that share a book reads back the data of all.
         match job.check.filter(|check| check.at_end && book.is_some()) {
             Some(check) if check.backlog.is_some() || !is_shared => {
                 stream.start_check(check.backlog.is_some());

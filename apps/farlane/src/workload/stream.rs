@@ -48,7 +48,7 @@ pub(super) enum Next {
     Wait,
 }
 
-/// One job of those that run at the same time.
+/// One of the jobs that run at the same time.
 #[derive(Debug)]
 pub(super) struct Stream {
     /// The number of its description.
@@ -96,7 +96,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The `number`th of the jobs that do what `job` says, with these slots.
+    /// The copy `number` of `job`, with these slots.
     pub(super) fn new(job: &Job, index: usize, number: u32, slots: Vec<usize>) -> Self {
         let (offset, range) = job.region(number);
         let range = if job.check.is_some() { range - range % u64::from(job.chunk()).max(1) } else { range };

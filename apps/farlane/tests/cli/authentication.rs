@@ -29,7 +29,7 @@ fn secret(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// What a short verified load prints, and whether it succeeds.
+/// The output of a short verified load, and whether it succeeds.
 fn bench(url: &str, more: &[&str]) -> (bool, String) {
     let mut further = vec!["--iodepth", "4", "--timeout", "5s"];
     further.extend(more);

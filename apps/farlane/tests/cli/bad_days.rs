@@ -1,5 +1,5 @@
-//! What a user sees when an end dies, the network breaks, strangers come, or somebody
-//! presses ctrl-c.
+//! Messages and exits when an end dies, the network breaks, strangers come, or a user presses
+//! ctrl-c.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::support::{Export, fail, json};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A namespace in a file, and what is needed to offer it again.
+/// A namespace in a file, and the options to offer it again.
 struct Disk {
     _directory: TempDir,
     path: PathBuf,
@@ -137,7 +137,7 @@ fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_
     }
 }
 
-/// Sends `bytes` to the far end. Returns what it answers before it hangs up.
+/// Sends `bytes` to the far end. Returns its answer before it hangs up.
 fn say(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -153,7 +153,7 @@ fn say(address: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn strangers_harm_nobody_and_are_told_why() {
+fn strangers_do_no_harm_and_get_the_reason() {
     let far = Export::start(&["--ram", "16MiB"]);
     let load = verified(&far.url(), "3s", &[]);
     far.wait_for("link up");
@@ -206,7 +206,7 @@ fn hello() -> Vec<u8> {
 }
 
 #[test]
-fn a_hello_that_is_cut_at_any_byte_keeps_nobody_out() {
+fn a_hello_that_is_cut_at_any_byte_keeps_no_host_out() {
     let hello = hello();
     assert!(hello.len() > 64, "{hello:?}");
     let far = Export::start(&["--ram", "16MiB", "--hold", "1s"]);
@@ -216,15 +216,15 @@ fn a_hello_that_is_cut_at_any_byte_keeps_nobody_out() {
     }
     assert_serves(&far.url());
     assert_eq!(far.said().matches("link up").count(), 1, "{}", far.said());
-    // A host that goes after its Hello, perhaps without knowing that it has the device, keeps
-    // nobody waiting.
+    // A host that goes after its Hello, perhaps without knowing that it has the device, does not
+    // keep other hosts waiting.
     TcpStream::connect(&far.address).unwrap().write_all(&hello).unwrap();
     far.wait_for("interrupted");
     assert_serves(&far.url());
 }
 
 #[test]
-fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
+fn a_second_host_learns_that_the_device_is_in_use_and_not_by_whom() {
     let far = Export::start(&["--ram", "16MiB"]);
     let first = verified(&far.url(), "2s", &[]);
     far.wait_for("link up");
@@ -293,8 +293,8 @@ fn a_far_end_that_is_interrupted_says_goodbye() {
 }
 
 #[test]
-fn nobody_listens_there() {
-    let said = fail(&["measure", "ping", &crate::support::nobody(), "--timeout", "300ms"]);
+fn no_process_listens_there() {
+    let said = fail(&["measure", "ping", &crate::support::unused_url(), "--timeout", "300ms"]);
     assert!(said.contains("no far end answers at") && said.contains("farlane export"), "{said}");
 }
 
@@ -318,9 +318,9 @@ fn something_else_listens_there() {
 fn found_behind_a_break() -> Value {
     let far = Export::start(&["--ram", "1MiB"]);
     let relay = Relay::to(&far.address);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("tcp://{}", relay.address);
-    let lspci = Running::start(&["observe", "lspci", "--json", &url, &format!("tcp://{nobody}")]);
+    let lspci = Running::start(&["observe", "lspci", "--json", &url, &format!("tcp://{absent}")]);
     // The far end's registers have been read: the link is up.
     wait_until("the far end is there", || relay.passed() > 1024);
     relay.cut();
@@ -342,10 +342,10 @@ fn a_far_end_that_is_away_when_its_host_enumerates_is_waited_for() {
 }
 
 #[test]
-fn whoever_waits_for_a_far_end_is_told_why_after_a_second() {
-    let said = fail(&["measure", "ping", &crate::support::nobody(), "--timeout", "1500ms"]);
-    let (told, failed) = said.split_once("error: ").unwrap_or_else(|| panic!("{said}"));
-    assert!(told.contains("refused") && told.contains("trying for 1.500 s"), "{said}");
+fn a_command_that_waits_for_a_far_end_prints_why_after_a_second() {
+    let said = fail(&["measure", "ping", &crate::support::unused_url(), "--timeout", "1500ms"]);
+    let (reported, failed) = said.split_once("error: ").unwrap_or_else(|| panic!("{said}"));
+    assert!(reported.contains("refused") && reported.contains("trying for 1.500 s"), "{said}");
     assert!(failed.contains("help: start a far end"), "{said}");
 }
 

@@ -109,18 +109,17 @@ fn silent_connections_do_not_keep_a_target_from_answering_its_user() {
         ["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "1MiB", "--control", path];
     let target = Export::of(limited(96, &arguments));
     let strangers: Vec<_> = (0..200).map(|_| TcpStream::connect(&target.address).unwrap()).collect();
-    target.wait_for("have not proved who they are");
+    target.wait_for("have not authenticated");
     for _ in 0..3 {
         let status = json(&["target", "status", "--json", "--control", path]);
         assert!(status["connections"].as_u64().is_some_and(|count| count <= 96 / 8), "{status}");
     }
     // The target logs that once, however many connections come.
-    assert_eq!(target.said().matches("have not proved who they are").count(), 1, "{}", target.said());
+    assert_eq!(target.said().matches("have not authenticated").count(), 1, "{}", target.said());
     drop(strangers);
 }
 
-/// The program as a terminal starts it, whoever runs the tests: `nohup` would make it ignore
-/// SIGHUP.
+/// The program as a terminal starts it: tests under `nohup` would make it ignore SIGHUP.
 fn with_a_terminal(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", &FARLANE]).args(arguments);

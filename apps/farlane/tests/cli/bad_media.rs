@@ -1,4 +1,4 @@
-//! What a user sees when the disk below a namespace is full, truncated or read-only.
+//! Messages when the disk below a namespace is full, truncated or read-only.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -167,7 +167,7 @@ fn memory_that_the_machine_has_not_is_refused_with_both_numbers_and_the_remedy()
     let limit = ["target", "--nqn", nqn, "--ram", "1MiB", "--memory-max", &all];
     let said = fail(&[&limit[..], &listen].concat());
     assert!(said.contains("--memory-max") && said.contains("the memory of this machine"), "{said}");
-    // So is what is added to a running far end, or resized there.
+    // So is a namespace that is added to a running far end, or resized there.
     let control = directory.path().join("control").display().to_string();
     let _far = Export::start(&["--ram", "1MiB", "--control", &control]);
     for words in [&["add", "--ram", &all][..], &["resize", "--nsid", "1", "--size", &all]] {
@@ -191,7 +191,7 @@ fn a_file_that_its_disk_has_no_space_for_is_served_with_a_warning() {
     let expected =
         format!("it still needs {} B of space, and its file system has {} B free", 64 * MIB, 8 * MIB);
     assert!(said.contains(&expected) && said.contains("free some space"), "{said}");
-    // What fits is served without a word, until it is made longer.
+    // A file that fits is served without a word, until it is made longer.
     let control = tempfile::tempdir().unwrap();
     let control = control.path().join("control").display().to_string();
     let far = Export::start(&["--namespace", &format!("{path}2,size=4MiB"), "--control", &control]);

@@ -1,5 +1,5 @@
-//! Captures of running daemons: what passes is in the file or declared as lost, whatever the reader
-//! and the daemon do.
+//! Captures of running daemons: each packet is in the file or declared as lost, even if the reader
+//! or the daemon misbehaves.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,8 @@ fn load(url: &str, runtime: &str, further: &[&str]) -> Running {
     Running::start(&[&load[..], &rest, further].concat())
 }
 
-/// Ends a capture in good order; returns what it reports, and what `trace stats` finds in its file.
+/// Ends a capture in good order; returns its report, and the statistics of `trace stats` about its
+/// file.
 fn end(daemon: &Daemon, capture: Running, out: &Path) -> (Value, Value) {
     capture.signal("INT");
     let (report, said) = capture.json();
@@ -94,8 +95,8 @@ fn a_capture_from_the_middle_of_a_load_knows_its_commands_and_declares_what_is_l
     assert_eq!(count("packets") + count("lost"), count("passed"), "{report}");
     assert_eq!(stats["tlps"], report["packets"], "{stats}");
     assert_eq!(report["trigger"], Value::Null);
-    // The set-up of the controller was before the capture: the daemon has told where its
-    // queues are.
+    // The set-up of the controller was before the capture: the daemon has reported the places of
+    // its queues.
     assert_eq!(stats["inferred"], 0, "{stats}");
     for kind in ["read", "write"] {
         let of = |key: &str| stats["commands"][kind][key].as_u64().unwrap();
@@ -164,7 +165,7 @@ fn several_captures_run_at_once_and_one_too_many_is_refused() {
     let reports: Vec<_> = captures.into_iter().map(|capture| capture.json().0).collect();
     for (report, out) in reports.iter().zip(&outs) {
         assert_eq!(report["passed"], reports[0]["passed"], "{reports:?}");
-        // From the first packet on: the capture itself tells the queues.
+        // From the first packet on: the capture itself has the queues.
         assert!(json(&["observe", "trace", "stats", text(out), "--json"])["known"].as_u64().unwrap() > 0);
     }
     daemon.wait_for(0);
@@ -173,8 +174,8 @@ fn several_captures_run_at_once_and_one_too_many_is_refused() {
 #[test]
 fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     let daemon = Daemon::export();
-    // The daemon itself writes what nothing is chosen from, so a reader that sleeps holds
-    // up nothing.
+    // The daemon itself writes a capture without a choice, so a reader that sleeps holds up
+    // nothing.
     let choosing = ["--count", "1000000000"];
     // The daemon knows them in the order in which they came.
     let [killed, asleep, reader, idle] = [("a", &[][..]), ("b", &choosing), ("c", &choosing), ("d", &[])]
@@ -193,7 +194,7 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     reader.signal("KILL");
     daemon.wait_for(2);
     assert_eq!(load.json().0["errors"], 0);
-    // What does not fit is counted. On a busy machine, it may take further loads until then.
+    // Packets that do not fit are counted. On a busy machine, it may take further loads until then.
     wait_until("losses", || {
         let has_lost = daemon.status()[0]["lost"].as_u64().unwrap() > 0;
         if !has_lost {
@@ -233,7 +234,7 @@ fn a_full_disk_and_a_daemon_that_ends_are_said() {
     let capture = daemon.capture(&cut, &[]);
     daemon.wait_for(1);
     assert_verified(load(&daemon.daemon.url(), "300ms", &[]));
-    // What is in the daemon's queue when it is killed is lost.
+    // Packets in the daemon's queue when it is killed are lost.
     wait_until("packets are written", || std::fs::metadata(&cut).is_ok_and(|it| it.len() > 100_000));
     signal(daemon.daemon.id(), "KILL");
     let said = capture.fail();
@@ -245,9 +246,9 @@ fn a_full_disk_and_a_daemon_that_ends_are_said() {
 }
 
 #[test]
-fn who_is_nobody_and_what_can_not_be_captured_is_said() {
-    let nobody = fail(&["observe", "capture", "4000000000", "--out", "x"]);
-    assert!(nobody.contains("farlane observe list"), "{nobody}");
+fn unknown_daemons_and_captures_that_are_impossible_are_reported() {
+    let absent = fail(&["observe", "capture", "4000000000", "--out", "x"]);
+    assert!(absent.contains("farlane observe list"), "{absent}");
     let daemon = Daemon::start(&["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"]);
     let said = daemon.capture(&daemon.file("x"), &["--kind", "read"]).fail();
     assert!(said.contains("--kind") && said.contains("--queue"), "{said}");
@@ -271,7 +272,7 @@ fn a_guests_ssd_shows_each_step_by_packets_and_goes_on_without_them_afterwards()
     assert!(stats["confidence"].as_f64().unwrap() > 0.9, "{stats}");
 }
 
-/// What tshark finds in `file`; none where there is no tshark.
+/// The output of tshark about `file`; none where there is no tshark.
 fn tshark(file: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("tshark").arg("-r").arg(file).args(arguments).output().ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

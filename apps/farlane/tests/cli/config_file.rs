@@ -1,4 +1,4 @@
-//! Options from files, and files that are checked before anybody relies on them.
+//! Options from files, and files that are checked before their use.
 
 use std::fs;
 use std::path::Path;
@@ -58,22 +58,22 @@ fn the_command_line_comes_first() {
 }
 
 #[test]
-fn a_wrong_option_is_told_with_its_place() {
+fn a_wrong_option_is_reported_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |text: &str| {
+    let reported = |text: &str| {
         let path = write(folder.path(), "box.toml", text);
         let checked = fail(&["setup", "check", &path]);
         let started = fail(&["export", "--config", &path]);
         assert_eq!(farlane(&["setup", "check", &path]).status.code(), Some(2));
         (checked, started)
     };
-    let (checked, started) = told("[export]\nlisten = \"127.0.0.1:0\"\nram = \"much\"\n");
+    let (checked, started) = reported("[export]\nlisten = \"127.0.0.1:0\"\nram = \"much\"\n");
     assert!(checked.contains("box.toml: line 3, column 7: invalid value 'much'"), "{checked}");
     assert_eq!(checked, started);
-    let (checked, started) = told("[export]\nspeed = 7\n");
+    let (checked, started) = reported("[export]\nspeed = 7\n");
     assert!(checked.contains("line 2, column 1: there is no option --speed"), "{checked}");
     assert_eq!(checked, started);
-    let (checked, _) = told("[export]\nlisten = \"127.0.0.1:0\"\n");
+    let (checked, _) = reported("[export]\nlisten = \"127.0.0.1:0\"\n");
     assert!(checked.contains("required"), "{checked}");
     let missing = folder.path().join("missing").display().to_string();
     assert!(fail(&["export", "--config", &missing]).contains("missing"));
@@ -96,7 +96,7 @@ fn each_kind_of_file_is_known_and_checked() {
     let kinds: Vec<_> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
     assert_eq!(
         kinds,
-        ["options of farlane export", "a model of a network", "a scenario", "what a target offers"]
+        ["options of farlane export", "a model of a network", "a scenario", "offers of a target"]
     );
     let checked = json(&[&["setup", "check", "--json"][..], &paths].concat());
     assert_eq!(checked["files"].as_array().unwrap().len(), 4);

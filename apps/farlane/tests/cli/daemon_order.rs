@@ -1,4 +1,4 @@
-//! What every daemon does, and in which order.
+//! The steps of every daemon, in their order.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::support::{Export, FARLANE, json, succeed};
 struct Row {
     kind: &'static str,
     arguments: Vec<String>,
-    /// What its last line says.
+    /// The text of its last line.
     ends: &'static str,
     /// The part of a series of its own.
     series: &'static str,

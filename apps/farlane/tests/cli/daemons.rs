@@ -41,7 +41,7 @@ impl Runtime {
         Export::of(self.command(&[arguments, &["--json"]].concat()))
     }
 
-    /// What a command prints: on standard output when it succeeds, else on standard error.
+    /// The output of a command: on standard output when it succeeds, else on standard error.
     fn said(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -121,11 +121,11 @@ fn a_killed_daemons_socket_goes_and_requests_find_the_only_target() {
     let which = user.said(&["target", "status"]).unwrap_err();
     assert!(which.contains("there are 2 of farlane target"), "{which}");
     first.kill();
-    // What is killed leaves its socket.
+    // A killed daemon leaves its socket.
     assert_eq!(std::fs::read_dir(user.folder()).unwrap().count(), 2);
     assert_eq!(user.list()[0]["pid"], second.id());
     assert_eq!(std::fs::read_dir(user.folder()).unwrap().count(), 1);
-    // Whatever else is in the folder stays as it is.
+    // Other files in the folder stay as they are.
     std::fs::write(user.folder().join("note.sock"), "not a socket").unwrap();
     std::fs::write(user.folder().join("note"), "no socket").unwrap();
     assert_eq!(user.list().len(), 1);
@@ -152,10 +152,10 @@ fn what_answers_with_something_else_is_no_daemon() {
 fn where_no_daemon_runs_the_answer_says_where_it_looked_and_what_starts_one() {
     let user = Runtime::new();
     for command in ["status", "list"] {
-        let told = user.said(&[command]).unwrap();
+        let reported = user.said(&[command]).unwrap();
         let folder = user.folder().display().to_string();
         for words in [folder.as_str(), "farlane export --listen 127.0.0.1:4430 --ram 1GiB", "--control"] {
-            assert!(told.contains(words), "{command}, {words}: {told}");
+            assert!(reported.contains(words), "{command}, {words}: {reported}");
         }
         let printed: Value = serde_json::from_str(&user.said(&[command, "--json"]).unwrap()).unwrap();
         assert_eq!(printed["daemons"].as_array().map(Vec::len), Some(0), "{command}: {printed}");
@@ -241,9 +241,12 @@ fn sockets_are_neither_made_nor_looked_for_where_other_users_may_put_some() {
         for command in ["list", "status", "top", "capture"] {
             let arguments = if command == "capture" { &["capture", "--out", "-"][..] } else { &[command] };
             let output = user.run(arguments);
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{command}: {told}");
-            assert!(told.contains(why) && told.contains("XDG_RUNTIME_DIR"), "{command}, {why}: {told}");
+            let reported = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{command}: {reported}");
+            assert!(
+                reported.contains(why) && reported.contains("XDG_RUNTIME_DIR"),
+                "{command}, {why}: {reported}"
+            );
         }
         // A daemon serves nevertheless, and says what it lacks.
         let far = Export::of(user.command(&FAR));
@@ -253,8 +256,8 @@ fn sockets_are_neither_made_nor_looked_for_where_other_users_may_put_some() {
         let recording = recording.to_str().unwrap();
         let recorder = ["record", "--from", "generate:1MB", "--to", recording, "--for", "50ms", "--force"];
         let recorded = user.run(&recorder);
-        let told = String::from_utf8_lossy(&recorded.stderr);
-        assert!(recorded.status.success() && told.contains("no control socket in"), "{told}");
+        let reported = String::from_utf8_lossy(&recorded.stderr);
+        assert!(recorded.status.success() && reported.contains("no control socket in"), "{reported}");
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1, "only the recording is there");
     };
     symlink(&elsewhere, user.sockets()).unwrap();

@@ -54,7 +54,7 @@ fn every_command_reaches_a_far_end_over_udp() {
 }
 
 #[test]
-fn losses_outages_and_strangers_harm_nobody() {
+fn losses_outages_and_strangers_do_no_harm() {
     let far = export(&["--ram", "16MiB"]);
     let between = Outage::losing(said(&far, "udp"), 30);
     let load = verified(&format!("udp://{}", between.address), "3s", &[]);
@@ -213,24 +213,24 @@ fn a_far_end_listens_again_where_an_interface_was_deleted_and_made_anew() {
     }
     let (far, url) = station("", &["--ram", "16MiB", "--spin", "0ms"]);
     let mac = url.rsplit('/').next().unwrap();
-    let has_told = |words: &str, times: usize| {
+    let has_reported = |words: &str, times: usize| {
         wait_until(words, || far.said().matches(words).count() == times);
     };
     let replace = |times: usize| {
         // Its peer goes with it.
         ip("link del far");
-        has_told("no host reaches this far end there until the interface is back", times);
+        has_reported("no host reaches this far end there until the interface is back", times);
         ip("link add near type veth peer name far");
         ip(&format!("link set far address {mac}"));
         ip("link set near up");
         ip("link set far up");
-        has_told("the interface is back, and hosts reach this far end at eth:far/", times);
+        has_reported("the interface is back, and hosts reach this far end at eth:far/", times);
     };
     let load = verified(&url, "4s", &[]);
     far.wait_for("link up");
     replace(1);
     assert_verified(load);
-    // Nobody is there when it happens again, and the interface is down before it is gone.
+    // No host is there when it happens again, and the interface is down before it is gone.
     ip("link set far down");
     replace(2);
     assert_serves(&url);
@@ -249,7 +249,7 @@ fn packets_go_around_the_network_stack() {
     assert!(said(&far, "frames_by").starts_with("AF_XDP"));
     let load = verified(&url, "3s", &["--bs", "16k"]);
     far.wait_for("link up");
-    // Another process of the same station finds the queue taken, says so, and harms nobody.
+    // Another process of the same station finds the queue taken, reports it, and does no harm.
     let output = farlane(&["measure", "ping", &url, "--count", "1", "--timeout", "500ms"]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("go by AF_PACKET, because AF_XDP"), "{text}");
@@ -260,7 +260,7 @@ fn packets_go_around_the_network_stack() {
         sleep(Duration::from_millis(300));
     }
     assert!(!assert_verified(load).contains("interrupted"));
-    // The interface is as before for whoever comes next, also after a host was killed.
+    // The interface is as before for the next process, also after a host was killed.
     let load = verified(&url, "60s", &[]);
     far.wait_for("link up");
     drop(load);

@@ -113,7 +113,7 @@ fn wireshark_decodes_the_tunnel_and_finds_the_packets_that_passed() {
         }
     };
     load(&far.url(), &file);
-    // What goes ahead has frames of its own.
+    // Data sent ahead have frames of their own.
     succeed(&["bench", &far.url(), "--rw", "randwrite", "--bs", "4k", "--runtime", "100ms"]);
     capture.finish();
     assert_eq!(tshark(&script, &wire, COMPLAINTS, &["frame.number"]), [""; 0]);

@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../../docs/operate.md");
 fn each_status_of_the_page_is_reached() {
     let status = |arguments: &[&str]| farlane(arguments).status.code().unwrap();
     let mut reached = vec![status(&["--version"])];
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     reached.push(status(&["measure", "ping", "tcp://127.0.0.1:1", "--timeout", "200ms"]));
     reached.push(status(&["measure", "ping", "nowhere"]));
     reached.push(interrupted());

@@ -88,7 +88,7 @@ fn namespaces_come_go_and_change_their_size_while_a_host_uses_another() {
     let output = load.output();
     assert!(output.status.success(), "the host's own namespace: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(seen(&url), [(1, 4 * MIB), (2, 4 * MIB)]);
-    // What was added holds data, and a file gets the length that it has by now.
+    // The added namespace holds data, and a file gets the length that it has by now.
     let sevens = vec![7; 1 << 20];
     fs::write(place.path("data"), &sevens).unwrap();
     OpenOptions::new().write(true).open(&disk).unwrap().set_len(6 * MIB).unwrap();
@@ -110,7 +110,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     let control = place.path("control");
     let one = far.address.clone();
     for (words, why) in [
-        (&["add", "--ram", "1MiB"][..], "say which with --far-end"),
+        (&["add", "--ram", "1MiB"][..], "choose one with --far-end"),
         (&["remove", "--far-end", "127.0.0.1:1", "--nsid", "1"], "no far end listens on 127.0.0.1:1"),
         (&["remove", "--far-end", &one, "--nsid", "7"], "has no namespace 7 of its own"),
         (&["resize", "--far-end", &one, "--nsid", "1", "--size", "1000"], "multiple of the block size"),
@@ -123,7 +123,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         let said = place.refused(words);
         assert!(said.contains(why), "{words:?}: {said}");
     }
-    // A command line that is wrong is refused before anybody is asked.
+    // A wrong command line is rejected before any request.
     assert!(place.refused(&["add"]).contains("--namespace"));
     assert!(place.refused(&["add", "--ram", "1MiB", "--namespace", "a"]).contains("cannot be used with"));
     for garbage in ["", "{", "{\"command\":\"add\"}", "{\"command\":\"fly\"}", &"x".repeat(70_000)] {
@@ -143,7 +143,7 @@ fn live_ask(control: &str, line: &str) -> String {
     use std::io::{Read, Write};
     let mut socket = std::os::unix::net::UnixStream::connect(control).unwrap();
     let mut answer = String::new();
-    // The far end closes the connection in the middle of what is too long.
+    // The far end closes the connection in the middle of a request that is too long.
     let _ = socket.write_all(format!("{line}\n").as_bytes());
     let _ = socket.read_to_string(&mut answer);
     answer
@@ -196,7 +196,7 @@ fn what_was_changed_is_saved_and_the_next_start_offers_the_same() {
     let place = Place::new();
     let path = place.write(FILE);
     let mut far = place.offer(&["--config", &path]);
-    assert!(place.ask(&["save"]).contains("says all of it already"));
+    assert!(place.ask(&["save"]).contains("is up to date already"));
     assert_eq!(place.read(), FILE);
     let new = place.path("new.img");
     place.ask(&["add", "--namespace", &format!("{new},size=4MiB,block=4096")]);
@@ -235,7 +235,7 @@ fn what_the_command_line_adds_to_the_file_is_not_saved_into_it() {
     let far = place.offer(&["--config", &path, "--ram", "2MiB"]);
     assert_eq!(seen(&far.url()).len(), 2);
     assert!(place.refused(&["save"]).contains("put them into the file"));
-    // The daemon has no right to write the file; whoever asks may lack it, too.
+    // The daemon has no right to write the file; the command may lack it, too.
     let place = Place::new();
     let path = place.write("[export]\nlisten = \"127.0.0.1:0\"\nram = \"1MiB\"\n");
     let _far = place.offer(&["--config", &path]);

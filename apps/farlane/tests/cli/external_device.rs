@@ -142,7 +142,7 @@ fn an_ssd_of_another_process_is_used_like_any() {
         let report = json(&[&["bench", &far.url(), "--json"][..], &load].concat());
         assert_eq!((&report["verified"], &report["errors"]), (&true.into(), &0.into()), "{report}");
     }
-    // The device has its client: a second far end is told so.
+    // The device has its client: a second far end reports this.
     let socket = place.socket();
     let second = ["export", "--listen", "127.0.0.1:0", "--timeout", "300ms", "--vfio-user"];
     let said = fail(&[&second[..], &[socket.to_str().unwrap()]].concat());
@@ -184,7 +184,7 @@ fn a_device_that_does_not_come_back_is_an_error() {
     device.kill();
     let output = load.output();
     assert!(!output.status.success());
-    // A host that comes while the device is away is told why it has to wait.
+    // A host that comes while the device is away gets the reason for its wait.
     let said = fail(&["nvme", "identify", &url, "--timeout", "3s"]);
     assert!(said.contains("has gone; it may"), "{said}");
 }

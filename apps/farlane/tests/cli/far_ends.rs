@@ -29,7 +29,7 @@ fn two_hosts_have_an_ssd_each_of_one_export() {
 }
 
 #[test]
-fn each_of_many_far_ends_is_told_of_at_the_start() {
+fn each_of_many_far_ends_is_logged_at_the_start() {
     let far_ends = ["--listen", "127.0.0.1:0", "--ram", "1MiB"].repeat(11);
     let mut export = Export::start(&[&["--ram", "1MiB"][..], &far_ends[..]].concat());
     (1..12).for_each(|_| assert_ne!(export.next_url(), export.url()));

@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::support::{Export, fail, farlane, json, succeed};
 
-/// What fio 3.39 of Debian prints for a load of reads and writes (`--output-format=json`), without
-/// the use of disks.
+/// The output of fio 3.39 of Debian for a load of reads and writes (`--output-format=json`),
+/// without the use of disks.
 const FIO: &str = include_str!("fio.json");
 
 fn far() -> Export {
     Export::start(&["--ram", "64MiB,block=4096"])
 }
 
-/// What `arguments` print, as several JSON texts one after the other.
+/// The output of `arguments`, as several JSON texts one after the other.
 fn texts(arguments: &[&str]) -> Vec<Value> {
     let said = succeed(arguments);
     serde_json::Deserializer::from_str(&said).into_iter().map(Result::unwrap).collect()
@@ -50,20 +50,23 @@ fn percentiles_are_those_that_were_asked_for() {
     let far = far();
     let words = ["--runtime", "200ms", "--percentile_list", "50:99.9", "--json"];
     let report = json(&[&["bench", &far.url()][..], &words].concat());
-    let told = report["percentiles_ns"].as_object().unwrap();
-    assert_eq!(told.keys().collect::<Vec<_>>(), ["50.000000", "99.900000"]);
-    assert_eq!(told["50.000000"], report["latency_ns"]["p50"]);
+    let reported = report["percentiles_ns"].as_object().unwrap();
+    assert_eq!(reported.keys().collect::<Vec<_>>(), ["50.000000", "99.900000"]);
+    assert_eq!(reported["50.000000"], report["latency_ns"]["p50"]);
 }
 
 #[test]
-fn what_was_measured_so_far_is_told_now_and_then() {
+fn intermediate_results_are_reported_now_and_then() {
     let far = far();
     let said = succeed(&["bench", &far.url(), "--runtime", "1s", "--status-interval", "300ms"]);
     assert!(said.lines().filter(|line| line.starts_with("after ")).count() >= 2, "{said}");
     let words = ["--runtime", "1s", "--status-interval", "300ms", "--output-format", "json"];
-    let told = texts(&[&["bench", &far.url()][..], &words].concat());
+    let reported = texts(&[&["bench", &far.url()][..], &words].concat());
     let ended = |one: &Value| one["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
-    assert!(told.len() >= 3 && told.windows(2).all(|pair| ended(&pair[0]) <= ended(&pair[1])), "{told:?}");
+    assert!(
+        reported.len() >= 3 && reported.windows(2).all(|pair| ended(&pair[0]) <= ended(&pair[1])),
+        "{reported:?}"
+    );
 }
 
 /// Names and kinds of values of `ours` that `theirs` does not have.
@@ -124,9 +127,9 @@ fn job_file(folder: &Path, text: &str) -> String {
 
 /// The one text that is printed with fio's names.
 fn fio(arguments: &[&str]) -> Value {
-    let mut told = texts(&[arguments, &["--output-format", "json"]].concat());
-    assert_eq!(told.len(), 1, "{told:?}");
-    told.remove(0)
+    let mut reported = texts(&[arguments, &["--output-format", "json"]].concat());
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    reported.remove(0)
 }
 
 #[test]
@@ -138,8 +141,8 @@ fn jobs_of_a_file_run_one_after_the_other_or_together() {
          [fill]\nrw=write\niodepth=4\n[mixed]\nstonewall\nrw=randrw\nrwmixread=100\nnumjobs=2\n\
          [beside]\nrw=randwrite\nbs=4k\n",
     );
-    let told = fio(&["bench", &far.url(), "--job", &file]);
-    let jobs = told["jobs"].as_array().unwrap();
+    let reported = fio(&["bench", &far.url(), "--job", &file]);
+    let jobs = reported["jobs"].as_array().unwrap();
     let names: Vec<_> = jobs.iter().map(|one| one["jobname"].as_str().unwrap()).collect();
     assert_eq!(names, ["fill", "mixed", "beside"]);
     let count = |job: usize, direction: &str| jobs[job][direction]["total_ios"].as_u64().unwrap();
@@ -149,8 +152,8 @@ fn jobs_of_a_file_run_one_after_the_other_or_together() {
     assert_eq!([&jobs[0]["groupid"], &jobs[1]["groupid"], &jobs[2]["groupid"]], [0, 1, 1]);
     // The two began together, after the first one.
     let began = |job: usize| jobs[job]["job_start"].as_u64().unwrap();
-    assert!(began(1).abs_diff(began(2)) < 250 && began(1) >= began(0) + 250, "{told:#}");
-    // The names of both jobs, and of what they have in common, are those of fio.
+    assert!(began(1).abs_diff(began(2)) < 250 && began(1) >= began(0) + 250, "{reported:#}");
+    // The names of both jobs, and of their common part, are those of fio.
     let mut found = Vec::new();
     let theirs: Value = serde_json::from_str(FIO).unwrap();
     for job in jobs {
@@ -159,8 +162,8 @@ fn jobs_of_a_file_run_one_after_the_other_or_together() {
     found.retain(|name| !name.contains("percentile"));
     assert_eq!(found, Vec::<String>::new());
     // The command line comes first.
-    let told = fio(&["bench", &far.url(), "--job", &file, "--rw", "randread"]);
-    assert_eq!(told["jobs"][0]["write"]["total_ios"], 0);
+    let reported = fio(&["bench", &far.url(), "--job", &file, "--rw", "randread"]);
+    assert_eq!(reported["jobs"][0]["write"]["total_ios"], 0);
     // Our own names, and the text, have a part for each job.
     let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
     assert_eq!((report["jobs"].as_array().unwrap().len(), &report["jobs"][1]["name"]), (3, &"mixed".into()));
@@ -255,7 +258,7 @@ fn trims_deallocate_and_are_counted() {
     assert_eq!((sums(0, "trim"), sums(0, "write")), ((8, 512 << 10), (0, 0)));
     assert_eq!((sums(1, "trim"), sums(1, "write")), ((16, 1 << 20), (16, 1 << 20)));
     assert_eq!(sums(2, "trim"), (8, 4 << 20));
-    // What was trimmed reads as zeros on this medium; what was only written does not.
+    // Trimmed blocks read as zeros on this medium; blocks that were only written do not.
     let read = |offset: &str| {
         let path = folder.path().join("read");
         let out = path.to_str().unwrap();
@@ -311,7 +314,7 @@ fn a_job_checks_what_an_earlier_one_has_written() {
     assert_eq!((&report["jobs"][0]["compared"], &report["jobs"][0]["verified"]), (&0.into(), &Value::Null));
     let second = &report["jobs"][1];
     assert_eq!((&second["compared"], &second["verified"]), (&128.into(), &true.into()), "{report:#}");
-    // A job between them that writes over it is no corruption: what it wrote is not known.
+    // A job between them that writes over it is no corruption: its data are unknown.
     let between = text
         .replace("[verify-phase]", "[between]\nstonewall\nverify=0\nrw=randwrite\nsize=4m\n[verify-phase]");
     let file = job_file(folder.path(), &between);

@@ -147,15 +147,15 @@ fn a_link_type_that_is_not_known_is_named_with_the_count_of_its_frames() {
     let path = folder.path().join("changed.pcap");
     std::fs::write(&path, with_link(&file, 195, <[u8]>::to_vec)).unwrap();
     let output = farlane(&["observe", "trace", "stats", path.to_str().unwrap()]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned();
     let frames = packets(&file).len();
     let line = format!("frames of link type 195, which is not known: {frames}");
-    assert!(told.contains(&line), "{told}");
+    assert!(reported.contains(&line), "{reported}");
     for command in [&["stats"][..], &["show"], &["show", "--level", "command"], &["chain"]] {
         let output = farlane(&[&["observe", "trace"], command, &[path.to_str().unwrap()]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         let errors = String::from_utf8_lossy(&output.stderr).replace('│', " ");
         let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(errors.contains("nothing in it was decoded") && errors.contains("195"), "{errors}");
+        assert!(errors.contains("no packet in it was decoded") && errors.contains("195"), "{errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! Strangers at far ends: what they take is bounded, is given back, and is no host's.
+//! Strangers at far ends: their resources are bounded, are given back, and are no host's.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -63,7 +63,7 @@ impl Guarded {
         descriptors(&self.far)
     }
 
-    /// What became of the strangers.
+    /// The fate of the strangers.
     pub(crate) fn strangers(&self) -> Value {
         let status = json(&["observe", "status", &self.path("control"), "--json"]);
         status["far_ends"][0]["strangers"].clone()

@@ -135,7 +135,7 @@ fn exchange(far: SocketAddr, net: u8, count: u16, datagram: impl Fn(u16) -> Vec<
 }
 
 /// Who sends from an address may have forged it: the machine that has the address is sent three
-/// times the bytes at most, whatever the stranger sends.
+/// times the bytes at most, for any bytes of the stranger.
 #[test]
 fn an_address_is_sent_three_times_at_most_what_came_from_it() {
     let guarded = Guarded::start(&["--udp", "127.0.0.1:0", "--quic", "127.0.0.1:0"]);

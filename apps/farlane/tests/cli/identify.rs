@@ -1,9 +1,9 @@
-//! What `lspci`, `identify` and `smart-log` report of a far end in another process.
+//! The reports of `lspci`, `identify` and `smart-log` about a far end in another process.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Export, fail, farlane, json, nobody, succeed};
+use crate::support::{Export, fail, farlane, json, succeed, unused_url};
 use serde_json::Value;
 
 #[test]
@@ -47,7 +47,7 @@ fn lspci_draws_a_branch_for_each_far_end() {
 }
 
 #[test]
-fn lspci_tells_machines_what_it_found() {
+fn lspci_prints_functions_for_machines() {
     let far = Export::start(&["--ram", "64MiB"]);
     let list = json(&["observe", "lspci", "--json", &far.url()]);
     let root = &list["roots"][0];
@@ -82,17 +82,17 @@ fn empty() -> Value {
 #[test]
 fn lspci_shows_the_empty_slot_of_a_far_end_that_is_not_there() {
     let far = Export::start(&["--ram", "1MiB"]);
-    let nobody = nobody();
-    let output = farlane(&["observe", "lspci", &far.url(), &nobody]);
+    let unused_url = unused_url();
+    let output = farlane(&["observe", "lspci", &far.url(), &unused_url]);
     assert!(output.status.success());
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(text.matches("Switch Downstream Port").count(), 2, "{text}");
     assert_eq!(text.matches("NVMe Controller").count(), 1, "{text}");
-    assert!(errors.contains(&format!("{nobody} is not there")), "{errors}");
+    assert!(errors.contains(&format!("{unused_url} is not there")), "{errors}");
 }
 
 #[test]
-fn identify_tells_the_controller_and_each_namespace() {
+fn identify_describes_the_controller_and_each_namespace() {
     let far = Export::start(&["--ram", "64MiB", "--ram", "1MiB,block=4096", "--serial", "TEST 1"]);
     let json = json(&["nvme", "identify", "--json", &far.url()]);
     let controller = &json["controller"];
@@ -100,11 +100,11 @@ fn identify_tells_the_controller_and_each_namespace() {
     // Namespaces may be added up to NN while the host uses these.
     assert_eq!((&controller["nn"], &controller["ver"]), (&33.into(), &0x2_0000.into()));
     let namespaces = json["namespaces"].as_array().unwrap();
-    let told: Vec<_> = namespaces
+    let reported: Vec<_> = namespaces
         .iter()
         .map(|it| ["nsid", "nsze", "bytes", "block_bytes"].map(|name| it[name].as_u64().unwrap()))
         .collect();
-    assert_eq!(told, [[1, 1 << 17, 64 << 20, 512], [2, 256, 1 << 20, 4096]]);
+    assert_eq!(reported, [[1, 1 << 17, 64 << 20, 512], [2, 256, 1 << 20, 4096]]);
     for name in ["nguid", "eui64", "uuid"] {
         let (one, other) = (namespaces[0][name].as_str().unwrap(), namespaces[1][name].as_str().unwrap());
         assert!(
@@ -148,10 +148,10 @@ fn smart_log_counts_what_was_done() {
 }
 
 #[test]
-fn a_far_end_that_is_not_there_is_told_in_time() {
+fn a_far_end_that_is_not_there_is_reported_in_time() {
     for command in ["lspci", "identify", "smart-log"] {
         let started = Instant::now();
-        let errors = fail(&[command, &nobody(), "--timeout", "300ms"]);
+        let errors = fail(&[command, &unused_url(), "--timeout", "300ms"]);
         assert!(errors.contains("no far end answers at 127.0.0.1:"), "{errors}");
         assert!(errors.contains("farlane export --listen"), "{errors}");
         // Without the option, it would wait for 15 s.
@@ -160,7 +160,7 @@ fn a_far_end_that_is_not_there_is_told_in_time() {
 }
 
 #[test]
-fn something_else_on_the_port_is_told_in_time() {
+fn something_else_on_the_port_is_reported_in_time() {
     // The listener accepts connections and says nothing.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", mute.local_addr().unwrap());
@@ -196,7 +196,7 @@ fn a_far_end_in_use_says_so() {
             .unwrap()
     };
     let mut other = bench();
-    // Whoever comes first has the far end. If that was not the other host, the other host
+    // The host that comes first has the far end. If that was not the other host, the other host
     // tries again.
     let refused = (0..100).find_map(|_| {
         if other.try_wait().unwrap().is_some() {

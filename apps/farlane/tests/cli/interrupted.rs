@@ -1,4 +1,4 @@
-//! What a user who presses ctrl-c is told of what was measured until then.
+//! The report of a measurement that ctrl-c interrupts.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::load::{assert_serves, verified};
 use crate::support::running::{Running, signal, wait_until};
-use crate::support::{Export, FARLANE, fail, json, nobody, succeed};
+use crate::support::{Export, FARLANE, fail, json, succeed, unused_url};
 use serde_json::Value;
 
 /// The JSON and the exit status of a load that is interrupted once it has written something.
@@ -25,7 +25,7 @@ fn interrupted(start: impl FnOnce(&str) -> Running) -> (Value, Option<i32>) {
 }
 
 #[test]
-fn bench_tells_what_it_measured_until_it_was_interrupted() {
+fn bench_reports_its_results_when_it_is_interrupted() {
     let (report, code) = interrupted(|url| {
         Running::start(&["bench", url, "--rw", "randwrite", "--iodepth", "4", "--runtime", "60s", "--json"])
     });
@@ -34,11 +34,11 @@ fn bench_tells_what_it_measured_until_it_was_interrupted() {
     assert!(commands > 0 && report["latency_ns"]["count"] == commands, "{report}");
     assert_eq!((&report["bytes"], &report["errors"]), (&(commands * 4096).into(), &0.into()), "{report}");
     let seconds = report["runtime_s"].as_f64().unwrap();
-    assert!(seconds < 60.0, "the time is not the one that was asked for: {report}");
+    assert!(seconds < 60.0, "the time is not the requested one: {report}");
 }
 
 #[test]
-fn a_later_job_of_a_file_tells_what_it_measured_until_it_was_interrupted() {
+fn a_later_job_of_a_file_reports_its_results_when_it_is_interrupted() {
     let directory = tempfile::tempdir().unwrap();
     let [path, jobs] = ["disk.img", "jobs.fio"].map(|name| directory.path().join(name));
     let text = "[global]\ntime_based\n[first]\nrw=randread\nruntime=100ms\n\
@@ -65,7 +65,7 @@ fn an_interrupted_load_is_not_called_verified() {
 }
 
 #[test]
-fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
+fn a_copy_reports_the_copied_bytes_when_it_is_interrupted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk.img");
     let far = Export::start(&["--namespace", &format!("{},size=16MiB", path.display())]);
@@ -85,7 +85,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &report["interrupted"]), (Some(130), &true.into()), "{report}");
     assert_eq!((&report["bytes"], &report["sha256"]), (&(1 << 20).into(), &Value::Null), "{report}");
-    // An output that nobody takes.
+    // An output without a reader.
     let pipe = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let read = Running::start(&["use", "read", &far.url(), "--output", pipe.to_str().unwrap()]);
@@ -98,7 +98,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     assert!(said.contains("bytes read in") && said.contains("interrupted: --offset "), "{said}");
     assert!(said.contains("goes on behind them, with another --output"), "it would be emptied: {said}");
     // The pipe has less room than the first write, which has not ended.
-    assert!(said.starts_with("0 bytes read in"), "what was not taken was not copied: {said}");
+    assert!(said.starts_with("0 bytes read in"), "bytes that were not taken were not copied: {said}");
     assert_serves(&far.url());
 }
 
@@ -111,7 +111,7 @@ fn a_load_that_ends_by_itself_was_not_interrupted() {
 }
 
 #[test]
-fn ping_tells_each_reply_and_what_it_measured_until_it_was_interrupted() {
+fn ping_reports_each_reply_and_its_results_when_it_is_interrupted() {
     let far = Export::start(&["--ram", "1MiB"]);
     let mut ping = Command::new(&*FARLANE)
         .args(["measure", "ping", &far.url(), "-i", "5ms"])
@@ -135,7 +135,7 @@ fn ping_tells_each_reply_and_what_it_measured_until_it_was_interrupted() {
 }
 
 #[test]
-fn ping_tells_replies_to_people_only_when_asked() {
+fn ping_prints_replies_for_people_only_when_asked() {
     let far = Export::start(&["--ram", "1MiB"]);
     let replies = |further: &[&str]| {
         let text = succeed(&[&["measure", "ping", &far.url(), "-c", "4"], further].concat());
@@ -148,9 +148,9 @@ fn ping_tells_replies_to_people_only_when_asked() {
 }
 
 #[test]
-fn nothing_is_told_before_the_first_reply() {
-    let ping = Running::start(&["measure", "ping", &nobody(), "--timeout", "60s"]);
-    wait_until("it tells that it waits", || ping.said().contains("trying for"));
+fn no_result_is_printed_before_the_first_reply() {
+    let ping = Running::start(&["measure", "ping", &unused_url(), "--timeout", "60s"]);
+    wait_until("it reports that it waits", || ping.said().contains("trying for"));
     ping.signal("INT");
     let output = ping.output();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));

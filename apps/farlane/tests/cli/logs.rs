@@ -1,4 +1,4 @@
-//! What services tell of their events: levels, forms, and who adds the time.
+//! The logs of services: levels, forms, and the origin of the time.
 
 use std::fs::{self, File};
 use std::os::linux::fs::MetadataExt;
@@ -8,7 +8,7 @@ use crate::support::running::{signal, wait_until};
 use crate::support::{Export, FARLANE, farlane, succeed};
 use serde_json::Value;
 
-const TOLD: &str = "farlane: only this machine can reach";
+const LOGGED: &str = "farlane: only this machine can reach";
 
 /// A far end with further options and variables.
 fn export(options: &[&str], variables: &[(&str, &str)]) -> Export {
@@ -22,9 +22,9 @@ fn export(options: &[&str], variables: &[(&str, &str)]) -> Export {
 fn lines_of_a_service_have_the_time_before_them() {
     let mut far = export(&[], &[]);
     let said = far.end_by("TERM").1;
-    let line = said.lines().find(|line| line.contains(TOLD)).unwrap();
+    let line = said.lines().find(|line| line.contains(LOGGED)).unwrap();
     let (stamp, rest) = line.split_once(' ').unwrap();
-    assert!(rest.starts_with(TOLD), "{line}");
+    assert!(rest.starts_with(LOGGED), "{line}");
     // Such as 2026-01-31T23:59:59.123Z.
     let form: String = stamp.chars().map(|one| if one.is_ascii_digit() { '0' } else { one }).collect();
     assert_eq!(form, "0000-00-00T00:00:00.000Z");
@@ -51,7 +51,7 @@ fn each_line_is_an_object_with_log_json() {
 }
 
 #[test]
-fn options_and_the_variable_choose_what_is_told() {
+fn options_and_the_variable_choose_the_logged_events() {
     let said = |options: &[&str], variables: &[(&str, &str)]| {
         let mut far = export(options, variables);
         succeed(&["measure", "ping", &far.url(), "--count", "1"]);
@@ -65,7 +65,7 @@ fn options_and_the_variable_choose_what_is_told() {
 }
 
 #[test]
-fn a_journal_adds_the_time_and_is_told_the_level() {
+fn a_journal_adds_the_time_and_gets_the_level() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let journal = File::create(&path).unwrap();
@@ -75,7 +75,7 @@ fn a_journal_adds_the_time_and_is_told_the_level() {
     command.env("JOURNAL_STREAM", format!("{}:{}", metadata.st_dev(), metadata.st_ino()));
     let mut child = command.stderr(journal).spawn().unwrap();
     let said = || fs::read_to_string(&path).unwrap();
-    wait_until("the service tells", || said().contains(TOLD));
+    wait_until("the service logs", || said().contains(LOGGED));
     signal(child.id(), "TERM");
     assert!(child.wait().unwrap().success());
     assert!(said().lines().all(|line| line.starts_with("<6>farlane: ")), "{}", said());

@@ -12,7 +12,7 @@ use crate::support::{Export, FARLANE, fail, json, succeed};
 #[test]
 fn a_discovery_service_is_announced_and_found() {
     let folder = tempfile::tempdir().unwrap();
-    // A multicast DNS port of our own, which nobody else on this machine hears.
+    // A multicast DNS port of our own, which no other process of this machine hears.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new(&*FARLANE);
     command.args(["target", "--json", "--mdns", "--mdns-port", &port, "--ram", "4MiB"]);
@@ -38,7 +38,7 @@ fn a_discovery_service_is_announced_and_found() {
     assert_eq!(found[0]["trtype"], "tcp");
     assert_eq!(found[0]["trsvcid"], service);
     assert_eq!(found[0]["traddr"], serde_json::json!([host]));
-    // What was found can be asked. A responder may stay silent for a second after it has said the
+    // The found services answer. A responder may stay silent for a second after it has said the
     // same, so search until it answers.
     let mut text = String::new();
     wait_until("it is found again", || {

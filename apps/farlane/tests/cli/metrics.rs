@@ -1,4 +1,4 @@
-//! What daemons tell programs that watch many, tried with Prometheus itself where there is one.
+//! The metrics of daemons, tried with Prometheus itself where there is one.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -68,7 +68,7 @@ fn assert_is_well_formed(page: &str) {
 }
 
 #[test]
-fn a_target_tells_what_each_namespace_and_each_host_did() {
+fn a_target_reports_the_work_of_each_namespace_and_each_host() {
     let target = Daemon::target(&["--ram", "16MiB", "--ram", "16MiB", "--cores", "2"]);
     let (url, figures) = (target.subsystem(), &target.figures);
     let load = |rw: &str| {
@@ -111,7 +111,7 @@ fn a_target_tells_what_each_namespace_and_each_host_did() {
 }
 
 #[test]
-fn a_host_is_told_of_while_it_is_there_and_failures_by_their_status() {
+fn a_host_has_metrics_while_it_is_there_and_failures_by_their_status() {
     let target = Daemon::target(&["--ram", "16MiB"]);
     let (url, figures) = (target.subsystem(), &target.figures);
     let url = format!("{url}?hostnqn=nqn.2024-01.io.farlane:someone");
@@ -131,7 +131,7 @@ fn a_host_is_told_of_while_it_is_there_and_failures_by_their_status() {
 }
 
 #[test]
-fn a_far_end_tells_of_its_link_and_its_ssd_and_so_does_the_guests_end() {
+fn a_far_end_reports_its_link_and_its_ssd_and_so_does_the_guests_end() {
     let far = Daemon::far_end();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd").to_str().unwrap().to_owned();

@@ -10,7 +10,7 @@ use crate::support::{Export, FARLANE, fail, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:rdma";
 
-/// What carries RDMA.
+/// The carrier of RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Provider {
     Iwarp,
@@ -30,7 +30,7 @@ impl Provider {
         }
     }
 
-    /// What a target says that its ports carry.
+    /// The carrier that a target reports for its ports.
     const fn carries(self) -> &'static str {
         match self {
             Iwarp => "NVMe/RDMA by iWARP",
@@ -117,7 +117,7 @@ fn use_namespace(provider: Provider) {
     let bytes = noise(1_000_448);
     std::fs::write(&source, &bytes).unwrap();
     succeed(&["use", "write", &url, "--input", &source]);
-    // What came by RDMA is read by TCP, and the other way round.
+    // Data written by RDMA are read by TCP, and the other way round.
     for from in [&url, &format!("nvme-tcp://{}/{NQN}", stage.tcp)] {
         succeed(&["use", "read", from, "--length", "1000448", "--output", &copy]);
         assert!(std::fs::read(&copy).unwrap() == bytes, "{from}");
@@ -264,7 +264,7 @@ fn strangers_are_turned_away() {
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() < 4096, "{answer:?}");
     }
-    // A host of NVMe/TCP at a port of RDMA, and the other way round, are told what to try.
+    // A host of NVMe/TCP at a port of RDMA, and the other way round, get the remedy.
     let quick = ["--timeout", "2s"];
     let wrong =
         fail(&[&["nvme", "identify", &format!("nvme-tcp://{}/{NQN}", stage.rdma)][..], &quick].concat());
@@ -286,7 +286,7 @@ fn strange_datagrams_are_dropped() {
         socket.send_to(&vec![0; length as usize], &at).unwrap();
     }
     succeed(&["nvme", "identify", &stage.url()]);
-    // A host that asks for a port at which nobody listens is refused.
+    // A host that asks for a port without a listener is refused.
     let wrong = stage.url().replace(":4420", ":4421");
     let wrong = fail(&["nvme", "identify", &wrong, "--timeout", "2s"]);
     assert!(wrong.contains("no service listens at that port"), "{wrong}");

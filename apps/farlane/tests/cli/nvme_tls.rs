@@ -53,7 +53,7 @@ fn target(folder: &Folder, key: &str, more: &[&str]) -> Export {
     Export::of(command)
 }
 
-/// What a short verified load prints, and whether it succeeds.
+/// The output of a short verified load, and whether it succeeds.
 fn bench(url: &str, more: &[&str]) -> (bool, String) {
     let mut further = vec!["--iodepth", "8", "--timeout", "3s"];
     further.extend(more);
@@ -61,7 +61,7 @@ fn bench(url: &str, more: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn a_target_serves_whoever_has_the_key_and_nobody_else() {
+fn a_target_serves_hosts_with_the_key_and_no_others() {
     let folder = Folder::new("tls");
     for hash in ["sha256", "sha384"] {
         let (key, other) = (folder.key(hash, hash), folder.key(&format!("other-{hash}"), hash));
@@ -183,14 +183,14 @@ fn keys_that_others_may_read_and_texts_that_are_no_keys_are_not_used() {
 }
 
 #[test]
-fn a_target_off_loopback_serves_nobody_who_proves_nothing() {
+fn a_target_off_loopback_serves_no_host_without_authentication() {
     let folder = Folder::new("tls-closed");
     let key = folder.key("key", "sha256");
     let open = ["target", "--listen", "0.0.0.0:0", "--nqn", DISK, "--ram", "1MiB"];
     let refused = farlane(&open);
     let said = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("its hosts prove nothing") && said.contains("farlane setup key tls"), "{said}");
+    assert!(said.contains("need no authentication") && said.contains("farlane setup key tls"), "{said}");
     let named = farlane(&[&open[..], &["--host", HOST]].concat());
     assert_eq!(named.status.code(), Some(2), "a name alone proves nothing");
     for more in [&["--insecure"][..], &["--host", HOST, "--tls-key-file", &key]] {
@@ -202,7 +202,7 @@ fn a_target_off_loopback_serves_nobody_who_proves_nothing() {
 }
 
 #[test]
-fn garbage_at_each_stage_harms_nobody() {
+fn garbage_at_each_stage_does_no_harm() {
     let folder = Folder::new("tls-garbage");
     let key = folder.key("key", "sha256");
     let mut target = target(&folder, &key, &[]);

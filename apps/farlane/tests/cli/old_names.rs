@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a command printed, and what it logged.
+/// The output of a command, and its log.
 fn said(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }

@@ -1,4 +1,5 @@
-//! What `make install` and `make deb` put on a machine, looked at with the tools of that machine.
+//! The files that `make install` and `make deb` put on a machine, seen with the tools of that
+//! machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -143,7 +144,7 @@ fn examples_are_what_the_program_takes() {
         ("emulate.link", "a model of a network"),
         ("emulate", "options of farlane model emulate"),
         ("export", "options of farlane export"),
-        ("target", "what a target offers"),
+        ("target", "offers of a target"),
     ];
     let names = kinds.map(|(name, _)| format!("{name}.toml"));
     let examples = fs::read_dir(root().join("packaging/examples")).unwrap();
@@ -155,7 +156,7 @@ fn examples_are_what_the_program_takes() {
         let output = farlane(&["setup", "check", path.to_str().unwrap()]);
         assert!(output.status.success() && said(&output).contains(kind), "{name}: {}", said(&output));
     }
-    // What no unit gives is still missing.
+    // A configuration that no unit gives is still missing.
     let folder = tempfile::tempdir().unwrap();
     let attach = folder.path().join("attach.toml");
     fs::write(&attach, "[attach]\nhold = \"5s\"\n").unwrap();
@@ -247,7 +248,7 @@ fn pages_below(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// What a page names that is not there: links to files, and paths that lead from the top of the
+/// The missing files that a page names: links to files, and paths that lead from the top of the
 /// documents, such as `scenarios/5g.toml`.
 fn dead_in(page: &Path, documents: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
@@ -267,7 +268,7 @@ fn dead_in(page: &Path, documents: &Path) -> Vec<String> {
     dead
 }
 
-/// What the pages below `root` name and what is not there.
+/// The missing files that the pages below `root` name.
 fn dead(root: &Path) -> Vec<String> {
     let documents = documents(root);
     let pages = pages_below(&documents);
@@ -332,16 +333,16 @@ fn an_installation_on_this_machine_makes_the_user_and_has_systemd_read_the_units
     };
     let (_, noted) = install(folder.path().join("package").to_str().unwrap());
     assert_eq!(noted, "", "a package does this where it is unpacked");
-    let (told, noted) = install("");
+    let (reported, noted) = install("");
     let users = format!("systemd-sysusers {}/lib/sysusers.d/farlane.conf", prefix.display());
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     assert_eq!(noted.contains(&users), is_root, "{noted}");
     let has_systemd = Path::new("/run/systemd/system").is_dir();
     assert_eq!(noted.contains("systemctl daemon-reload"), is_root && has_systemd, "{noted}");
-    assert!(told.contains(&users), "{told}");
+    assert!(reported.contains(&users), "{reported}");
 }
 
-/// What `make` would do in `folder`.
+/// The commands that `make` would run in `folder`.
 fn dry_run(folder: &Path, words: &[&str]) -> Option<String> {
     let makefile = root().join("Makefile");
     let fixed = ["-n", "-C", folder.to_str().unwrap(), "-f", makefile.to_str().unwrap()];

@@ -23,7 +23,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 /// The output of a command that runs in `directory`, where the scenarios are.
 fn run(command: &str, directory: &Path) -> String {
     let words: Vec<_> = command.split_whitespace().collect();
-    assert_eq!(words.first(), Some(&"farlane"), "a page shows a command that nobody tries: {command}");
+    assert_eq!(words.first(), Some(&"farlane"), "a page shows a command without a test: {command}");
     let output = Command::new(&*FARLANE)
         .args(&words[1..])
         .current_dir(directory)

@@ -64,16 +64,16 @@ fn a_path_that_ends_or_stops_costs_nothing_but_itself() {
     let ((mut one, _one), (mut other, _other)) = (network(&far.address, FAST), network(&far.address, SLOW));
     let running = bench(&one.address, &other.address, "4s");
     std::thread::sleep(Duration::from_millis(1_500));
-    // End the faster path for good: it was the one that everything came by.
+    // End the faster path for good: everything came by it.
     one.kill();
-    let (told, said) = running.json();
-    verified(&told);
+    let (reported, said) = running.json();
+    verified(&reported);
     assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
     assert!(said.contains("path 1 is away"), "{said}");
     assert!(!far.said().contains("interrupted"), "{}", far.said());
     // A path that is not there at the start is no obstacle either.
-    let (told, said) = bench(&one.address, &far.address, "1s").json();
-    verified(&told);
+    let (reported, said) = bench(&one.address, &far.address, "1s").json();
+    verified(&reported);
     assert!(!said.contains("interrupted") && said.contains("path 1 is away"), "{said}");
     other.kill();
 }
@@ -103,8 +103,8 @@ fn a_path_that_flaps_joins_again() {
             command
         });
     }
-    let (told, said) = running.json();
-    verified(&told);
+    let (reported, said) = running.json();
+    verified(&reported);
     assert!(!said.contains("interrupted"), "{said}");
     assert!(said.contains("path 1 is away") && said.contains("path 1 is back"), "{said}");
     let (status, said) = one.end_by("INT");
@@ -120,7 +120,7 @@ fn a_path_that_flaps_joins_again() {
 }
 
 #[test]
-fn what_is_no_path_and_no_session_is_refused_and_harms_nobody() {
+fn a_connection_of_neither_path_nor_session_is_refused_and_does_no_harm() {
     let far = Export::start(&["--ram", "16MiB"]);
     let running = bench(&far.address, &far.address, "2s");
     let send = |bytes: &[u8]| {
@@ -128,7 +128,7 @@ fn what_is_no_path_and_no_session_is_refused_and_harms_nobody() {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let _ = socket.write_all(bytes);
         let mut answer = Vec::new();
-        // The connection may be reset, which loses what was not read.
+        // The connection may be reset, which loses the unread bytes.
         let _ = socket.read_to_end(&mut answer);
         answer
     };
@@ -144,8 +144,8 @@ fn what_is_no_path_and_no_session_is_refused_and_harms_nobody() {
     // A path whose records are invalid is closed. Its preamble may be answered first.
     let answer = send(&[preamble(1, 1, 0), vec![0xff; 100]].concat());
     assert!(answer.is_empty() || answer.starts_with(b"FARPATH\n\x01\x01"), "{answer:?}");
-    let (told, said) = running.json();
-    verified(&told);
+    let (reported, said) = running.json();
+    verified(&reported);
     assert!(!said.contains("interrupted"), "{said}");
 }
 
@@ -154,8 +154,8 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     let far = Export::start(&["--ram", "16MiB", "--thin", "--congestion", "reno"]);
     let url = far.url();
     let what = ["--rw", "randwrite", "--runtime", "300ms", "--verify", "--json"];
-    let told = json(&[&["bench", &url, "--thin", "--congestion", "cubic"], &what[..]].concat());
-    assert!(told.is_object(), "{told}");
+    let reported = json(&[&["bench", &url, "--thin", "--congestion", "cubic"], &what[..]].concat());
+    assert!(reported.is_object(), "{reported}");
     let output = crate::support::farlane(&[&["bench", &url, "--rto-min", "5ms"], &what[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("rto_min 5ms"), "{said}");
@@ -193,27 +193,27 @@ fn spread(url: &str, count: &str, length: &str) -> Running {
 fn queues_are_spread_over_connections() {
     let far = Export::start(&["--ram", "16MiB"]);
     for count in ["2", "5", "8"] {
-        let (told, _) = spread(&far.url(), count, "300ms").json();
-        verified(&told);
-        let connections = told["connections"].as_array().unwrap();
-        assert_eq!(connections.len(), count.parse::<usize>().unwrap(), "{told}");
-        assert!(connections.iter().all(|of| of["packets_received"].as_u64().unwrap() > 10), "{told}");
+        let (reported, _) = spread(&far.url(), count, "300ms").json();
+        verified(&reported);
+        let connections = reported["connections"].as_array().unwrap();
+        assert_eq!(connections.len(), count.parse::<usize>().unwrap(), "{reported}");
+        assert!(connections.iter().all(|of| of["packets_received"].as_u64().unwrap() > 10), "{reported}");
     }
 }
 
 #[test]
-fn a_connection_of_several_that_is_cut_is_noticed_by_nobody() {
+fn a_connection_of_several_that_is_cut_goes_unnoticed() {
     let far = Export::start(&["--ram", "16MiB"]);
     // Cut the third connection, and the first one that takes its place.
     let network = Proxy::to(&far.address, |number, _| [2, 4].contains(&number).then_some(200_000));
-    let (told, said) = spread(&network.url(), "4", "2s").json();
-    verified(&told);
-    assert_eq!(network.cuts(), 2, "{told}");
+    let (reported, said) = spread(&network.url(), "4", "2s").json();
+    verified(&reported);
+    assert_eq!(network.cuts(), 2, "{reported}");
     assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
     assert!(!far.said().contains("interrupted"), "{}", far.said());
     // Cut any of the connections, including the main one.
     let network = Proxy::cutting(&far.address, 12, 1 << 20, 6);
-    let (told, said) = spread(&network.url(), "4", "4s").json();
-    verified(&told);
+    let (reported, said) = spread(&network.url(), "4", "4s").json();
+    verified(&reported);
     assert!(network.cuts() >= 12 && !said.contains("down"), "{} {said}", network.cuts());
 }

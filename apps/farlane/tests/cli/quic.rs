@@ -47,7 +47,7 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
 }
 
 #[test]
-fn somebody_else_is_not_taken_for_the_far_end() {
+fn another_end_is_not_taken_for_the_far_end() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
     let (place, print) = (said(&far, "quic"), said(&far, "key"));
     let other = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
@@ -64,11 +64,11 @@ fn somebody_else_is_not_taken_for_the_far_end() {
         let errors = fail(&["measure", "ping", &format!("quic://{place}{query}")]);
         assert!(errors.contains(expected), "{errors}");
     }
-    // Nobody listens at the port.
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let errors = fail(&["measure", "ping", &format!("quic://{nobody}?key=any"), "--timeout", "3s"]);
+    // No process listens at the port.
+    let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let errors = fail(&["measure", "ping", &format!("quic://{absent}?key=any"), "--timeout", "3s"]);
     assert!(errors.contains("no process listens at this UDP port"), "{errors}");
-    // Somebody listens, and says nothing.
+    // A process listens, and is silent.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("quic://{}?key=any", mute.local_addr().unwrap());
     let errors = fail(&["measure", "ping", &url, "--timeout", "300ms"]);
@@ -114,7 +114,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     let said = assert_verified(load);
     assert!(said.contains("interrupted: the connection was lost"), "{said}");
     assert_serves(&url);
-    // A far end without the key is somebody else.
+    // A far end without the key is another one.
     let place = far.announcement["quic"].as_str().unwrap().to_owned();
     drop(far);
     let another = directory.path().join("another.pem").display().to_string();
@@ -128,7 +128,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let load = verified(&url(&far), "60s", &[]);
     far.wait_for("link up");
     drop(load);
-    // The killed host's machine refuses the next datagram, which tells the far end. Until then
+    // The killed host's machine refuses the next datagram, which the far end notices. Until then
     // another host is refused.
     far.wait_for("link down");
     assert_serves(&url(&far));
@@ -136,7 +136,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
 }
 
 #[test]
-fn losses_outages_new_addresses_and_strangers_harm_nobody() {
+fn losses_outages_new_addresses_and_strangers_do_no_harm() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
     let between = Outage::losing(said(&far, "quic"), 50);
     let load = verified(&format!("quic://{}?key={}", between.address, said(&far, "key")), "3s", &[]);

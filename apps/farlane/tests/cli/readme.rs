@@ -24,7 +24,7 @@ fn program(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// An address on which nobody listens.
+/// An address without a listener.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -86,7 +86,7 @@ fn the_tutorial_works_as_shown() {
     }
 }
 
-/// What the demo prints last is for its reader to copy.
+/// The last lines of the demo are for its reader to copy.
 #[test]
 fn what_the_demo_names_next_works_as_printed() {
     let shown = program(&root(), &["demo", "--size", "64KiB", "--runtime", "20ms"]).output().unwrap();
@@ -96,7 +96,7 @@ fn what_the_demo_names_next_works_as_printed() {
     let steps: Vec<_> = steps.lines().filter_map(|line| line.strip_prefix("  ")).collect();
     assert!((2..=3).contains(&steps.len()), "{steps:?}");
     assert!(steps.iter().all(|step| step.starts_with(&*FARLANE) && step.contains(ADDRESS)), "{steps:?}");
-    // A shell ends what it has in the background, and fails with the first that fails.
+    // A shell ends its background jobs, and fails with the first that fails.
     let script =
         format!("set -e\ntrap 'kill $!' EXIT\n{}\n", steps.join("\n").replace(ADDRESS, &free_address()));
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use record::{Algorithm, Hasher};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// What `generate:` makes.
+/// The bytes of `generate:`.
 fn generated(length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length.div_ceil(8) as u64).flat_map(u64::to_le_bytes).collect();
     bytes.truncate(length);
@@ -44,7 +44,7 @@ fn a_recording_is_proved_by_blake3_where_that_is_asked() {
         String::from_utf8_lossy(&farlane(&["recording", "verify", &path]).stdout)
             .contains(&format!("BLAKE3 {expected}"))
     );
-    // Somebody changes a byte, and has the CRC32C fit it.
+    // A forger changes a byte, and has the CRC32C fit it.
     let mut changed = std::fs::read(&path).unwrap();
     let chunk = &mut changed[5 * 131_072..6 * 131_072];
     let (header, _) = Header::parse_chunk(5, chunk, engine::crc32c).unwrap();
@@ -88,7 +88,7 @@ fn a_file_comes_back_as_it_was_and_harm_is_found_and_declared() {
     assert_eq!(json(&["recording", "verify", &at("a.rec"), "--json"])["ok"], true);
 }
 
-/// Kills a recorder at a moment that `round` chooses, and recovers what it left.
+/// Kills a recorder at a moment that `round` chooses, and recovers its recording.
 fn kill_and_recover(path: &str, round: u64) {
     let arguments = ["record", "--from", "generate:20MB", "--to", path, "--json", "--force"];
     let mut child = Command::new(&*FARLANE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
@@ -172,6 +172,6 @@ fn a_producer_that_vanishes_ends_its_stream_and_a_second_recorder_is_refused() {
     assert!(child.wait().unwrap().success());
     let before = std::fs::read(&path).unwrap();
     let again = fail(&["record", "--from", "generate:1MB", "--size", "1MB", "--to", &path]);
-    assert!(again.contains("holds something already") && again.contains("--force"), "{again}");
+    assert!(again.contains("has contents already") && again.contains("--force"), "{again}");
     assert!(std::fs::read(&path).unwrap() == before, "nothing is lost");
 }

@@ -49,7 +49,7 @@ fn acknowledged(path: &str) -> u64 {
     if output.is_empty() { 0 } else { last(&output)["bytes"].as_u64().unwrap_or(0) }
 }
 
-/// Waits until the recorder, which prints JSON, tells that something is on its medium.
+/// Waits until the recorder, which prints JSON, reports bytes on its medium.
 fn wait_for_bytes(recorder: &Running) {
     wait_until("something is recorded", || {
         let printed = recorder.printed();
@@ -91,8 +91,8 @@ impl Mounted {
 
     /// Bytes that a file may still occupy.
     fn free(&self) -> u64 {
-        let told = run("stat", &["-f", "-c", "%a %S", self.0.to_str().unwrap()]).unwrap();
-        told.split(' ').map(|number| number.parse::<u64>().unwrap()).product()
+        let reported = run("stat", &["-f", "-c", "%a %S", self.0.to_str().unwrap()]).unwrap();
+        reported.split(' ').map(|number| number.parse::<u64>().unwrap()).product()
     }
 }
 
@@ -117,7 +117,7 @@ fn assert_filled(mounted: &Mounted) {
 }
 
 #[test]
-fn a_recorder_goes_on_when_nobody_reads_its_events_any_more() {
+fn a_recorder_continues_when_its_events_lose_their_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     let mut command = Command::new(&*FARLANE);
@@ -136,7 +136,7 @@ fn a_recorder_goes_on_when_nobody_reads_its_events_any_more() {
 }
 
 #[test]
-fn what_proves_nothing_fails_although_nobody_reads_why() {
+fn a_failed_proof_fails_the_command_although_its_output_has_no_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     succeed(&["record", "--from", "generate:100MB", "--to", &path, "--size", "1MB"]);
@@ -238,8 +238,8 @@ fn a_disk_that_is_gone_ends_the_recording_which_says_so() {
     assert!(end["gaps"].as_array().unwrap().iter().all(|gap| gap["where"] == "disk"), "{end}");
 }
 
-/// A link of 4 MB a second cannot take 200 MB a second. What has no room is declared, as long as
-/// this goes on, and memory stays where it was.
+/// A link of 4 MB a second cannot take 200 MB a second. Bytes without room are declared lost, as
+/// long as this lasts, and memory stays where it was.
 #[test]
 fn a_source_that_is_faster_than_the_disk_loses_what_is_declared() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,7 +304,7 @@ fn a_recording_that_is_being_written_can_be_looked_at_and_replayed() {
 }
 
 #[test]
-fn an_index_that_is_damaged_costs_nothing_but_is_told() {
+fn a_damaged_index_costs_nothing_but_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
     succeed(&["record", "--from", "generate:100MB", "--to", &path, "--size", "3MB"]);
@@ -322,8 +322,8 @@ fn an_index_that_is_damaged_costs_nothing_but_is_told() {
         let proof = last(&farlane(&["recording", "verify", &path, "--json"]).stdout);
         assert_eq!((&proof["ok"], &proof["bad_chunks"][0]["slot"]), (&false.into(), &index.into()), "{harm}");
         assert_eq!((&proof["bytes"], &proof["sha256"]), (&before["bytes"], &before["sha256"]), "{harm}");
-        let mended = json(&["recording", "recover", &path, "--json"]);
-        assert_eq!((&mended["bytes"], &mended["new_gaps"]), (&before["bytes"], &Value::Array(vec![])));
+        let repaired = json(&["recording", "recover", &path, "--json"]);
+        assert_eq!((&repaired["bytes"], &repaired["new_gaps"]), (&before["bytes"], &Value::Array(vec![])));
         assert_eq!(json(&["recording", "verify", &path, "--json"])["ok"], true, "{harm}");
     }
 }
@@ -340,7 +340,7 @@ fn a_second_recorder_in_a_namespace_is_refused() {
         let recorder = Running::start(&["record", "--from", "generate:1MB", "--to", &url, "--json"]);
         wait_for_bytes(&recorder);
         let refused = fail(&["record", "--from", "generate:1MB", "--to", &url]);
-        assert!(refused.contains("holds something already") || refused.contains("in use"), "{refused}");
+        assert!(refused.contains("has contents already") || refused.contains("in use"), "{refused}");
         recorder.signal("INT");
         let end = end_of(&recorder.output().stdout);
         assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");

@@ -1,15 +1,15 @@
-//! A running recorder is asked through its control socket, and told to end.
+//! A running recorder answers requests at its control socket, and ends on one.
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, json, succeed};
 
 #[test]
-fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
+fn a_recorder_reports_its_progress_and_ends_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (control, recording) = (at("control"), at("a.rec"));
-    let told = fail(&["record", "ctl", &control, "status"]);
-    assert!(told.contains("nobody answers") && told.contains("--control"), "{told}");
+    let error = fail(&["record", "ctl", &control, "status"]);
+    assert!(error.contains("no daemon answers") && error.contains("--control"), "{error}");
 
     let arguments = ["record", "--from", "generate:5MB", "--to", &recording, "--control", &control, "--json"];
     let recorder = Running::start(&arguments);
@@ -28,8 +28,8 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
     let text = succeed(&["record", "ctl", &control, "status"]);
     assert!(text.starts_with("running: ") && text.contains("writes from 0 up to"), "{text}");
 
-    let told = fail(&["record", "--from", "generate:1MB", "--to", &at("b.rec"), "--control", &control]);
-    assert!(told.contains("another process listens there already"), "{told}");
+    let error = fail(&["record", "--from", "generate:1MB", "--to", &at("b.rec"), "--control", &control]);
+    assert!(error.contains("another process listens there already"), "{error}");
     assert_eq!(ask("stop")["stopping"], true);
     let output = recorder.output();
     let end = String::from_utf8(output.stdout).unwrap();
@@ -41,14 +41,14 @@ fn a_recorder_tells_how_far_it_is_and_ends_when_it_is_told_to() {
 
 #[test]
 fn a_recorder_needs_a_source_and_a_place_unless_another_one_is_asked() {
-    let told = fail(&["record", "--from", "generate:1MB"]);
-    assert!(told.contains("--to"), "{told}");
-    let told = fail(&["record", "ctl", "/nowhere", "dance"]);
-    assert!(told.contains("dance"), "{told}");
+    let error = fail(&["record", "--from", "generate:1MB"]);
+    assert!(error.contains("--to"), "{error}");
+    let error = fail(&["record", "ctl", "/nowhere", "dance"]);
+    assert!(error.contains("dance"), "{error}");
 }
 
 #[test]
-fn a_replay_begins_and_ends_when_it_is_told_to_as_often_as_somebody_likes() {
+fn a_replay_begins_and_ends_on_request_any_number_of_times() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (control, recording, out) = (at("control"), at("a.rec"), at("out"));
@@ -61,8 +61,8 @@ fn a_replay_begins_and_ends_when_it_is_told_to_as_often_as_somebody_likes() {
     for _ in 0..2 {
         assert_eq!(ask("start")["starting"], true);
         wait_until("bytes go out", || ask("status")["bytes_in"].as_u64() > Some(500_000));
-        let told = fail(&["record", "ctl", &control, "start"]);
-        assert!(told.contains("under way"), "{told}");
+        let error = fail(&["record", "ctl", &control, "start"]);
+        assert!(error.contains("under way"), "{error}");
         let status = ask("status");
         let number = |key: &str| status[key].as_u64().unwrap();
         assert!(number("start_address") < number("last_address"), "{status}");
@@ -77,7 +77,7 @@ fn a_replay_begins_and_ends_when_it_is_told_to_as_often_as_somebody_likes() {
     assert_eq!(replays.len(), 2, "{output}");
     let sent = replays[1]["bytes"].as_u64().unwrap();
     assert!((500_000..6_000_000).contains(&sent), "{output}");
-    // What was sent is the stream's start, whole.
+    // The sent bytes are the stream's start, whole.
     let bytes = std::fs::read(&out).unwrap();
     assert_eq!(bytes.len() as u64, sent);
     let places = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));

@@ -34,15 +34,15 @@ fn each_source_has_a_recording_of_its_own_and_one_report_has_all() {
     let text = succeed(&[&record[..], &["--size", "1MiB", "--force"]].concat());
     assert!(text.contains("all: 1348576 B in, 1348576 B stored, 0 B in declared gaps"), "{text}");
 
-    // Nothing is recorded where one place is taken.
-    let told = fail(&[&record[..], &["--size", "1MiB"]].concat());
-    assert!(told.contains("holds something already"), "{told}");
-    let told = fail(&["record", "--each", "--from", "generate:1MB", "--to", &a, "--to", &b]);
-    assert!(told.contains("--each with 1 --from and 2 --to") && told.contains("as many"), "{told}");
+    // No source is recorded where one place is taken.
+    let error = fail(&[&record[..], &["--size", "1MiB"]].concat());
+    assert!(error.contains("has contents already"), "{error}");
+    let error = fail(&["record", "--each", "--from", "generate:1MB", "--to", &a, "--to", &b]);
+    assert!(error.contains("--each with 1 --from and 2 --to") && error.contains("as many"), "{error}");
 }
 
 #[test]
-fn one_control_socket_tells_of_all_and_ends_all() {
+fn one_control_socket_reports_all_and_ends_all() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (a, b, control) = (at("a.rec"), at("b.rec"), at("control"));

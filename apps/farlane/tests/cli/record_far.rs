@@ -58,9 +58,9 @@ fn a_namespace_takes_a_recording_as_a_file_does() {
         assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]), "{url}");
         succeed(&["recording", "replay", &url, "--to", &copy, "--speed", "max"]);
         assert!(fs::read(&copy).unwrap() == bytes, "{url}");
-        // What is there is not lost by mistake.
+        // Present data are not lost by mistake.
         let why = fail(&["record", "--from", &from, "--to", &url]);
-        assert!(why.contains("holds something already"), "{why}");
+        assert!(why.contains("has contents already"), "{why}");
         let again = record(&["--from", &from, "--to", &url, "--force"]);
         assert_eq!(again["sha256"], end["sha256"]);
     }

@@ -1,4 +1,4 @@
-//! Mistakes with recordings: what is refused leaves everything as it was, and what breaks is told.
+//! Mistakes with recordings: a refused request changes nothing, and a failure is reported.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -24,8 +24,8 @@ fn nothing_writes_over_the_recording_that_it_reads() {
     let base = directory.path().join("a").to_str().unwrap().to_owned();
     let outputs = [("raw", &path), ("raw", &link), ("sigmf", &base), ("mcap", &link)];
     for (format, output) in outputs {
-        let told = fail(&["recording", "convert", &path, "--to", output, "--format", format]);
-        assert!(told.contains("over"), "{format} {output}: {told}");
+        let error = fail(&["recording", "convert", &path, "--to", output, "--format", format]);
+        assert!(error.contains("over"), "{format} {output}: {error}");
     }
     for output in [&path, &link] {
         fail(&["recording", "replay", &path, "--to", output, "--speed", "max"]);
@@ -42,12 +42,12 @@ fn a_part_behind_the_end_is_refused_with_where_the_end_is() {
         &["recording", "replay", &path, "--to", &out][..],
         &["recording", "convert", &path, "--to", &out, "--format", "raw"],
     ] {
-        let told = fail(&[command, &["--from-offset", "9MB"]].concat());
-        assert!(told.contains("--from-offset") && told.contains("less than 1048576,"), "{told}");
+        let error = fail(&[command, &["--from-offset", "9MB"]].concat());
+        assert!(error.contains("--from-offset") && error.contains("less than 1048576,"), "{error}");
     }
     for from in ["90s", "2500-01-01T00:00:00Z"] {
-        let told = fail(&["recording", "replay", &path, "--to", &out, "--from-time", from]);
-        assert!(told.contains("is behind the end") && told.contains("nothing after 20"), "{told}");
+        let error = fail(&["recording", "replay", &path, "--to", &out, "--from-time", from]);
+        assert!(error.contains("is behind the end") && error.contains("nothing after 20"), "{error}");
     }
     assert!(!Path::new(&out).exists());
 }
@@ -59,19 +59,19 @@ fn a_member_that_is_refused_costs_the_others_nothing() {
     let (new, busy) = (directory.path().join("new"), directory.path().join("busy"));
     std::fs::write(&busy, "words").unwrap();
     let members = ["--to", &path, "--to", new.to_str().unwrap(), "--to", busy.to_str().unwrap()];
-    // Somebody else records there.
+    // Another recorder records there.
     let lock = std::fs::File::open(&busy).unwrap();
     lock.lock().unwrap();
-    let told =
+    let reported =
         fail(&[&["record", "--from", "generate:1MB", "--size", "1MB", "--force"][..], &members].concat());
-    assert!(told.contains("busy"), "{told}");
+    assert!(reported.contains("busy"), "{reported}");
     assert!(std::fs::read(&path).unwrap() == before, "the first member is as it was");
     assert!(!new.exists(), "the second member is not left behind");
     assert_eq!(std::fs::read(&busy).unwrap(), b"words");
 }
 
 #[test]
-fn a_source_that_cannot_be_read_to_its_end_is_told() {
+fn a_source_that_cannot_be_read_to_its_end_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     // The first page of a process is not there.
@@ -84,19 +84,22 @@ fn a_source_that_cannot_be_read_to_its_end_is_told() {
 }
 
 #[test]
-fn buffers_that_nobody_can_have_are_refused_before_anything_is_done() {
+fn impossible_buffers_are_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     let record = ["record", "--from", "generate:1MB", "--to", &path];
-    let told = fail(&[&record[..], &["--rate", "10GB", "--pause", "10s"]].concat());
-    assert!(told.contains("--pause") && told.contains("100000000000") && told.contains("16384"), "{told}");
-    let told = fail(&[&record[..], &["--buffer", "1"]].concat());
-    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
+    let error = fail(&[&record[..], &["--rate", "10GB", "--pause", "10s"]].concat());
+    assert!(
+        error.contains("--pause") && error.contains("100000000000") && error.contains("16384"),
+        "{error}"
+    );
+    let error = fail(&[&record[..], &["--buffer", "1"]].concat());
+    assert!(error.contains("--buffer") && error.contains("4194304"), "{error}");
     let preflight = ["preflight", "--rate", "1MB", "--for", "1s"];
-    let told = fail(&[&preflight[..], &["--buffer", "1", &path]].concat());
-    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
-    let told = fail(&[&preflight[..], &["/dev/null"]].concat());
-    assert!(told.contains("a character device") && told.contains("expected a file"), "{told}");
+    let error = fail(&[&preflight[..], &["--buffer", "1", &path]].concat());
+    assert!(error.contains("--buffer") && error.contains("4194304"), "{error}");
+    let error = fail(&[&preflight[..], &["/dev/null"]].concat());
+    assert!(error.contains("a character device") && error.contains("expected a file"), "{error}");
     assert!(!Path::new(&path).exists());
 }
 

@@ -31,8 +31,8 @@ fn bytes_go_to_their_addresses_and_come_back_and_all_else_stays() {
     let (medium, copy) = (at("medium"), at("copy"));
     fs::write(&medium, vec![0xee; 8 << 20]).unwrap();
     let there = ["--from", "generate:200MB", "--to", &medium, "--start-address", "1MiB"];
-    let told = fail(&[&["record", "--raw", "--size", "1MiB"], &there[..]].concat());
-    assert!(told.contains("holds something already"), "{told}");
+    let error = fail(&[&["record", "--raw", "--size", "1MiB"], &there[..]].concat());
+    assert!(error.contains("has contents already"), "{error}");
     let there = [&there[..], &["--force"]].concat();
     let end = record(&[&there[..], &["--size", "3000001"]].concat());
     assert_eq!((&end["bytes_stored"], &end["bytes_lost"]), (&3_000_001.into(), &0.into()), "{end}");
@@ -47,7 +47,7 @@ fn bytes_go_to_their_addresses_and_come_back_and_all_else_stays() {
     let replayed = json(&[&["recording", "replay", &medium, "--to", &copy, "--json"], &range[..]].concat());
     assert!(fs::read(&copy).unwrap() == generated(3_000_001));
     assert_eq!((&replayed["sha256"], &replayed["bytes"]), (&end["sha256"], &3_000_001.into()), "{replayed}");
-    // It ends where it is told to.
+    // It ends at the given address.
     let end = record(&[&there[..], &["--maximum-address", "2MiB"]].concat());
     assert_eq!((&end["reason"], &end["last_address"]), (&"limit reached".into(), &(2 << 20).into()));
     let end = record(&[&there[..], &["--chunks", "5", "--chunk", "64k"]].concat());
@@ -68,29 +68,30 @@ fn a_far_ssd_takes_a_raw_stream_and_sends_it() {
     assert_eq!((&end["reason"], &end["bytes_stored"]), (&"limit reached".into(), &(4 << 20).into()), "{end}");
     succeed(&["recording", "replay", &url, "--raw", "--start-address", "12MiB", "--to", &copy]);
     assert!(fs::read(&copy).unwrap() == generated(4 << 20));
-    let told = fail(&["record", "--raw", "--from", "generate:1MB", "--to", &url, "--start-address", "16MiB"]);
-    assert!(told.contains("16777216"), "{told}");
+    let error =
+        fail(&["record", "--raw", "--from", "generate:1MB", "--to", &url, "--start-address", "16MiB"]);
+    assert!(error.contains("16777216"), "{error}");
 }
 
-/// A number of four bytes, then bytes that tell it, too.
+/// A number of four bytes, then bytes that follow from it.
 fn datagram(number: u32, length: usize) -> Vec<u8> {
     let rest = (4..length).map(|at| u8::try_from((number as usize + at) % 251).unwrap());
     number.to_be_bytes().into_iter().chain(rest).collect()
 }
 
-/// Records these datagrams. Returns the last event and what is on the medium.
+/// Records these datagrams. Returns the last event and the contents of the medium.
 fn record_datagrams(options: &str, datagrams: &[Vec<u8>]) -> (Value, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let medium = directory.path().join("medium");
     let (from, to) = (format!("udp://127.0.0.1:0?{options}"), medium.to_str().unwrap());
     let recorder =
         Running::start(&["record", "--raw", "--json", "--chunk", "16k", "--from", &from, "--to", to]);
-    let told =
+    let reported =
         || recorder.said().lines().find_map(|line| Some(line.split_once("datagrams at ")?.1.to_owned()));
-    wait_until("it receives", || told().is_some());
+    wait_until("it receives", || reported().is_some());
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for datagram in datagrams {
-        sender.send_to(datagram, told().unwrap().trim()).unwrap();
+        sender.send_to(datagram, reported().unwrap().trim()).unwrap();
     }
     recorder.signal("INT");
     let said = String::from_utf8(recorder.output().stdout).unwrap();
@@ -135,7 +136,7 @@ fn datagrams_of_any_length_lie_one_behind_the_other_and_unknown_losses_take_no_p
     let all = sent.concat();
     assert_eq!((&end["bytes_stored"], &end["gaps"]), (&all.len().into(), &Value::Array(Vec::new())), "{end}");
     assert!(medium[..all.len()] == all, "other bytes");
-    // One of three lengths is missing: nobody knows which.
+    // One of three lengths is missing, and it is unknown which.
     let sent = [datagram(0, 100), datagram(1, 200), datagram(3, 300)];
     let (end, medium) = record_datagrams("sequence=offset:0,bytes:4", &sent);
     let gap = &end["gaps"][0];
@@ -157,16 +158,16 @@ fn what_no_raw_stream_can_be_is_refused() {
         (&["--start-address", "8k", "--maximum-address", "4k"], "expected less than --maximum-address"),
         (&["--chunks", "0"], "--chunks"),
     ] {
-        let told = fail(&[&record[..], more].concat());
-        assert!(told.contains(words), "{words}: {told}");
+        let error = fail(&[&record[..], more].concat());
+        assert!(error.contains(words), "{words}: {error}");
     }
-    let told = fail(&["record", "--start-address", "4k", "--from", "generate:1MB", "--to", &path]);
-    assert!(told.contains("--raw"), "{told}");
+    let error = fail(&["record", "--start-address", "4k", "--from", "generate:1MB", "--to", &path]);
+    assert!(error.contains("--raw"), "{error}");
     fs::write(&path, vec![1; 9_000]).unwrap();
-    let told = fail(&["recording", "replay", &path, "--raw", "--maximum-address", "10000", "--to", "-"]);
-    assert!(told.contains("expected a part of the 9000 B"), "{told}");
-    let told = fail(&["recording", "replay", &path, "--raw", "--speed", "2", "--to", "-"]);
-    assert!(told.contains("--speed"), "{told}");
+    let error = fail(&["recording", "replay", &path, "--raw", "--maximum-address", "10000", "--to", "-"]);
+    assert!(error.contains("expected a part of the 9000 B"), "{error}");
+    let error = fail(&["recording", "replay", &path, "--raw", "--speed", "2", "--to", "-"]);
+    assert!(error.contains("--speed"), "{error}");
 }
 
 /// Numbers of regions: BAR0 and the configuration space (VFIO_PCI_CONFIG_REGION_INDEX).

@@ -1,4 +1,5 @@
-//! Rings: the oldest is overwritten, what is pinned stays, and the certificate says what is held.
+//! Rings: the oldest data are overwritten, pinned data stay, and the certificate lists the held
+//! parts.
 
 use crate::support::running::{Running, wait_for_listener, wait_until};
 use crate::support::{fail, farlane, json};
@@ -13,7 +14,7 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key} in {value}"))
 }
 
-/// What `generate:` makes from byte `from` on; `from` is a multiple of 8.
+/// The bytes of `generate:` from byte `from` on; `from` is a multiple of 8.
 fn generated(from: u64, length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (from / 8..).take(length.div_ceil(8)).flat_map(u64::to_le_bytes).collect();
     bytes.truncate(length);
@@ -25,7 +26,7 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (control, path) = (at("control"), at("ring.rec"));
-    // So slow that what is to be pinned is there for a second after it has come.
+    // So slow that the part to pin is there for a second after it has come.
     let arguments = [
         "record",
         "--from",
@@ -46,22 +47,22 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     let pinned = ask(&pin)["pinned"][0].clone();
     let (from, bytes) = (number(&pinned, "from"), number(&pinned, "bytes"));
     assert!(from <= 1_000_000 && from + bytes >= 1_500_000 && bytes < 800_000, "{pinned}");
-    // What is told to be overwritten may not be yet when the recorder is killed.
+    // Bytes that are reported as overwritten may not be yet when the recorder is killed.
     wait_until("the ring has turned", || number(&ask(&["status"]), "bytes_overwritten") > 33_000_000);
     let refused = fail(&["record", "ctl", &control, "pin", "--from-offset", "3000000", "--bytes", "1000000"]);
-    assert!(refused.contains("nothing of it is held"), "{refused}");
+    assert!(refused.contains("the ring does not hold it"), "{refused}");
     let refused = fail(&["record", "ctl", &control, "pin", "--last", "1h"]);
     assert!(refused.contains("pin less"), "{refused}");
     recorder.signal("KILL");
     recorder.output();
     let recovered = json(&["recording", "recover", &path, "--json"]);
-    assert_eq!(recovered["gaps"], serde_json::json!([]), "what was overwritten is no gap");
+    assert_eq!(recovered["gaps"], serde_json::json!([]), "overwritten bytes are no gap");
     assert!(std::fs::metadata(&path).unwrap().len() <= 16 << 20, "the ring has its size");
     let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!(proof["ok"], true, "{proof}");
     assert!(number(&proof, "bytes_overwritten") > 30_000_000, "{proof}");
     assert!(number(&proof, "bytes") > 10_000_000, "{proof}");
-    // What is pinned is there, and what was between it and the ring is not.
+    // The pinned part is there, and the data between it and the ring are not.
     let part = ["--from-offset", "1000000", "--bytes", "500000", "--speed", "max"];
     farlane(&[&["recording", "replay", &path, "--to", &at("part")], &part[..]].concat());
     assert!(std::fs::read(at("part")).unwrap() == generated(1_000_000, 500_000));
@@ -93,19 +94,19 @@ fn a_ring_ends_certified_and_one_that_is_too_short_is_refused() {
     assert_eq!((&end["sha256"], &end["certified"]), (&Value::Null, &true.into()), "{end}");
     let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &end["bytes_stored"]), "{proof}");
-    // CRC32C still finds what was changed.
+    // CRC32C still finds the changed bytes.
     let mut bytes = std::fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     assert!(!farlane(&["recording", "verify", &path]).status.success(), "a changed bit is found");
 
-    let told = fail(&[&record[..], &["--force", "--ring"]].concat());
-    assert!(told.contains("give --ring SIZE"), "{told}");
-    let told = fail(&[&record[..], &["--force", "--ring", "1MiB"]].concat());
-    assert!(told.contains("--ring 1048576 does not fit") && told.contains("9043968 B or more"), "{told}");
-    let told = fail(&[&record[..], &["--force", "--ring", "64MiB", "--keep", "3=10m"]].concat());
-    assert!(told.contains("--keep"), "{told}");
-    let told = fail(&[&record[..], &["--force", "--ring", "64MiB", "--keep", "soon"]].concat());
-    assert!(told.contains("expected a time or a size"), "{told}");
+    let error = fail(&[&record[..], &["--force", "--ring"]].concat());
+    assert!(error.contains("give --ring SIZE"), "{error}");
+    let error = fail(&[&record[..], &["--force", "--ring", "1MiB"]].concat());
+    assert!(error.contains("--ring 1048576 does not fit") && error.contains("9043968 B or more"), "{error}");
+    let error = fail(&[&record[..], &["--force", "--ring", "64MiB", "--keep", "3=10m"]].concat());
+    assert!(error.contains("--keep"), "{error}");
+    let error = fail(&[&record[..], &["--force", "--ring", "64MiB", "--keep", "soon"]].concat());
+    assert!(error.contains("expected a time or a size"), "{error}");
 }

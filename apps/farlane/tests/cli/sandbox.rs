@@ -1,4 +1,4 @@
-//! What a process that serves others gives up: files, system calls, and its user's rights.
+//! The rights that a daemon gives up: files, system calls, and its user's rights.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn target(folder: &Path, more: &[&str]) -> Export {
 #[test]
 fn servers_start_no_programs_and_gain_no_rights() {
     let export = Export::start(&["--ram", "1MiB"]);
-    // Whoever is answered meets a process that has given everything up.
+    // A process that answers has already given up all its rights.
     succeed(&["measure", "ping", &export.url(), "--count", "10"]);
     assert_eq!((status(export.id(), "Seccomp"), status(export.id(), "NoNewPrivs")), ("2".into(), "1".into()));
 
@@ -72,9 +72,9 @@ fn what_can_not_be_given_up_is_said() {
     let missing = farlane(&["export", "--ram", "1MiB", "--allow-path", "/nowhere"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(missing.status.code() == Some(2) && said.contains("/nowhere"), "{said}");
-    let nobody = farlane(&["export", "--ram", "1MiB", "--listen", "127.0.0.1:0", "--user", "no-such-user"]);
-    let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
-    assert!(!nobody.status.success() && said.contains("there is no user no-such-user"), "{said}");
+    let absent = farlane(&["export", "--ram", "1MiB", "--listen", "127.0.0.1:0", "--user", "no-such-user"]);
+    let said = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(!absent.status.success() && said.contains("there is no user no-such-user"), "{said}");
 }
 
 #[test]

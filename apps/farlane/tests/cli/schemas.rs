@@ -1,4 +1,4 @@
-//! What commands print as JSON is what docs/schemas says.
+//! The JSON that commands print follows docs/schemas.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ const NQN: &str = "nqn.2026-01.io.farlane:schemas";
 struct Used(BTreeSet<String>);
 
 impl Used {
-    /// Holds what was printed against a schema, and broken copies of it, too, which have to fail.
+    /// Holds a command's output against a schema, and broken copies of it, too, which have to fail.
     fn holds(&mut self, name: &str, value: &Value) {
         holds(name, value);
         let mut other = value.clone();
@@ -40,7 +40,7 @@ fn serve(arguments: &[&str], runtime: &Path) -> Export {
     Export::of(command)
 }
 
-/// What is printed line by line by a command that finds daemons in `runtime`.
+/// The lines of a command that finds daemons in `runtime`.
 fn lines(arguments: &[&str], runtime: &Path) -> Vec<Value> {
     let mut command = Command::new(&*FARLANE);
     let output = command.args(arguments).arg("--json").env("XDG_RUNTIME_DIR", runtime).output().unwrap();
@@ -177,7 +177,7 @@ fn tsn(used: &mut Used, path: &impl Fn(&str) -> String) {
     used.prints("tsn-check", &["tsn", "check", &path("plan"), "--from", &path("frame.pcap")]);
 }
 
-/// What daemons say of themselves, and at their end.
+/// The announcements and last lines of daemons.
 fn daemons(used: &mut Used, folder: &Path, url: &str) {
     fs::write(folder.join("link.toml"), "[link]\nlatency = \"1ms\"\n").unwrap();
     let (link, device, slot) = (folder.join("link.toml"), folder.join("device"), folder.join("slot"));

@@ -81,7 +81,7 @@ fn a_process_that_hangs_says_nothing() {
 }
 
 #[test]
-fn a_target_tells_when_it_reads_its_file_again() {
+fn a_target_logs_that_it_reads_its_file_again() {
     let folder = tempfile::tempdir().unwrap();
     let manager = manager(folder.path());
     let text = |listen: &str| {
@@ -114,15 +114,15 @@ fn with_socket(listener: &TcpListener, listen: &str) -> Service {
 }
 
 #[test]
-fn a_restart_refuses_nobody_whose_connection_waits_in_the_managers_socket() {
+fn a_restart_refuses_no_connection_that_waits_in_the_managers_socket() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let url = format!("tcp://{address}");
     let before = with_socket(&listener, &address);
-    // Whoever binds the address anew would be told that it is in use.
+    // A process that binds the address anew would get the error that it is in use.
     succeed(&["measure", "ping", &url, "--count", "10"]);
     drop(before);
-    let waiting = TcpStream::connect(&address).expect("nobody serves, and the connection waits");
+    let waiting = TcpStream::connect(&address).expect("no process serves, and the connection waits");
     drop(waiting);
     let _after = with_socket(&listener, &address);
     succeed(&["measure", "ping", &url, "--count", "10"]);

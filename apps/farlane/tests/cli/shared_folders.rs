@@ -1,5 +1,5 @@
-//! Files in folders that other users may write: what another user has planted there is neither
-//! written nor read, and what is made there is private.
+//! Files in folders that other users may write: files that another user has planted there are
+//! neither written nor read, and new files there are private.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::support::running::wait_until;
 use crate::support::{Export, FARLANE, fail, farlane, json, succeed};
 
-/// The user called "nobody".
+/// An unprivileged user.
 const OTHER: u32 = 65_534;
 const VICTIMS: &str = "the victim's";
 
@@ -107,7 +107,7 @@ fn a_daemon_keeps_its_state_beside_planted_links_and_warns_once_of_the_folder() 
         ground.assert_whole("the first start");
         let warned = said.matches("other users may write the folder").count();
         assert!(warned == 1 && said.contains(ground.shared().to_str().unwrap()), "{said}");
-        // What is there by now is replaced beside whatever has the name.
+        // The present file is replaced beside the planted name.
         ground.plant("ssd.state.new");
         let mut far = export(&arguments);
         succeed(&["nvme", "identify", &far.url()]);
@@ -298,7 +298,7 @@ fn outputs_that_are_no_files_are_written_as_before() {
     }
     let copied = farlane(&["use", "read", &url, "--output", "/dev/stdout", "--length", "4096"]);
     assert!(copied.status.success() && copied.stdout.starts_with(&[0; 4096]));
-    // What a shell makes of `>(...)`.
+    // The file that a shell makes of `>(...)`.
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
     let script = format!("'{}' read {url} --output >(wc -c >'{}')", &*FARLANE, count.display());

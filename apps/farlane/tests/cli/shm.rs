@@ -124,7 +124,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let far = export(&["--ram", "16MiB", "--hold", "100ms"]);
     let load = verified(&far.url(), "60s", &[]);
     far.export.wait_for("link up");
-    // Somebody has the device already.
+    // Another host has the device already.
     let errors = fail(&["measure", "ping", &far.url(), "--timeout", "3s"]);
     assert!(errors.contains("use"), "{errors}");
     drop(load);
@@ -133,7 +133,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
 }
 
 #[test]
-fn strangers_harm_nobody() {
+fn strangers_do_no_harm() {
     let far = export(&["--ram", "16MiB"]);
     let load = verified(&far.url(), "1s", &[]);
     far.export.wait_for("link up");

@@ -1,5 +1,5 @@
-//! `farlane model sim` as a person uses it: sweeps to files, latency chains, and what is said
-//! of mistakes.
+//! `farlane model sim` as a person uses it: sweeps to files, latency chains, and the messages about
+//! mistakes.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -119,7 +119,7 @@ fn the_ways_of_a_ring_are_shown_with_their_hops_and_the_way_that_won() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place_and_what_was_expected() {
+fn a_mistake_is_reported_with_its_place_and_what_was_expected() {
     let directory = directory();
     std::fs::write(directory.path().join("bad.toml"), SCENARIO.replace("\"read\"", "\"erase\"")).unwrap();
     let cases: &[(&[&str], &[&str])] = &[
@@ -162,7 +162,7 @@ fn a_closed_loop_over_gates_is_warned_of() {
     let gates = "[[link.hop]]\nkind = \"ethernet\"\nrate = \"1Gbit/s\"\n[link.hop.tsn]\n\
                  gates = [{ open = [0], time = \"100us\" }, { open = [1], time = \"400us\" }]\n";
     let file = |gap: &str| format!("[link]\n{gates}[[task]]\nkind = \"read\"\ncount = 10\ngap = \"{gap}\"\n");
-    for (gap, is_told) in [("100us", true), ("500us", false)] {
+    for (gap, is_reported) in [("100us", true), ("500us", false)] {
         std::fs::write(directory.path().join("gates.toml"), file(gap)).unwrap();
         for arguments in [
             &["gates.toml"] as &[&str],
@@ -172,13 +172,17 @@ fn a_closed_loop_over_gates_is_warned_of() {
             let output = sim(directory.path(), arguments);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{said}");
-            assert_eq!(said.contains("task 'read' is a closed loop"), is_told, "{gap} {arguments:?}: {said}");
+            assert_eq!(
+                said.contains("task 'read' is a closed loop"),
+                is_reported,
+                "{gap} {arguments:?}: {said}"
+            );
         }
     }
 }
 
 #[test]
-fn a_sweep_tells_what_it_can_not_write_before_it_plays() {
+fn a_sweep_reports_unwritable_files_before_it_plays() {
     let directory = directory();
     let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];
     let output = sim(directory.path(), &[&arguments[..], &["--plot", "none/a.svg"]].concat());
@@ -212,7 +216,7 @@ fn a_table_takes_the_place_of_the_one_before_it_as_a_whole() {
     let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];
     assert!(sim(directory.path(), &arguments).status.success());
     assert!(std::fs::read_to_string(&file).unwrap().starts_with("task.0.count"));
-    // What was there was never written over.
+    // The former file was never written over.
     assert_eq!(std::fs::read_to_string(&link).unwrap(), "before");
 }
 

@@ -1,4 +1,4 @@
-//! An SSD keeps what it must not forget, whatever ends its process.
+//! An SSD keeps its state however its process ends.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// What `farlane nvme identify` reports of the far end.
+/// The report of `farlane nvme identify` about the far end.
 fn identify(far: &Export) -> Value {
     json(&["nvme", "identify", &far.url(), "--json"])
 }
@@ -133,7 +133,7 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
         }
         std::thread::sleep(Duration::from_millis(1 + 3 * round));
         far.kill();
-        // What was acknowledged was reported before the far end was gone, or soon after it.
+        // Acknowledged writes were reported before the far end was gone, or soon after it.
         std::thread::sleep(Duration::from_millis(500));
         known.extend(heard.try_iter().filter_map(Result::err));
         assert!(place.state().contains("\n# end "));
@@ -163,7 +163,7 @@ fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     // A directory in the place of the next generation's file, once the current one has
     // been renamed.
     let obstacle = place.path("ssd.state.new");
-    let obstruct = || wait_until("ssd.state.new is nobody's", || fs::create_dir(&obstacle).is_ok());
+    let obstruct = || wait_until("ssd.state.new has no owner", || fs::create_dir(&obstacle).is_ok());
     let mut far = place.export();
     obstruct();
     Running::fed(&["use", "write", &far.url(), "--json"], vec![7; 1 << 20]).json();
@@ -183,7 +183,7 @@ fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
 }
 
 #[test]
-fn what_is_damaged_is_told_and_the_generation_before_it_is_used() {
+fn a_damaged_generation_is_reported_and_the_one_before_it_is_used() {
     let place = Place::new();
     drop(place.export());
     let second = place.export();
@@ -319,7 +319,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_forgiven() {
+fn a_full_disk_is_reported_and_forgiven() {
     let place = Place::new();
     let folder = tempfile::tempdir().unwrap();
     let Some(small) = Small::at(folder.path()) else {

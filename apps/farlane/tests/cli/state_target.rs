@@ -1,4 +1,4 @@
-//! A target keeps what its subsystems must not forget, whatever ends the target.
+//! A target keeps the state of its subsystems however it ends.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -137,7 +137,7 @@ fn a_target_that_is_killed_remembers_reservations_and_write_protection() {
     let target = place.target(&both);
     let mut one = host(&target, 1);
     assert_eq!(reservation(&mut one, 1), (0, vec![]));
-    assert_eq!(reservation(&mut one, 7), (0, vec![]), "nobody asked for that one to last");
+    assert_eq!(reservation(&mut one, 7), (0, vec![]), "that one was not to last");
     assert_eq!((write(&mut one, 1), write(&mut one, 7)), (None, None));
 }
 
@@ -184,7 +184,7 @@ fn a_target_that_cannot_save_its_state_at_the_end_fails() {
     let mut target = place.target(&[(1, "one.img")]);
     // A directory in the place of the next generation's file, once the current one has
     // been renamed.
-    wait_until("kept.new is nobody's", || fs::create_dir(place.path("kept.new")).is_ok());
+    wait_until("kept.new has no owner", || fs::create_dir(place.path("kept.new")).is_ok());
     assert_eq!(write(&mut host(&target, 1), 1), None);
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");

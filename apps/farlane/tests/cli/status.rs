@@ -16,13 +16,13 @@ fn status(control: &Path) -> Value {
 }
 
 #[test]
-fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
+fn both_ends_report_the_link_and_lookahead() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
     let (far, near, socket) = (place("far"), place("near"), place("ssd"));
     let export = Export::start(&["--ram", "16MiB", "--control", far.to_str().unwrap()]);
-    let nobody = status(&far);
-    assert_eq!((&nobody["kind"], &nobody["far_ends"][0]["link"]["peer"]), (&"export".into(), &Value::Null));
+    let absent = status(&far);
+    assert_eq!((&absent["kind"], &absent["far_ends"][0]["link"]["peer"]), (&"export".into(), &Value::Null));
     assert!(succeed(&["observe", "status", far.to_str().unwrap()]).contains("no host is connected"));
 
     let mut attach = Command::new(&*FARLANE);
@@ -38,7 +38,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     assert_eq!(report["errors"], 0, "{report}");
 
     // The near end learns the far end's counters with each Pong.
-    wait_until("the far end has told what it counted", || {
+    wait_until("the far end has reported its counts", || {
         status(&near)["far_reads"]["hits"].as_u64() > Some(commands)
     });
     let (ours, theirs) = (status(&near), status(&far)["far_ends"][0].clone());
@@ -51,17 +51,17 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     assert_eq!(theirs["link"]["connected"], true, "{theirs}");
     let (kept, most) = (&theirs["link"]["unacknowledged_bytes"], &theirs["link"]["unacknowledged_bytes_max"]);
     assert!(most == 16 << 20 && kept.as_u64() <= most.as_u64(), "{theirs}");
-    let told = succeed(&["observe", "status", near.to_str().unwrap()]);
-    assert!(told.contains("round trips each") && told.contains("went ahead"), "{told}");
-    assert!(told.contains("until they are acknowledged, 16777216 B at most"), "{told}");
+    let reported = succeed(&["observe", "status", near.to_str().unwrap()]);
+    assert!(reported.contains("round trips each") && reported.contains("went ahead"), "{reported}");
+    assert!(reported.contains("until they are acknowledged, 16777216 B at most"), "{reported}");
 }
 
 #[test]
 fn what_cannot_be_asked_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control");
-    let told = fail(&["observe", "status", path.to_str().unwrap()]);
-    assert!(told.contains("nobody answers") && told.contains("--control"), "{told}");
+    let error = fail(&["observe", "status", path.to_str().unwrap()]);
+    assert!(error.contains("no daemon answers") && error.contains("--control"), "{error}");
 
     let export = Export::start(&["--ram", "8MiB", "--control", path.to_str().unwrap()]);
     let mut stranger = UnixStream::connect(&path).unwrap();
@@ -70,9 +70,9 @@ fn what_cannot_be_asked_says_so() {
     stranger.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("invalid request"), "{answer}");
     // A second export can't have the same control socket.
-    let told =
+    let error =
         fail(&["export", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--control", path.to_str().unwrap()]);
-    assert!(told.contains("control"), "{told}");
+    assert!(error.contains("control"), "{error}");
     // A bench of the device itself counts its own round trips.
     let load =
         ["bench", &export.url(), "--no-lookahead", "--rw", "randwrite", "--runtime", "300ms", "--json"];
@@ -107,19 +107,19 @@ fn a_daemon_of_an_unknown_kind_is_named_and_hides_no_other() {
     for arguments in [&["status"][..], &["list"], &["status", "--json"], &["list", "--json"]] {
         let mut command = Command::new(&*FARLANE);
         let output = command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap();
-        let [out, told] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        let [out, reported] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {reported}");
         assert!(out.contains("export") || out.contains("tcp://127.0.0.1:"), "{arguments:?}: {out}");
         for words in ["teleport-7.sock", "farlane 9.8.7", env!("CARGO_PKG_VERSION"), "kind"] {
-            assert!(told.contains(words), "{arguments:?}: {told}");
+            assert!(reported.contains(words), "{arguments:?}: {reported}");
         }
-        let is_coded = told.contains("\"code\":\"unreadable-status\"");
-        assert_eq!(is_coded, arguments.contains(&"--json"), "{told}");
+        let is_coded = reported.contains("\"code\":\"unreadable-status\"");
+        assert_eq!(is_coded, arguments.contains(&"--json"), "{reported}");
     }
     // Commands for daemons of one kind pass it by.
     let mut command = Command::new(&*FARLANE);
     command.args(["export", "status"]).env("XDG_RUNTIME_DIR", runtime.path());
     let output = command.output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.contains("teleport"), "{told}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && reported.contains("teleport"), "{reported}");
 }

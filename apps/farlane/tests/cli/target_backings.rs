@@ -84,8 +84,8 @@ fn a_far_pcie_device_is_a_namespace() {
     assert_eq!(size(&url), (24 << 20) / 4096);
     place.copy(&url);
     ends_well(verify(&url, "1s"));
-    // One host at a time has a far end. Another host is told that, and may use the far end once the
-    // target has ended.
+    // One host at a time has a far end. Another host gets this reason, and may use the far end once
+    // the target has ended.
     let said = fail(&["use", "read", &far.url(), "--length", "4096", "--output", "/dev/null"]);
     assert!(said.contains("one host at a time"), "{said}");
     let (status, said) = front.end_by("TERM");
@@ -179,7 +179,7 @@ fn commands_for_a_device_that_stays_away_fail_and_later_ones_do_not() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_words() {
+fn a_missing_device_is_reported_in_words() {
     let place = Place::new();
     let front = |namespace: &str| {
         let control = place.path("front");
@@ -196,8 +196,8 @@ fn what_is_not_there_is_told_in_words() {
         ];
         fail(&words)
     };
-    let nobody = crate::support::nobody();
-    assert!(front(&nobody).contains("no far end answers at"), "{}", front(&nobody));
+    let unused_url = crate::support::unused_url();
+    assert!(front(&unused_url).contains("no far end answers at"), "{}", front(&unused_url));
     let far = Export::start(&["--ram", "4MiB", "--ram", "4MiB"]);
     let said = front(&far.url());
     assert!(said.contains("which namespace?") && said.contains("1, 2"), "{said}");
@@ -206,7 +206,7 @@ fn what_is_not_there_is_told_in_words() {
     assert!(front("tcp://127.0.0.1").contains("expected"));
     // A running target waits for a device that is not there without disturbing its hosts for long.
     let target = place.target(NQN, "127.0.0.1:0", &["--ram", "4MiB"]);
-    let said = fail(&["target", "add", "--control", &place.path("front"), "--namespace", &nobody]);
+    let said = fail(&["target", "add", "--control", &place.path("front"), "--namespace", &unused_url]);
     assert!(said.contains("no far end answers at"), "{said}");
     let url = format!("nvme-tcp://{}/{NQN}", target.address);
     assert!(farlane(&["use", "read", &url, "--length", "4096", "--output", "/dev/null"]).status.success());

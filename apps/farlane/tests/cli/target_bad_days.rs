@@ -145,7 +145,7 @@ fn ten_thousand_hosts_that_come_and_go_leave_nothing_behind() {
     wait_until("the memory of hosts that have gone is free", || resident(&target) < before + GROWTH_MAX);
 }
 
-/// The host asks for 57 times as many bytes as it sends. What the target owes the host is bounded
+/// The host asks for 57 times as many bytes as it sends. The target's debt to the host is bounded
 /// by the number of commands that may be under way.
 #[test]
 fn a_host_that_reads_nothing_is_owed_little() {
@@ -191,11 +191,11 @@ fn a_host_may_have_sixty_four_queues() {
         ["bench", "--json", "--rw", "randwrite", "--verify", "--iodepth", "128", "--runtime", "500ms", &url];
     let report = json(&arguments);
     assert_eq!(report["errors"].as_u64(), Some(0), "{report}");
-    // The first queues are told of one by one, the others by their number 10 s later.
+    // The log names the first queues one by one, and the number of the others 10 s later.
     for queue in 1..=10 {
         assert!(target.said().contains(&format!("has queue {queue}, ")), "{}", target.said());
     }
-    wait_until("every queue is told of", || times(&target.said(), "has queue") == 64);
+    wait_until("every queue is logged", || times(&target.said(), "has queue") == 64);
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn a_target_that_is_killed_ends_a_load_within_its_patience_and_with_few_words() 
     assert!(said.lines().count() < 12, "{said}");
 }
 
-/// Each flipped bit ends a connection or fails a command, which is sent again: what is read is what
-/// was written.
+/// Each flipped bit ends a connection or fails a command, which is sent again: reads return the
+/// written data.
 #[test]
 fn bits_that_flip_in_transit_change_nothing_that_is_read() {
     let target = target();

@@ -67,7 +67,7 @@ fn url(target: &Export) -> String {
     format!("nvme-tcp://{}/{NQN}", target.address)
 }
 
-/// Two ports of this machine on which nobody listens.
+/// Two ports of this machine without listeners.
 fn free_ports() -> [u16; 2] {
     let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     taken.map(|listener| listener.local_addr().unwrap().port())
@@ -214,7 +214,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
         let said = place.refused(words);
         assert!(said.contains(why), "{words:?}: {said}");
     }
-    // A changed file overrides what was set by request.
+    // A changed file overrides the settings of requests.
     let text =
         file.replacen("4MiB", "8MiB", 1).replace(&format!("port = \"127.0.0.1:{one}\"\n"), "group = 2\n");
     place.write(&text);
@@ -270,7 +270,7 @@ fn what_was_changed_is_saved_and_the_next_start_offers_the_same() {
     let read = || fs::read_to_string(place.path("target.toml")).unwrap();
     let mut target = place.offer(SAVED);
     let before = read();
-    assert!(place.ask(&["save"]).contains("says all of it already"));
+    assert!(place.ask(&["save"]).contains("is up to date already"));
     place.ask(&["add", "--namespace", &format!("{},size=4MiB,block=4096", place.path("b.img"))]);
     place.ask(&["resize", "--nsid", "1", "--size", "3MiB"]);
     place.ask(&["remove", "--nsid", "2"]);
@@ -281,7 +281,7 @@ fn what_was_changed_is_saved_and_the_next_start_offers_the_same() {
     for kept in ["# ours", "# the box", "# the first", "state = \"inaccessible\"", "id = 3"] {
         assert!(saved.contains(kept), "{kept}: {saved}");
     }
-    assert!(place.ask(&["save"]).contains("says all of it already"), "{}", read());
+    assert!(place.ask(&["save"]).contains("is up to date already"), "{}", read());
     assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
     let offered = place.namespaces();
     assert_eq!(offered, [(1, 3 << 20), (3, 4 << 20)]);

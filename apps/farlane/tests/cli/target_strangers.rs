@@ -1,5 +1,5 @@
-//! Strangers at a target: connections whose hosts have no key, and what they can take away from a
-//! host that has one.
+//! Strangers at a target: connections whose hosts have no key, and the resources that they can take
+//! away from a host that has one.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -27,9 +27,9 @@ const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 const SECRET: &str = "DHHC-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 /// The limit of descriptors of a target.
 const LIMIT: usize = 256;
-/// What strangers may have of them.
+/// The share of strangers.
 const SHARE: usize = LIMIT / 8;
-/// Descriptors that come and go with what is not measured, such as the control socket.
+/// Descriptors that come and go with unmeasured parts, such as the control socket.
 const OWN: usize = 12;
 
 /// A target with one subsystem, which lets in [`HOST`] alone.
@@ -103,7 +103,7 @@ impl Bench {
         stream
     }
 
-    /// What strangers held is the target's again.
+    /// The resources of strangers are the target's again.
     fn recovers(&self, before: usize) {
         wait_until("the descriptors are back", || self.descriptors() <= before + OWN);
         wait_until("no socket waits to be closed", || self.in_close_wait() == 0);
@@ -182,7 +182,7 @@ fn handshakes_that_end_early_leave_nothing_behind() {
         let mut held = Vec::new();
         for number in 0..500 {
             let mut stream = bench.connect();
-            // The target may have closed it already, for one that came later.
+            // The target may have closed it already, for a later one.
             let _ = stream.write_all(&hello[..1 + number % hello.len()]);
             held.push(stream);
         }
@@ -204,12 +204,7 @@ fn handshakes_that_end_early_leave_nothing_behind() {
     bench.serves();
     let dropped = &bench.strangers()["dropped"];
     assert!(dropped["crowded"].as_u64().is_some_and(|count| count > 0), "{dropped}");
-    assert_eq!(
-        bench.target.said().matches("have not proved who they are").count(),
-        1,
-        "{}",
-        bench.target.said()
-    );
+    assert_eq!(bench.target.said().matches("have not authenticated").count(), 1, "{}", bench.target.said());
 }
 
 /// Strangers of every kind hold all that they can, and say nothing more.
@@ -397,8 +392,8 @@ fn authenticate(message: Option<&[u8]>) -> Vec<u8> {
     capsule(entry, message.unwrap_or_default())
 }
 
-/// What a host with a wrong secret says to a controller that takes the dearest group alone: its
-/// negotiation and its reply, which can be said again and again.
+/// The messages of a host with a wrong secret to a controller that takes the dearest group alone:
+/// its negotiation and its reply, which can be said again and again.
 fn dear_words() -> [Vec<u8>; 2] {
     let mut entropy = Entropy::from(Rng::from_seed(1));
     let mut credentials = Credentials::new(Secret::generate(None, &mut entropy));
@@ -455,7 +450,7 @@ fn strangers_authenticate_at_little_cost() {
     });
     let work = bench.strangers()["exponentiations"].clone();
     let spent = Duration::from_nanos(work["processor_ns"].as_u64().unwrap());
-    // 5 %, what was saved up, the keys of a group, and the host's own.
+    // 5 %, the saved share, the keys of a group, and the host's own.
     let most = started.elapsed().mul_f64(0.05) + Duration::from_secs(2);
     assert!(spent < most, "{spent:?} of {:?}: {work}", started.elapsed());
     assert!(said.load(Ordering::Relaxed) > 3);

@@ -1,4 +1,4 @@
-//! Several targets run at once: the one that has a subsystem is asked.
+//! Several targets run at once: the target that has the subsystem is asked.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -17,16 +17,16 @@ const ARGUMENTS_MAX: usize = 7;
 /// Words of comments whose sentences have no named subject or no precise verb, and their number in
 /// the whole tree. The numbers only fall.
 const VAGUE_WORDS: [(&str, usize); 10] = [
-    ("anybody", 6),
+    ("anybody", 0),
     ("mend", 0),
     ("mended", 0),
-    ("nobody", 39),
-    ("somebody", 14),
-    ("tell", 19),
+    ("nobody", 0),
+    ("somebody", 0),
+    ("tell", 0),
     ("telling", 0),
-    ("tells", 12),
-    ("told", 37),
-    ("whoever", 23),
+    ("tells", 0),
+    ("told", 0),
+    ("whoever", 0),
 ];
 /// From this many lines on, the document of a member has a blank line before it.
 const DOCUMENT_LINES_LONG: usize = 4;
@@ -337,7 +337,7 @@ fn after_generics(text: &str) -> Option<usize> {
     None
 }
 
-/// What commas divide, up to the bracket that closes what `text` begins in.
+/// The parts between commas, up to the bracket that closes the one in which `text` begins.
 fn parts(text: &str) -> Vec<&str> {
     let (mut found, mut start, mut depth, mut before) = (Vec::new(), 0, 0, ' ');
     for (at, one) in text.char_indices() {
@@ -395,7 +395,7 @@ fn a_module_with_parts_is_one_folder() {
     assert!(beside.is_empty(), "\n{}", beside.join("\n"));
 }
 
-/// Whoever looks at a path knows whether the file is a part of the product.
+/// The path shows whether a file is a part of the product.
 #[test]
 fn code_for_tests_alone_says_so_in_its_path() {
     let mut unnamed = Vec::new();
@@ -449,7 +449,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// The compiler finds dead functions within a crate, but not among those that the crate offers
 /// to others.
 #[test]
-fn no_public_function_is_used_by_nobody() {
+fn no_public_function_is_unused() {
     let files: Vec<_> =
         ["pure", "data", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
@@ -465,7 +465,7 @@ fn no_public_function_is_used_by_nobody() {
             }
         }
     }
-    assert!(dead.is_empty(), "nobody calls these; remove them:\n{}", dead.join("\n"));
+    assert!(dead.is_empty(), "these are not called; remove them:\n{}", dead.join("\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Keys: who reaches an SSD, who does not, and what each is told.
+//! Keys: the hosts that reach an SSD, the hosts that do not, and the message to each.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -130,7 +130,7 @@ fn a_far_end_without_keys_is_named_by_a_host_that_expects_one() {
 }
 
 #[test]
-fn a_device_off_loopback_is_not_offered_to_whoever_comes() {
+fn a_device_off_loopback_is_not_offered_to_every_host() {
     let keys = Keys::new();
     for further in [&["--listen", "0.0.0.0:0"][..], &["--listen", "[::]:0"], &["--quic", "0.0.0.0:0"]] {
         let said = fail(&[&["export", "--ram", "1MiB"], further].concat());
@@ -160,7 +160,7 @@ fn flipped_bits_end_connections_and_change_nothing() {
     assert!(between.flipped() > 5, "{}", between.flipped());
 }
 
-/// A key is asked for over datagrams as over TCP, whatever the network does to them.
+/// A key is asked for over datagrams as over TCP, also over a network that loses or changes them.
 #[test]
 fn keys_hold_over_datagrams_that_get_lost_or_changed() {
     let keys = Keys::new();
@@ -190,7 +190,7 @@ fn keys_hold_over_datagrams_that_get_lost_or_changed() {
     between.set_out(false);
     let said = assert_verified(running);
     assert!(!said.contains("interrupted"), "{said}");
-    // What was changed on the way ends the connection, and the next one goes on.
+    // A change on the way ends the connection, and the next one continues.
     let between = Outage::losing(place, u64::MAX);
     let through = url(&between.address.to_string(), &keys.far);
     let running = load(&through, &host, &["--runtime", "3s"]);
@@ -342,7 +342,7 @@ fn a_key_that_others_may_read_is_not_used() {
 }
 
 #[test]
-fn garbage_in_the_form_of_tls_harms_nobody() {
+fn garbage_in_the_form_of_tls_does_no_harm() {
     let keys = Keys::new();
     let far = keys.export(&["--allow", &keys.host]);
     let mut random = 7_u64;
@@ -380,8 +380,8 @@ fn a_far_ends_key_is_remembered_from_the_url_that_it_prints() {
         (format!("udp://[2001:db8::1]:4432?key={}", keys.far), "[2001:db8::1]:4432"),
         (format!("eth:eth0/02:00:5e:00:53:01?key={}", keys.far), "eth0/02:00:5e:00:53:01"),
     ] {
-        let (status, told) = said(&["setup", "key", "trust", &url]);
-        assert!(status == 0 && told.contains(name) && told.contains(&keys.far), "{url}: {told}");
+        let (status, reported) = said(&["setup", "key", "trust", &url]);
+        assert!(status == 0 && reported.contains(name) && reported.contains(&keys.far), "{url}: {reported}");
         // Once more with the same key, which is given on its own.
         let url = url.split('?').next().unwrap();
         assert_eq!(said(&["setup", "key", "trust", url, &keys.far]).0, 0, "{url}");
@@ -399,19 +399,22 @@ fn a_far_ends_key_is_remembered_from_the_url_that_it_prints() {
         (&["tcp://192.0.2.1:4430?dscp=EF", &keys.far], "leave priority= and dscp= out"),
         (&["tcp://192.0.2.1:4430", &keys.other], "--replace"),
     ] {
-        let (status, told) = said(&[&["setup", "key", "trust"], arguments].concat());
-        assert!(status == 2 && told.contains(expected), "{arguments:?}: {told}");
+        let (status, reported) = said(&[&["setup", "key", "trust"], arguments].concat());
+        assert!(status == 2 && reported.contains(expected), "{arguments:?}: {reported}");
     }
 }
 
 #[test]
-fn a_key_that_is_not_there_is_made_by_the_command_that_is_told() {
+fn a_missing_key_is_made_by_the_command_that_the_message_names() {
     let user = tempfile::tempdir().unwrap();
     let shown = of_user(user.path(), &["key", "show"]);
-    let told = String::from_utf8(shown.stderr).unwrap();
+    let reported = String::from_utf8(shown.stderr).unwrap();
     let path = user.path().join("farlane/key.pem");
-    let told_command = format!("farlane setup key new {}", path.display());
-    assert!(!shown.status.success() && told.contains(&told_command) && !told.contains("--key"), "{told}");
+    let named_command = format!("farlane setup key new {}", path.display());
+    assert!(
+        !shown.status.success() && reported.contains(&named_command) && !reported.contains("--key"),
+        "{reported}"
+    );
     assert!(of_user(user.path(), &["key", "new", path.to_str().unwrap()]).status.success());
     assert!(of_user(user.path(), &["key", "show"]).status.success());
 }

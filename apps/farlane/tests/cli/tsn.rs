@@ -158,7 +158,7 @@ fn an_interface_has_what_the_plan_needs_or_says_why_not() {
     assert!(status == Some(1) && said.contains("no hardware clock"), "{said}");
     let (status, said) = apply("narrow", &["--software"]);
     assert!(status == Some(1) && said.contains("one transmit queue"), "{said}");
-    // A kernel with taprio takes the plan and gives it back; another says what it lacks, and the
+    // A kernel with taprio takes the plan and gives it back; another reports its lack, and the
     // interface is as it was.
     match apply("near", &["--software", "--launch-times"]) {
         (Some(0), _) => drop(succeed(&["model", "tsn", "apply", "--interface", "near", "--remove"])),
@@ -197,7 +197,7 @@ fn frames_of_a_capture_are_held_against_the_plan() {
     assert_eq!((&said["outside"][0]["frame"], &said["classes"][0]["outside"]), (&500.into(), &1.into()));
     let off = said["outside"][0]["off"].as_u64().unwrap();
     assert!((3_500_000..5_000_000).contains(&off), "{off}");
-    // Frames of others have no business in the window, and those of nobody's class are no proof.
+    // Frames of others have no business in the window, and frames of an unused class are no proof.
     capture(&file, 0, &times);
     let (status, _) = check(&[]);
     assert_eq!(status, Some(1));
@@ -213,8 +213,8 @@ fn frames_of_a_capture_are_held_against_the_plan() {
         capture_cut(&file, 7, &[last], length);
         assert_eq!(check(&["--error", "1us"]).0, Some(status), "{length} B");
     }
-    // A rate that is not kept: 500 frames of 128 B with what is around them, 10 ms apart, are
-    // 102.4 kbit/s.
+    // A rate that is not kept: 500 frames of 128 B with their overhead, 10 ms apart, are 102.4
+    // kbit/s.
     capture(&file, 7, &times);
     for rate in ["7=103kbit/s", "7=10000000Tbit/s"] {
         assert_eq!(check(&["--shaper", rate]).0, Some(0), "{rate}");
@@ -239,7 +239,7 @@ fn a_capture_that_has_lost_frames_proves_nothing() {
 }
 
 #[test]
-fn a_packet_without_a_time_stamp_is_told_and_proves_nothing() {
+fn a_packet_without_a_time_stamp_is_reported_and_proves_nothing() {
     let (directory, plan) = plan(&[]);
     let file = directory.path().join("left.pcapng");
     let path = file.to_str().unwrap();

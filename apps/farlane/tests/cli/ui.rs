@@ -1,4 +1,4 @@
-//! `farlane observe ui`: who may ask, what is answered, and that nothing which is asked ends it.
+//! `farlane observe ui`: the clients that may ask, the answers, and that no request ends it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -65,7 +65,7 @@ impl Page {
         Answer { status, head, body: bytes[end + 4..].to_vec() }
     }
 
-    /// Asks for what is behind the token.
+    /// Asks for the resource behind the token.
     fn get(&self, path: &str) -> Answer {
         let (token, host) = (&self.token, &self.process.address);
         self.request(
@@ -125,7 +125,7 @@ fn captured(folder: &Path, name: &str, load: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn nobody_without_the_token_or_under_another_name_is_answered() {
+fn requests_without_the_token_or_under_another_name_get_no_answer() {
     let page = Page::start(&[]);
     let (token, host) = (&page.token, &page.process.address);
     let port = host.rsplit(':').next().unwrap();
@@ -264,7 +264,7 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
         };
         let up = list("");
         assert_eq!((up["commands"].as_u64(), up["matched"].as_u64()), (Some(count), Some(count)));
-        // What is not known comes last.
+        // Unknown values come last.
         let known = |value: &Option<u64>| value.unwrap_or(u64::MAX);
         assert!(values(&up).is_sorted_by_key(known), "{sort}");
         let mut down = values(&list("&descending=1"));
@@ -300,7 +300,7 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
     }
     for place in [1, 3, count / 2, count] {
         let one = page.ask(&format!("captures/{number}/commands/{place}"), "ui/command");
-        let told = printed(&[
+        let reported = printed(&[
             "observe",
             "trace",
             "chain",
@@ -312,13 +312,13 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
         for key in
             ["command", "queue", "id", "nsid", "lba", "blocks", "bytes", "status", "latency_ns", "whole_ns"]
         {
-            assert_eq!(one[key], told[key], "{place}: {key}");
+            assert_eq!(one[key], reported[key], "{place}: {key}");
         }
         let hops = one["steps"].as_array().unwrap().iter();
         let hops: Vec<_> = hops
             .map(|hop| json!({ "step": hop["step"], "ns": hop["ns"], "packets": hop["packets"] }))
             .collect();
-        assert_eq!(json!(hops), told["hops"], "{place}");
+        assert_eq!(json!(hops), reported["hops"], "{place}");
         let frames = one["frames"].as_array().unwrap();
         assert_eq!(frames.len() as u64, one["packets"].as_u64().unwrap(), "{one}");
         // Each step begins with the first of its frames, and ends with the last.
@@ -333,16 +333,16 @@ fn commands_are_those_of_trace(page: &Page, number: usize, path: &Path, summary:
     }
 }
 
-/// Frames are those that `trace show` prints, from whatever number and time on.
+/// Frames are those that `trace show` prints, from any number and time on.
 fn frames_are_those_of_trace(page: &Page, number: usize, path: &Path, summary: &Value) {
     let text = succeed(&["observe", "trace", "show", path.to_str().unwrap(), "--json"]);
-    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reported: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let count = summary["frames"].as_u64().unwrap();
-    assert_eq!(told.len() as u64, count);
+    assert_eq!(reported.len() as u64, count);
     for from in [0, 1, 127, 128, 129, count / 2, count - 1] {
         let list = page.ask(&format!("captures/{number}/frames?from={from}&limit=300"), "ui/frames");
         for (row, expected) in
-            list["rows"].as_array().unwrap().iter().zip(&told[usize::try_from(from).unwrap()..])
+            list["rows"].as_array().unwrap().iter().zip(&reported[usize::try_from(from).unwrap()..])
         {
             assert_eq!(row["number"].as_u64().unwrap() + 1, expected["number"].as_u64().unwrap());
             assert_eq!(
@@ -350,11 +350,11 @@ fn frames_are_those_of_trace(page: &Page, number: usize, path: &Path, summary: &
                 (&expected["at_ns"], &expected["tlp"], &expected["direction"])
             );
         }
-        let at = told[usize::try_from(from).unwrap()]["at_ns"].as_u64().unwrap();
+        let at = reported[usize::try_from(from).unwrap()]["at_ns"].as_u64().unwrap();
         let list = page.ask(&format!("captures/{number}/frames?at={at}&limit=1"), "ui/frames");
         assert!(list["rows"][0]["at_ns"].as_u64().unwrap() >= at, "{list}");
         let one = page.ask(&format!("captures/{number}/frames/{from}"), "ui/frame");
-        assert_eq!(one["text"], told[usize::try_from(from).unwrap()]["tlp"]);
+        assert_eq!(one["text"], reported[usize::try_from(from).unwrap()]["tlp"]);
         let length = one["hex"].as_str().unwrap().len() / 2;
         for field in one["fields"].as_array().unwrap() {
             let [start, end] = [0, 1].map(|at| field["bytes"][at].as_u64().unwrap());
@@ -399,7 +399,7 @@ fn series_add_up(page: &Page, number: usize, summary: &Value) {
         let tolerance = 0.001 * series["width_ns"].as_f64().unwrap() * f64::from(bins) + 0.01 * latencies;
         assert!((depth - latencies).abs() <= tolerance, "{bins}: {depth}, not {latencies}");
     }
-    // A part has what is in it, exactly.
+    // A part has its contents, exactly.
     let (from, to) = (span / 3, span / 2);
     let part = page.ask(&format!("captures/{number}/series?from={from}&to={to}&bins=50"), "ui/series");
     assert_eq!(part["exact"], true);
@@ -528,14 +528,14 @@ fn whatever_is_asked_the_page_goes_on() {
             String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
         );
     }
-    // Those who connect and say nothing hold up nobody.
+    // Silent connections do not hold up other clients.
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(&page.process.address).unwrap()).collect();
     assert_eq!(page.get("api/captures").status, 200);
     drop(silent);
 }
 
 #[test]
-fn files_that_are_no_captures_or_broken_ones_are_told_and_end_nothing() {
+fn files_that_are_no_captures_or_broken_ones_are_reported_and_end_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let whole = std::fs::read(captured(folder.path(), "whole.pcapng", &[])).unwrap();
     let of = |name: &str, bytes: &[u8]| {
@@ -684,7 +684,7 @@ fn commands_over_a_network_are_shown_down_to_the_fields_of_their_pdus() {
     }
 }
 
-/// What a view of a whole capture needs is in its index: the file may be gone.
+/// The index has the data for a view of a whole capture: the file may be gone.
 #[test]
 fn a_long_capture_is_answered_without_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -694,7 +694,7 @@ fn a_long_capture_is_answered_without_its_file() {
     let page = Page::start(&[&path]);
     let captures = page.captures();
     let count = captures[0]["summary"]["frames"].as_f64().unwrap();
-    // More than what is read again for a chart.
+    // More than a chart reads again.
     assert!(count > 32_768.0, "{captures}");
     let one = page.ask("captures/0/commands/1000", "ui/command");
     std::fs::remove_file(&path).unwrap();

@@ -10,7 +10,7 @@ use crate::support::{Export, FARLANE, json, succeed};
 /// Where `make ui-test` puts Playwright, and where pictures of the views go.
 const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/ui-test");
 
-/// What the test is made with: the library that drives the browser, and the browser.
+/// The tools of the test: the library that drives the browser, and the browser.
 fn tools() -> Option<(PathBuf, PathBuf)> {
     let place = std::env::var_os("PLAYWRIGHT")
         .map_or_else(|| Path::new(PLACE).join("node_modules/playwright-core"), PathBuf::from);

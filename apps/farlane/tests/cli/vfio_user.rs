@@ -39,7 +39,7 @@ fn commands_reach_it_as_they_reach_a_far_end() {
     let out = output.to_str().unwrap();
     let read = ["read", &url, "--offset", "64k", "--length", "3000001", "--output", out, "--json"];
     assert_eq!(json(&read)["sha256"], written["sha256"]);
-    assert!(std::fs::read(&output).unwrap() == text, "what was read is what was written");
+    assert!(std::fs::read(&output).unwrap() == text, "the data read equal the data written");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn one_user_at_a_time() {
 }
 
 #[test]
-fn what_is_no_device_is_told_so() {
+fn a_file_that_is_no_device_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     let said = fail(&["nvme", "identify", &url(&socket)]);

@@ -1,4 +1,4 @@
-//! Wrong requests are refused by name and value, with what was expected instead.
+//! Wrong requests are refused by name and value, with the expected form.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::running::Running;
 use crate::support::{Export, FARLANE, fail, farlane};
 
-/// File of what is said of each wrong input, for people to read.
+/// File of the message about each wrong input, for people to read.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/wrong_arguments.txt");
 /// Name of the environment variable that makes the test write [`KEPT`] anew.
 const KEEP: &str = "FARLANE_KEEP_MESSAGES";
@@ -244,7 +244,7 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
     let (missing, odd, file) = (at("missing"), at("odd,size=1000"), at("file"));
     std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
     let other_size = format!("{file},size=2MiB");
-    // It is nobody's wrong usage that somebody else listens there.
+    // An address that another process has is no wrong usage.
     let taken = farlane(&["export", "--ram", "1MiB", "--listen", &far.address]);
     let said = String::from_utf8_lossy(&taken.stderr);
     assert_eq!(taken.status.code(), Some(1), "{said}");
@@ -285,8 +285,8 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
     assert!(!std::path::Path::new(&at("odd")).exists(), "nothing is left behind");
 }
 
-/// [`KEPT`] is for a reviewer to read: does each message name the value, what was expected, and
-/// what to do?
+/// [`KEPT`] is for a reviewer to read: does each message name the value, the expected form, and the
+/// remedy?
 #[test]
 fn what_is_said_of_wrong_inputs_is_what_was_kept() {
     let directory = tempfile::tempdir().unwrap();

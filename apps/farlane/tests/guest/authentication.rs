@@ -85,7 +85,7 @@ fn linux_and_a_target_prove_who_they_are() {
     assert!(said.contains("another secret than the target has for it"), "{said}");
 }
 
-/// Hashes and groups that the kernel's target is told to ask for, one after the other.
+/// Hashes and groups that the kernel's target is set to demand, one after the other.
 const METHODS: [&str; 4] = ["sha256-null", "sha384-ffdhe2048", "sha512-ffdhe3072", "sha256-ffdhe8192"];
 
 #[test]

@@ -9,7 +9,7 @@ use guest::{Device, Guest, skip};
 
 use crate::support::{Export, FARLANE};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/cmb.sh");
 
 fn served(arguments: &[&str], socket: &Path) -> Export {
@@ -52,10 +52,10 @@ fn linux_has_its_submission_queues_in_the_controllers_memory() {
     // Only the admin queue is in the guest's memory.
     let (status, said) = device.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
-    let told = device.next_line();
-    let count = |name: &str| told["controller"][name].as_u64().unwrap();
+    let reported = device.next_line();
+    let count = |name: &str| reported["controller"][name].as_u64().unwrap();
     let (commands, pushed) = (count("commands"), count("from_memory_buffer"));
-    assert!(pushed > 1000 && commands - pushed < 200, "{told}");
+    assert!(pushed > 1000 && commands - pushed < 200, "{reported}");
     assert!(said.contains(&format!("{commands} commands: {pushed} from")), "{said}");
     let (status, said) = far.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::schema::{all_faults, schema};
 use crate::support::{Export, FARLANE};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/connect.sh");
 /// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -63,8 +63,8 @@ fn expect(guest: &mut Running, words: &str) {
     guest.expect(words, LIMIT).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Has a guest with these `modules` use a far SSD by a block device made over `over`. `limits` are
-/// those that the guest sees.
+/// Has a guest with these `modules` use a far SSD by a block device made over `over`. The guest
+/// sees `limits`.
 fn use_a_far_ssd(over: &str, modules: &[&str], limits: &str) {
     let Some(kit) = skip::kit_or_skip("a far SSD as a block device of Linux") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -104,10 +104,10 @@ fn use_a_far_ssd(over: &str, modules: &[&str], limits: &str) {
     let latency = outcome.output.lines().find(|line| line.starts_with("latency"));
     eprintln!("{over}: {}", latency.unwrap_or_default());
     for (name, key) in [("connect", "device"), ("disconnect", "disconnected")] {
-        let told = outcome.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let told = told.filter(|value| value[key].is_string()).collect::<Vec<_>>();
-        assert!(!told.is_empty(), "{name} in {}", outcome.output);
-        for value in told {
+        let reported = outcome.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let reported = reported.filter(|value| value[key].is_string()).collect::<Vec<_>>();
+        assert!(!reported.is_empty(), "{name} in {}", outcome.output);
+        for value in reported {
             assert_eq!(all_faults(&schema(name), &value), Vec::<String>::new(), "{name}: {value}");
         }
     }

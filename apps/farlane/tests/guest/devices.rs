@@ -196,24 +196,24 @@ fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
     let (status, said) = near.end_by("TERM");
     drop((running, held));
     assert_eq!(status, Some(0), "{said}");
-    let told = near.next_line();
+    let reported = near.next_line();
     let count = |of: &Value, name: &str| of[name].as_u64().unwrap();
-    let trips = &told["round_trips"];
+    let trips = &reported["round_trips"];
     let (accesses, resets, reads) =
         (count(trips, "accesses"), count(trips, "resets"), count(trips, "memory_reads"));
-    let all = count(&told, "config_accesses") + count(&told, "register_accesses");
+    let all = count(&reported, "config_accesses") + count(&reported, "register_accesses");
     // The near end knows most of what a monitor asks, and register writes don't wait.
     assert!(accesses > 10 && accesses < all * 2 / 3, "{accesses} of {all} accesses");
     // Entries and data went with their doorbells: hardly any command waits for more.
-    let entries = count(&told["lookahead"], "entries");
-    assert!(resets > 0 && entries > 100 && reads < entries / 4, "{told}");
+    let entries = count(&reported["lookahead"], "entries");
+    assert!(resets > 0 && entries > 100 && reads < entries / 4, "{reported}");
     let trips = accesses + resets + reads;
     assert!(said.contains(&format!("farlane: {trips} round trips: {accesses} of")), "{said}");
-    assert!(trips < 1_000, "{told}");
-    eprintln!("a boot to a mounted file system: {told}");
+    assert!(trips < 1_000, "{reported}");
+    eprintln!("a boot to a mounted file system: {reported}");
 }
 
-/// A guest that reports the mark at the start of its SSD, and writes one when told to.
+/// A guest that reports the mark at the start of its SSD, and writes one on request.
 fn marking(kit: &Kit, device: Device) -> Builder {
     let script = r#"
         read_mark() { dd if=/dev/nvme0n1 bs=4k count=1 iflag=direct 2>/dev/null | tr -d '\0'; }
@@ -241,7 +241,7 @@ fn a_guest_starts_again_and_another_follows_when_it_is_killed() {
     let device = || Device::vfio_user(place.socket("ssd"));
     let mut running = marking(kit, device()).start().unwrap();
     expect(&mut running, "found nothing");
-    // A second guest is told at once that it can't have the SSD.
+    // A second guest gets the error at once that it can't have the SSD.
     let second = guest_with(kit, device()).script("true").run().unwrap_err();
     assert!(second.to_string().contains("ssd"), "{second}");
     near.wait_for("was turned away");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Export, FARLANE};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/emulate.sh");
 /// Script of what a guest does with an SSD on the same machine.
 const USE: &str = include_str!("scripts/use.sh");
@@ -38,10 +38,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Booted {
     outcome: Outcome,
     network: Export,
-    /// What the near end said on standard error.
+    /// The near end's standard error.
     said: String,
-    /// What the near end printed as JSON at its end.
-    told: Value,
+    /// The near end's last report, as JSON.
+    reported: Value,
     _far: Export,
 }
 
@@ -65,10 +65,10 @@ fn boot(kit: &Kit, scenario: &str, attach: &[&str], script: &str) -> Booted {
     let outcome = builder.script(script).run().unwrap().expect_success();
     let (status, said) = near.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
-    let told = near.next_line();
+    let reported = near.next_line();
     let (boot, elapsed) = (outcome.boot.as_secs_f64(), outcome.elapsed.as_secs_f64());
     eprintln!("{scenario}: booted in {boot:.1} s, ran {elapsed:.1} s\n{}{said}", outcome.output);
-    Booted { outcome, network, said, told, _far: far }
+    Booted { outcome, network, said, reported, _far: far }
 }
 
 /// Lets a guest use its disk over the network of a scenario, including everything that is done on
@@ -76,15 +76,19 @@ fn boot(kit: &Kit, scenario: &str, attach: &[&str], script: &str) -> Booted {
 fn used_over(scenario: &str) {
     let Some(kit) = skip::kit_or_skip(scenario) else { return };
     let script = format!("{SCRIPT}\n{}", USE.replace("fio verified", "fio verified it all"));
-    let Booted { outcome, mut network, told, .. } = boot(kit, scenario, &[], &script);
+    let Booted { outcome, mut network, reported, .. } = boot(kit, scenario, &[], &script);
     for line in LINES {
         assert!(outcome.output.contains(line), "{line:?} in {}", outcome.output);
     }
-    let ahead = &told["lookahead"];
+    let ahead = &reported["lookahead"];
     let count = |name: &str| ahead[name].as_u64().unwrap();
     // The far end had to ask for little, compared with what went ahead.
-    assert!(count("entries") > 500 && count("reads") < count("pieces") / 4, "{told}");
-    assert_eq!((&told["completion_timeouts"], &told["given_up"]), (&0.into(), &0.into()), "{told}");
+    assert!(count("entries") > 500 && count("reads") < count("pieces") / 4, "{reported}");
+    assert_eq!(
+        (&reported["completion_timeouts"], &reported["given_up"]),
+        (&0.into(), &0.into()),
+        "{reported}"
+    );
     let (_, _) = network.end_by("INT");
     let counters = loop {
         let line = network.next_line();
@@ -123,10 +127,10 @@ fn a_root_complex_that_waits_for_10_ms_has_no_disk_over_5g() {
     let Some(kit) = skip::kit_or_skip("a root complex that gives up") else { return };
     let script = "lspci -nn; ls /sys/class/nvme/* /dev/nvme* 2>/dev/null || echo \"there is no SSD\"";
     let remedies_off = ["--no-lookahead", "--no-shadow", "--completion-timeout", "10ms"];
-    let Booted { outcome, said, told, .. } = boot(kit, "5g.toml", &remedies_off, script);
+    let Booted { outcome, said, reported, .. } = boot(kit, "5g.toml", &remedies_off, script);
     assert!(outcome.output.contains("there is no SSD"), "{}", outcome.output);
     assert!(!outcome.output.contains("[0108]"), "{}", outcome.output);
-    assert!(told["completion_timeouts"].as_u64().unwrap() > 0, "{told}");
+    assert!(reported["completion_timeouts"].as_u64().unwrap() > 0, "{reported}");
     for words in ["completion timeout: configuration", "no answer within 10 ms", "slot is empty"] {
         assert!(said.contains(words), "{words} in {said}");
     }

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const NQN: &str = "nqn.2026-01.io.farlane:guest";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
 
-/// What a target offers to a guest. Of its two ports, the second is behind a relay. The guest knows
+/// A target's offers to a guest. Of its two ports, the second is behind a relay. The guest knows
 /// this machine as 10.0.2.2.
 struct Stage {
     directory: tempfile::TempDir,
@@ -117,7 +117,7 @@ const SAID: [&str; 32] = [
     "one way is longer",
     "fio verified through a restart",
     "fio verified through a cut path",
-    "nobody saw an error",
+    "no program saw an error",
     "the discovery service is kept",
     "the discovery log has changed",
 ];

@@ -8,7 +8,7 @@ use guest::{Guest, skip};
 
 use crate::support::{Export, FARLANE};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/far.sh");
 /// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(120);

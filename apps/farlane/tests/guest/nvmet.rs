@@ -8,7 +8,7 @@ use guest::{Guest, skip};
 
 use crate::support::{FARLANE, farlane};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/nvmet.sh");
 const NQN: &str = "nqn.2014-08.org.example:kernel";
 const LIMIT: Duration = Duration::from_secs(60);

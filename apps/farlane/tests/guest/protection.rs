@@ -10,7 +10,7 @@ use guest::{Device, Guest, skip};
 
 use crate::support::{Export, FARLANE, json};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/protection.sh");
 /// Bytes of a file that a protected block takes.
 const STORED: u64 = 4096 + 512;
@@ -20,8 +20,12 @@ fn write_and_rot(file: &Path, protection: &str) {
     let namespace = format!("{},size=64MiB,protection={protection}", file.display());
     let far = Export::start(&["--namespace", &namespace]);
     let load = ["bench", &far.url(), "--rw", "write", "--verify", "--bs", "4k", "--size", "32k"];
-    let told = json(&[&load[..], &["--runtime", "200ms", "--json"]].concat());
-    assert_eq!((&told["protected_by"], &told["verified"]), (&"host".into(), &true.into()), "{told}");
+    let reported = json(&[&load[..], &["--runtime", "200ms", "--json"]].concat());
+    assert_eq!(
+        (&reported["protected_by"], &reported["verified"]),
+        (&"host".into(), &true.into()),
+        "{reported}"
+    );
     drop(far);
     let disk = OpenOptions::new().read(true).write(true).open(file).unwrap();
     let (mut byte, place) = ([0], 3 * STORED + 100);

@@ -40,7 +40,7 @@ const SAID: [&str; 13] = [
 ];
 
 /// Modules that Debian's kernel needs for NVMe over RoCE. Where a kernel has one built in, nothing
-/// is inserted. `rdma_rxe` asks for its CRC by name, so no dependency tells of it.
+/// is inserted. `rdma_rxe` asks for its CRC by name, so no dependency names it.
 const MODULES: [&str; 6] = ["crc32_generic", "rdma_rxe", "nvme_rdma", "nvme_tcp", "nvmet_rdma", "brd"];
 
 /// A filter for packets that Wireshark can't make sense of, or that are in the group «malformed» of
@@ -50,7 +50,7 @@ const COMPLAINTS: &str = "infiniband && (_ws.malformed || _ws.expert.group == 0x
 /// answers to RDMA Reads in several, RDMA Reads, acknowledgements, connection management.
 const OPERATIONS: [&str; 10] = ["4", "6", "7", "8", "12", "13", "14", "15", "17", "100"];
 
-/// Ports of loopback that nobody listens on.
+/// Ports of loopback without listeners.
 fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
     // All are taken before any is given back.
     let taken = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -132,7 +132,7 @@ fn use_theirs(at: &str, query: &str, directory: &Path) -> String {
     url
 }
 
-/// Loads the kernel's target, and compares what is read with what was written.
+/// Loads the kernel's target, and compares the read data with the written data.
 fn load(url: &str) {
     for size in ["512", "4k", "64k"] {
         let job = ["--rw", "randrw", "--bs", size, "--iodepth", "16", "--runtime", "500ms", "--verify"];

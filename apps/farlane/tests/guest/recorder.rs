@@ -28,16 +28,16 @@ fn linux_starts_watches_and_stops_a_recording() {
         .run()
         .unwrap()
         .expect_success();
-    let told = &outcome.output;
+    let reported = &outcome.output;
     for line in
         ["class 0x118000", "version 0x00000001, capabilities 0x00000001", "chunks of 131072 B, 256 of them"]
     {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(reported.contains(line), "{line}: {reported}");
     }
     recorder.signal("INT");
     let output = String::from_utf8(recorder.output().stdout).unwrap();
     let end: serde_json::Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     let account = format!("in {} stored {} lost {}", end["bytes_in"], end["bytes_stored"], end["bytes_lost"]);
-    assert!(told.contains(&account), "the certificate says {account}: {told}");
+    assert!(reported.contains(&account), "the certificate says {account}: {reported}");
     assert_eq!(json(&["recording", "verify", recording, "--json"])["ok"], true);
 }

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::running::wait_until;
-use crate::support::{Export, FARLANE, fail, farlane, nobody};
+use crate::support::{Export, FARLANE, fail, farlane, unused_url};
 
 /// A version message without JSON, as SPDK's client sends it: header, major 0, minor 1.
 const VERSION: [u8; 20] = [1, 0, 1, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -85,7 +85,7 @@ fn a_client_that_is_connected_does_not_keep_the_end_waiting() {
 }
 
 #[test]
-fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
+fn a_name_that_can_not_be_had_is_reported_with_the_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let taken = path("taken");
@@ -102,8 +102,8 @@ fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
         let said = fail(&["offer", "device", "--ram", "1MiB", "--vfio-user", socket]).replace('│', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(words) && said.contains("can't listen at"), "{said}");
-        let output = farlane(&["attach", &nobody(), "--vfio-user", socket]);
-        // It is nobody's wrong usage that somebody else is there.
+        let output = farlane(&["attach", &unused_url(), "--vfio-user", socket]);
+        // A socket that another process has is no wrong usage.
         let code = if socket == &taken { 1 } else { 2 };
         assert_eq!(output.status.code(), Some(code), "{socket}");
     }
@@ -123,7 +123,7 @@ fn a_monitor_that_comes_before_the_far_end_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     // A port that is still free when its far end starts.
-    let address = nobody().replace("tcp://", "");
+    let address = unused_url().replace("tcp://", "");
     let mut command = Command::new(&*FARLANE);
     command.args(["attach", &format!("tcp://{address}"), "--json", "--vfio-user"]).arg(&socket);
     let mut near = Export::of(command);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::FARLANE;
 use guest::{Guest, skip};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/systemd.sh");
 
 fn root() -> PathBuf {
@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 /// A script of ours, which must succeed. Its standard output.
 fn script(name: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(root().join("scripts").join(name));
-    // Packages are made for one boot: nobody waits for their last byte.
+    // Packages are made for one boot, so they need not be small.
     command.args(arguments).env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let output = command.output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::own_network::{GUEST_WITH_PREFIX, INTERFACE, is_inside, test_path};
 use crate::support::{Export, FARLANE};
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/tsn.sh");
 /// Script of a box with a far SSD behind gates.
 const BOX: &str = include_str!("scripts/tsn_box.sh");
@@ -57,11 +57,11 @@ fn a_far_ssd_over_frames_keeps_to_a_plan_beside_others() {
     ] {
         assert!(outcome.output.lines().any(|one| one == line), "{line:?} in {}", outcome.output);
     }
-    let told = |name: &str| -> Value {
+    let reported = |name: &str| -> Value {
         let line = outcome.output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         serde_json::from_str(line).unwrap()
     };
-    let (plan, check) = (told("PLAN "), told("CHECK "));
+    let (plan, check) = (reported("PLAN "), reported("CHECK "));
     let of_class = |class: u64| {
         check["classes"].as_array().unwrap().iter().find(|one| one["class"] == class).unwrap().clone()
     };
@@ -69,11 +69,12 @@ fn a_far_ssd_over_frames_keeps_to_a_plan_beside_others() {
     assert!(flow["frames"].as_u64().unwrap() > 10, "{check}");
     assert!(others["frames"].as_u64().unwrap() > 100, "the others were to send all the time: {check}");
     // A round trip is at most two delays that the plan bounds, each with the machine's own error.
-    // What an interpreted machine handed over too late was dropped, counted and sent again.
+    // Datagrams that an interpreted machine handed over too late were dropped, counted and sent
+    // again.
     let bound = plan["delays"][1]["worst_case"].as_u64().unwrap();
     let most = 2 * (bound + u64::try_from(ERROR.as_nanos()).unwrap());
     for flow in ["PING ", "SECOND "] {
-        let ping = told(flow);
+        let ping = reported(flow);
         let time = |name: &str| ping["latency_ns"][name].as_u64().unwrap();
         let is_within = time("max") <= most || outcome.output.contains("missed their times of launch");
         assert!(time("p90") <= most && is_within, "{flow}{ping}: more than {most} ns");
@@ -104,7 +105,7 @@ fn a_machine_boots_from_a_far_ssd_behind_gates() {
     let url = format!("eth:{INTERFACE},vlan=3,pcp=7/{MAC}");
     command.args(["attach", &url, "--json", "--vfio-user"]).arg(&socket);
     let near = Export::of(command);
-    // The firmware's own driver reads the first sectors, and what is there runs.
+    // The firmware's own driver reads the first sectors, and their code runs.
     let machine = Guest::builder(kit).unwrap().device(Device::vfio_user(&socket));
     let outcome = machine
         .boot_from_device()

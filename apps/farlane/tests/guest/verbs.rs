@@ -108,7 +108,7 @@ fn drive(kit: &Kit, device: &Device) {
     }
 }
 
-/// What the guest has measured at `depth`: our host beside the kernel's. It is told, and judged by
+/// The guest's measurement at `depth`: our host beside the kernel's. It is printed, and judged by
 /// readers: no test asserts a speed.
 fn beside(link: &str, depth: &str, output: &str) -> String {
     let figures = output.lines().filter_map(|line| {

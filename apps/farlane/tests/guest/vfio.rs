@@ -7,7 +7,7 @@ use guest::{Device, Guest, Kit, skip};
 
 use crate::support::stripped;
 
-/// Script of what is done in the guest.
+/// The script of the guest.
 const SCRIPT: &str = include_str!("scripts/vfio.sh");
 
 /// Has a guest of `kit` give its SSD to a far end and take it back. `way` is what the far end says

@@ -24,8 +24,8 @@ use serde_json::Value;
 
 use running::{Said, signal, wait_until};
 
-/// The program under test: the one that was built with the tests. Tests that measure time, or in
-/// which a guest runs beside it, take a faster build where `FARLANE_UNDER_TEST` names one.
+/// The program under test, which was built with the tests. Tests that measure time, or in which a
+/// guest runs beside it, take a faster build where `FARLANE_UNDER_TEST` names one.
 pub(crate) static FARLANE: LazyLock<String> = LazyLock::new(|| {
     let named = std::env::var("FARLANE_UNDER_TEST").ok();
     let faster = named.filter(|_| env!("CARGO_CRATE_NAME") != "cli");
@@ -125,7 +125,7 @@ impl Export {
         (status.and_then(|status| status.code()), self.errors.all())
     }
 
-    /// The next line of JSON, such as the one that the program prints at its end.
+    /// The next line of JSON, such as the program's last line.
     pub(crate) fn next_line(&mut self) -> Value {
         let mut line = String::new();
         self.announcements.read_line(&mut line).unwrap();
@@ -188,7 +188,7 @@ pub(crate) fn fail(arguments: &[&str]) -> String {
 }
 
 /// The URL of a port on which no process listens.
-pub(crate) fn nobody() -> String {
+pub(crate) fn unused_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tcp://{}", listener.local_addr().unwrap())
 }

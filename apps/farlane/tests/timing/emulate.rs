@@ -170,7 +170,7 @@ fn a_far_end_that_is_killed_is_gone_for_the_host_too() {
         let said = network.process.said();
         said.contains("reset") || said.contains("closed")
     });
-    // Nobody listens any more: later connections are refused.
+    // No process listens any more: later connections are refused.
     fail(&["measure", "ping", &network.url(), "--timeout", "300ms"]);
     network.process.wait_for("refused: the other end: Connection refused");
     network.end();
@@ -194,15 +194,19 @@ fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
     let (status, said) = near.end_by("TERM");
     assert!(status == Some(0) && said.contains("at 0x000: no answer within 10 ms"), "{said}");
     assert!(said.contains("the guest's slot is empty") && said.contains(" completion timeouts: "), "{said}");
-    let told = near.next_line();
-    assert!(told["completion_timeouts"].as_u64().unwrap() > 0, "{told}");
+    let reported = near.next_line();
+    assert!(reported["completion_timeouts"].as_u64().unwrap() > 0, "{reported}");
     // The timeout is long, since the machine may have other work.
     let (mut near, url) = attach("patient", "3.5s");
     let identified = json(&["nvme", "identify", &url, "--json"]);
     assert!(identified["controller"]["mn"].as_str().unwrap().starts_with("Farlane"), "{identified}");
     near.end_by("TERM");
-    let told = near.next_line();
-    assert_eq!((&told["completion_timeouts"], told["lookahead"].is_object()), (&0.into(), true), "{told}");
+    let reported = near.next_line();
+    assert_eq!(
+        (&reported["completion_timeouts"], reported["lookahead"].is_object()),
+        (&0.into(), true),
+        "{reported}"
+    );
     let said = fail(&["attach", "tcp://127.0.0.1:1", "--vfio-user", "x", "--completion-timeout", "11ms"]);
     assert!(said.contains("100 µs, 10 ms, 55 ms"), "{said}");
 }

@@ -186,7 +186,7 @@ fn a_namespace_that_is_not_there_is_said_with_the_remedy() {
 }
 
 #[test]
-fn who_may_not_is_told_how() {
+fn a_user_without_the_right_gets_the_remedy() {
     let Some(near) = Namespace::make() else { return };
     let (_directory, path) = file("[link]\nlatency = \"1ms\"\n");
     // In a user namespace of its own, the program may not change networks outside of it.

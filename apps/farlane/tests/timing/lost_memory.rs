@@ -1,4 +1,4 @@
-//! A guest takes away the memory that it shares: its session ends, and nobody else's.
+//! A guest takes away the memory that it shares: its session ends, and no other one.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -136,7 +136,7 @@ fn works(socket: &Path) {
 }
 
 #[test]
-fn memory_that_a_guest_takes_away_ends_its_session_and_nobody_elses() {
+fn memory_that_a_guest_takes_away_ends_its_session_and_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let far = Export::start(&["--ram", "8MiB"]);
     let url = far.url();

@@ -1,5 +1,5 @@
-//! What a busy machine can slow down: rates, latencies, captures, waits that a user notices. The
-//! runner has one of these tests at a time.
+//! The parts that a busy machine can slow down: rates, latencies, captures, waits that a user
+//! notices. The runner has one of these tests at a time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

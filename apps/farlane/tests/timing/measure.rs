@@ -72,7 +72,7 @@ fn devices_take_turns_and_the_report_stands_alone() {
     for part in ["<!doctype html>", &far.url(), &fabric, "<svg", "hop by hop", "</html>"] {
         assert!(page.contains(part), "{part} in {page}");
     }
-    // Nothing is fetched from elsewhere.
+    // The page fetches no resource from elsewhere.
     for part in ["src=", "href=", "@import", "url("] {
         assert!(!page.contains(part), "{part}");
     }
@@ -137,7 +137,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
 }
 
 #[test]
-fn the_time_is_told_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_ones() {
+fn the_time_is_reported_and_ctrl_c_keeps_the_complete_points_and_names_the_missing_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
     let far = Export::start(&["--ram", "16MiB"]);

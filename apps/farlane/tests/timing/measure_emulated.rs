@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// The latency of the network in each direction.
 const LATENCY_NS: f64 = 5e6;
-/// How often it is measured what waking takes, before and after what is compared with that.
+/// Measurements of the time of waking, before and after the compared measurement.
 const WAKINGS: u32 = 100;
 /// Something comes twice in each crossing to a process that has slept: to the emulator, and to the
 /// end behind it. The emulator knows of the first only when it is awake.
@@ -54,8 +54,8 @@ fn mean_and_error(of: &Value) -> (f64, f64) {
     (mean, 3.0 * deviation / count.max(1.0).sqrt())
 }
 
-/// What this machine takes from a send to a thread that has slept for [`LATENCY_NS`] until that
-/// thread has what was sent, in nanoseconds.
+/// The time that this machine takes from a send to a thread that has slept for [`LATENCY_NS`] until
+/// that thread has the bytes, in nanoseconds.
 fn waking() -> Vec<f64> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -38,15 +38,15 @@ fn serve(socket: &Path, wire: &str) -> Running {
     server
 }
 
-/// Pings `card`, and looks at what is told of each size.
+/// Pings `card`, and checks the report of each size.
 fn ping(card: &str) -> Value {
     let found =
         json(&["measure", "nic", "ping", card, "--sizes", "14,60,64,1500", "--count", "300", "--json"]);
     let sizes = found["sizes"].as_array().unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         sizes.iter().map(|one| (one["size"].as_u64().unwrap(), one["path"].as_str().unwrap())).collect();
     let expected = [(14, "inline"), (14, "dma"), (60, "inline"), (60, "dma"), (64, "dma"), (1500, "dma")];
-    assert_eq!(told, expected, "{found}");
+    assert_eq!(reported, expected, "{found}");
     let at = |of: &Value, name: &str| of[name].as_f64().unwrap();
     for one in sizes {
         let (way, round) = (&one["one_way_ns"], &one["round_trip_ns"]);
@@ -94,7 +94,7 @@ fn packets_are_measured_over_udp() {
     ping(&wire);
 }
 
-/// What an end of a wire of UDP says when there is nothing else.
+/// The message of an end of a wire of UDP when there is no packet.
 const HELLO: &[u8] = b"niq wire 1";
 
 /// The first datagram that is no hello; hellos are answered.
@@ -117,7 +117,7 @@ fn udp_end() -> (UdpSocket, SocketAddr, String) {
     (socket, address, format!("udp:{address}"))
 }
 
-/// An interface brings whatever its neighbours say.
+/// An interface brings all frames of its neighbours.
 #[test]
 fn packets_of_others_are_neither_counted_nor_sent_back() {
     let (_, address, wire) = udp_end();
@@ -136,8 +136,8 @@ fn packets_of_others_are_neither_counted_nor_sent_back() {
     }
     assert_eq!(next_packet(&socket).0[12..], ours[12..]);
     let ended = receiver.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!((&told["packets"], &told["bytes"]), (&1.into(), &60.into()));
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&reported["packets"], &reported["bytes"]), (&1.into(), &60.into()));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_bench_has_not_sent_is_no_answer() {
 }
 
 #[test]
-fn what_bench_has_measured_is_told_when_it_is_interrupted() {
+fn bench_reports_its_results_when_it_is_interrupted() {
     let (socket, _, wire) = udp_end();
     let options = ["--sizes", "14,61", "--count", "10", "--json"];
     let bench = Running::start(&[&["measure", "nic", "bench", &wire][..], &options].concat());
@@ -167,14 +167,14 @@ fn what_bench_has_measured_is_told_when_it_is_interrupted() {
     }
     bench.signal("INT");
     let ended = bench.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!((ended.status.code(), &told["interrupted"]), (Some(130), &true.into()), "{told}");
-    let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((ended.status.code(), &reported["interrupted"]), (Some(130), &true.into()), "{reported}");
+    let sizes: Vec<_> = reported["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
     assert_eq!(sizes, [14, 14]);
 }
 
 #[test]
-fn what_was_measured_is_told_when_a_later_size_fails() {
+fn results_are_reported_when_a_later_size_fails() {
     let folder = folder();
     let picture = folder.path().join("no-such-folder/sizes.svg");
     for (command, draw) in [("ping", &["--draw", picture.to_str().unwrap()][..]), ("bench", &[])] {
@@ -191,16 +191,16 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
         let ended = measurement.output();
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(ended.status.code() == Some(1) && said.contains("came back"), "{command}: {said}");
-        let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-        assert_eq!(told["interrupted"], false, "{command}: {told}");
-        let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
+        let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!(reported["interrupted"], false, "{command}: {reported}");
+        let sizes: Vec<_> = reported["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
         assert_eq!(sizes, [14, 14], "{command}");
-        // That the picture could not be written is told beside.
+        // The failure to write the picture is reported beside.
         assert_eq!(said.contains("no-such-folder"), command == "ping", "{said}");
     }
 }
 
-/// Over this wire, every packet is back before anybody waits for it.
+/// Over this wire, every packet is back before the command waits for it.
 #[test]
 fn bench_is_interrupted_although_it_never_waits() {
     let options = ["--sizes", "60", "--count", "100000000"];
@@ -219,7 +219,7 @@ fn packets_that_warm_up_do_not_count_as_lost() {
     let number = |packet: &[u8]| u32::from_le_bytes(packet[14..18].try_into().unwrap());
     loop {
         let (packet, from) = next_packet(&socket);
-        // The second of those that warm up, and one that counts.
+        // The second packet that warms up, and a measured one.
         if ![1, 205].contains(&number(&packet)) {
             socket.send_to(&packet, from).unwrap();
         }
@@ -228,9 +228,9 @@ fn packets_that_warm_up_do_not_count_as_lost() {
         }
     }
     let ended = ping.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    let size = &told["sizes"][0];
-    assert_eq!((&size["lost"], &size["round_trip_ns"]["count"]), (&1.into(), &9.into()), "{told}");
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let size = &reported["sizes"][0];
+    assert_eq!((&size["lost"], &size["round_trip_ns"]["count"]), (&1.into(), &9.into()), "{reported}");
 }
 
 /// Each packet that is lost takes a second, and there are many.
@@ -258,7 +258,7 @@ fn ping_gives_up_although_other_packets_come_all_the_time() {
     let ends = Arc::clone(&is_over);
     let flood = std::thread::spawn(move || {
         while !ends.load(Ordering::Relaxed) {
-            // What finds no room is sent again.
+            // Packets without room are sent again.
             let _ = socket.send_to(&packet, from);
         }
     });
@@ -276,7 +276,7 @@ fn a_wire_that_takes_no_packets_ends_send() {
     wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
     let options = ["--count", "1000000000000", "--timeout", "3s"];
     let sender = Running::start(&[&["measure", "nic", "send", &wire][..], &options].concat());
-    // Whoever only waits for the other end takes no time of the processor.
+    // A command that only waits for the other end takes no time of the processor.
     wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("STOP");
     let ended = sender.output();
@@ -343,7 +343,7 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     let ended = server.output();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.success() && said.contains("link up") && said.contains("has gone"), "{said}");
-    // Of six ways each, with those that warm up; nobody uses the card any more.
+    // Of six ways each, with the packets that warm up; no process uses the card any more.
     assert!(said.contains("6000 packets sent"), "{said}");
 }
 
@@ -391,11 +391,11 @@ fn packets_that_are_sent_are_counted_where_they_come() {
     let sent = json(&["measure", "nic", "send", &wire, "--size", "61", "--count", "500", "--json"]);
     assert_eq!(sent["bytes"], 500 * 61);
     let ended = receiver.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!((&told["packets"], &told["bytes"]), (&500.into(), &(500 * 61).into()));
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&reported["packets"], &reported["bytes"]), (&500.into(), &(500 * 61).into()));
 }
 
-/// An end that sends everything back takes nothing more while nobody takes that.
+/// An end that sends everything back takes no more packets while its own are not taken.
 #[test]
 fn what_comes_back_does_not_hold_up_send() {
     let folder = folder();
@@ -418,12 +418,12 @@ fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
     first.signal("KILL");
     let second = Running::start(&["measure", "nic", "receive", &wire, "--count", "1000", "--json"]);
     let ended = second.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!((ended.status.code(), &told["packets"]), (Some(0), &1_000.into()), "{told}");
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((ended.status.code(), &reported["packets"]), (Some(0), &1_000.into()), "{reported}");
 }
 
 #[test]
-fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
+fn send_fails_when_no_process_takes_the_place_of_an_end_that_died() {
     let folder = folder();
     let wire = wire(&folder);
     let receiver = Running::start(&["measure", "nic", "receive", &wire]);
@@ -433,31 +433,31 @@ fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
     wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("KILL");
     let said = sender.fail();
-    assert!(said.contains("nobody came to the other end"), "{said}");
+    assert!(said.contains("no card appeared at the other end"), "{said}");
 }
 
 /// A wire of UDP always has room, so there is no wait that a signal could end.
 #[test]
-fn send_is_interrupted_and_tells_what_it_has_sent() {
+fn send_is_interrupted_and_reports_the_packets_that_it_has_sent() {
     let (socket, _, wire) = udp_end();
     let sender = Running::start(&["measure", "nic", "send", &wire, "--count", "1000000000000", "--json"]);
     next_packet(&socket);
     sender.signal("INT");
     let ended = sender.output();
-    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{told}");
-    assert!(told["packets"].as_u64().unwrap() > 0, "{told}");
+    let reported: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{reported}");
+    assert!(reported["packets"].as_u64().unwrap() > 0, "{reported}");
 }
 
 #[test]
-fn a_peer_that_is_killed_or_stopped_is_told() {
+fn a_peer_that_is_killed_or_stopped_is_reported() {
     for signal in ["KILL", "STOP"] {
         let folder = folder();
         let wire = wire(&folder);
         let receiver = echo(&wire);
         let options = ["--count", "100000000", "--sizes", "60", "--timeout", "2s"];
         let pinger = Running::start(&[&["measure", "nic", "bench", &wire][..], &options].concat());
-        // Whoever only waits for the other end takes no time of the processor.
+        // A command that only waits for the other end takes no time of the processor.
         wait_until("some packets pass before", || pinger.ticks() > 10);
         receiver.signal(signal);
         let ended = pinger.output();
@@ -478,7 +478,7 @@ fn a_wire_that_leads_back_needs_no_second_card() {
 }
 
 #[test]
-fn a_server_that_is_killed_is_told() {
+fn a_server_that_is_killed_is_reported() {
     let folder = folder();
     let (wire, socket) = (wire(&folder), folder.path().join("card"));
     let server = serve(&socket, &wire);
@@ -491,7 +491,7 @@ fn a_server_that_is_killed_is_told() {
     assert!(!ended.status.success() && said.contains("is gone"), "{said}");
 }
 
-/// Whoever reaches the sockets may write anything there.
+/// Every process that reaches the sockets may write any bytes there.
 #[test]
 fn garbage_on_the_sockets_ends_its_own_connection_alone() {
     let folder = folder();
@@ -515,7 +515,7 @@ fn garbage_on_the_sockets_ends_its_own_connection_alone() {
 }
 
 #[test]
-fn a_third_end_is_told_that_two_others_use_the_wire() {
+fn a_third_end_learns_that_two_others_use_the_wire() {
     let folder = folder();
     let wire = wire(&folder);
     let _ends = [echo(&wire), echo(&wire)];
@@ -524,14 +524,14 @@ fn a_third_end_is_told_that_two_others_use_the_wire() {
 }
 
 #[test]
-fn what_can_not_be_used_is_told_with_a_remedy() {
+fn an_unusable_wire_or_card_is_reported_with_a_remedy() {
     let folder = folder();
-    let nobody = format!("vfio-user:{}", folder.path().join("nobody").display());
-    let said = fail(&["measure", "nic", "ping", &nobody]);
+    let absent = format!("vfio-user:{}", folder.path().join("nobody").display());
+    let said = fail(&["measure", "nic", "ping", &absent]);
     assert!(said.contains("there is no card") && said.contains("farlane measure nic serve"), "{said}");
     let alone = wire(&folder);
     let said = fail(&["measure", "nic", "ping", &alone, "--timeout", "100ms", "--count", "10"]);
-    assert!(said.contains("nobody came to the other end"), "{said}");
+    assert!(said.contains("no card appeared at the other end"), "{said}");
     let said = fail(&["measure", "nic", "ping", &alone, "--sizes", "13"]);
     assert!(said.contains("expected 14 to 9216 bytes"), "{said}");
     let missing = format!("shm:{}", folder.path().join("missing/wire").display());
@@ -576,7 +576,7 @@ fn a_program_in_c_drives_a_served_card() {
     let output = Command::new(&program).arg(&socket).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("1000 packets of 60 bytes came back"), "{output:?}");
-    // It does not take a frame of somebody else for its packet.
+    // It does not take a frame of another sender for its packet.
     let (end, _, wire) = udp_end();
     let socket = folder.path().join("second");
     let _second = serve(&socket, &wire);

@@ -1,4 +1,4 @@
-//! Whatever others do or fail to do, a server neither stops nor grows.
+//! A server neither stops nor grows, however its clients behave.
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use serde_json::Value;
 use crate::support::running::{Running, signal, wait_until};
 use crate::support::{Export, FARLANE, json};
 
-/// Bytes that a pipe holds before somebody has to read; see pipe(7).
+/// Bytes that a pipe holds before a reader has to read; see pipe(7).
 const PIPE_BYTES: usize = 64 << 10;
 /// Number of strangers who come and go, each of whom is reported.
 const STRANGERS: usize = 3000;
 const NQN: &str = "nqn.2026-01.io.farlane:overload";
 
-/// A server whose standard error is a full pipe that nobody reads.
+/// A server whose standard error is a full pipe without a reader.
 struct Muted {
     child: Child,
     address: String,
@@ -44,7 +44,7 @@ impl Muted {
         let load = ["bench", url, "--rw", "randrw", "--bs", "4k", "--iodepth", "4"];
         let run = ["--runtime", "3s", "--verify", "--json"];
         let bench = Running::start(&[&load[..], &run].concat());
-        // A device has one client at a time, the first to come: let the load be first. One that
+        // A device has one client at a time, the first to come: let the load be first. A load that
         // waits for its turn takes no more time of the processor than its start.
         sleep(Duration::from_secs(1));
         wait_until("the load runs", || bench.ticks() > 3);
@@ -55,7 +55,7 @@ impl Muted {
         assert!(result["verified"] != false, "{result} {said}");
         signal(self.child.id(), "TERM");
         let mut status = None;
-        wait_until("it ends, though nobody reads what it says", || {
+        wait_until("it ends, although its output has no reader", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -75,7 +75,7 @@ impl Drop for Muted {
     }
 }
 
-/// Connects like somebody who has the wrong address.
+/// Connects like a browser with the wrong address.
 fn browse(address: &str) {
     let mut stranger = TcpStream::connect(address).unwrap();
     // The server may end the connection while the request is on its way.
@@ -88,14 +88,14 @@ fn knock(path: &str) {
 }
 
 #[test]
-fn a_far_end_of_which_nobody_reads_the_errors_serves_on_and_ends() {
+fn a_far_end_whose_errors_have_no_reader_serves_on_and_ends() {
     let export = Muted::start(&["export", "--listen", "127.0.0.1:0", "--ram", "16MiB"]);
     let url = format!("tcp://{}", export.address);
     export.serves(&url, browse);
 }
 
 #[test]
-fn a_target_of_which_nobody_reads_the_errors_serves_on_and_ends() {
+fn a_target_whose_errors_have_no_reader_serves_on_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let control = folder.path().join("control");
     let target = ["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"];
@@ -105,7 +105,7 @@ fn a_target_of_which_nobody_reads_the_errors_serves_on_and_ends() {
 }
 
 #[test]
-fn a_device_and_a_guests_end_of_which_nobody_reads_the_errors_serve_on_and_end() {
+fn a_device_and_a_guests_end_whose_errors_have_no_reader_serve_on_and_end() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("device");
     let device =

@@ -45,7 +45,7 @@ fn classes(port: u16, hosts: &mut BTreeSet<(u16, u16)>, act: impl Fn()) -> (Vec<
             }
         }
         hosts.extend(present);
-        // A busy machine may overflow the ring: what was missed may have had another class.
+        // A busy machine may overflow the ring: missed frames may have had another class.
         if tap.missed() == 0 {
             return (from.into_iter().collect(), to.into_iter().collect());
         }

@@ -1,4 +1,4 @@
-//! Preflight as a user sees it: a file, a namespace, what is refused, and what the recorder says.
+//! Preflight as a user sees it: a file, a namespace, refused requests, and the recorder's messages.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -32,25 +32,25 @@ fn a_file_is_measured_beside_it_and_nothing_is_left_there() {
         &[&["preflight", "--rate", "1kB/s", "--for", "10s", path], &measure[..]].concat(),
     );
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let told = json(&output);
-    assert_eq!((&told["answer"], &told["fits"]), (&"fits".into(), &true.into()), "{told}");
-    assert_eq!(told["measured"]["bytes"], 24 << 20, "{told}");
-    assert_eq!(told["measured"]["latency_ns"]["count"], 192, "{told}");
-    assert_eq!(told["model"]["fitted_to_writes"], 192, "{told}");
-    assert_eq!(told["model"]["extrapolated_bytes"], 0, "{told}");
-    let burst = told["measured"]["burst_bytes_per_second"].as_u64().unwrap();
-    assert!(burst > 100_000, "{told}");
+    let reported = json(&output);
+    assert_eq!((&reported["answer"], &reported["fits"]), (&"fits".into(), &true.into()), "{reported}");
+    assert_eq!(reported["measured"]["bytes"], 24 << 20, "{reported}");
+    assert_eq!(reported["measured"]["latency_ns"]["count"], 192, "{reported}");
+    assert_eq!(reported["model"]["fitted_to_writes"], 192, "{reported}");
+    assert_eq!(reported["model"]["extrapolated_bytes"], 0, "{reported}");
+    let burst = reported["measured"]["burst_bytes_per_second"].as_u64().unwrap();
+    assert!(burst > 100_000, "{reported}");
     assert_eq!(std::fs::read_dir(&media).unwrap().count(), 0, "nothing is left");
     // No disk takes a terabyte a second.
     let fast = ["preflight", "--rate", "1TB/s", "--for", "2s", path];
     let (output, said) = run(directory.path(), &[&fast, &measure[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("does not fit"), "{said}");
-    let told = json(&output);
-    assert_eq!(told["answer"], "overflows", "{told}");
-    let at = told["at_ns"].as_u64().unwrap();
-    assert!(at > 0 && at < 1_000_000_000, "{told}");
-    assert!(told["largest_rate"].as_u64().unwrap() < 1_000_000_000_000, "{told}");
+    let reported = json(&output);
+    assert_eq!(reported["answer"], "overflows", "{reported}");
+    let at = reported["at_ns"].as_u64().unwrap();
+    assert!(at > 0 && at < 1_000_000_000, "{reported}");
+    assert!(reported["largest_rate"].as_u64().unwrap() < 1_000_000_000_000, "{reported}");
     // The recorder of a file beside it knows.
     let other = media.join("other.rec");
     let record = ["record", "--from", "generate:1MB", "--for", "1s", "--to", other.to_str().unwrap()];
@@ -84,11 +84,14 @@ fn a_namespace_is_measured_only_if_it_may_be_overwritten() {
     let url = far.url();
     let (output, said) = run(directory.path(), &[&wish[..], &[&url]].concat());
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("overwrites what is there") && said.contains("--overwrite"), "{said}");
+    assert!(said.contains("overwrites its contents") && said.contains("--overwrite"), "{said}");
     let (output, said) = run(directory.path(), &[&wish[..], &[&url, "--overwrite", "--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let told = json(&output);
-    assert_eq!((&told["room_bytes"], &told["measured"]["bytes"]), (&(4 << 20).into(), &(6 << 20).into()));
+    let reported = json(&output);
+    assert_eq!(
+        (&reported["room_bytes"], &reported["measured"]["bytes"]),
+        (&(4 << 20).into(), &(6 << 20).into())
+    );
     // 5 s of a megabyte a second are more than there is room for.
     let (output, said) = run(
         directory.path(),
@@ -99,7 +102,7 @@ fn a_namespace_is_measured_only_if_it_may_be_overwritten() {
     assert!(text.contains("it does not fit") && text.contains("is full after 3."), "{text}");
 }
 
-/// The figures are noisy: what is checked is that they fit each other.
+/// The figures are noisy: the test checks that they fit each other.
 #[test]
 fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -110,10 +113,10 @@ fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
     let path = path.to_str().unwrap();
     let (output, said) =
         run(directory.path(), &[&["preflight", "--udp", "3", path, "--json"], &quick[..]].concat());
-    let told = json(&output);
-    holds("preflight-udp", &told);
-    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{told}"));
-    assert_eq!((number(&told["streams"]), number(&told["datagram_bytes"])), (3, 4_096));
+    let reported = json(&output);
+    holds("preflight-udp", &reported);
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{reported}"));
+    assert_eq!((number(&reported["streams"]), number(&reported["datagram_bytes"])), (3, 4_096));
     let parts = [
         "sender",
         "network of this host",
@@ -124,20 +127,20 @@ fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
         "disk",
         "room on the disk",
     ];
-    let limit = told["limit"]["part"].as_str().unwrap();
-    assert!(parts.contains(&limit), "{told}");
-    let trials = told["trials"].as_array().unwrap();
+    let limit = reported["limit"]["part"].as_str().unwrap();
+    assert!(parts.contains(&limit), "{reported}");
+    let trials = reported["trials"].as_array().unwrap();
     let (first, last) = (&trials[0], trials.last().unwrap());
-    assert_eq!(number(&first["rate"]), 16_000_000, "{told}");
+    assert_eq!(number(&first["rate"]), 16_000_000, "{reported}");
     for trial in trials {
-        // Whatever was sent came, was dropped at a socket, or vanished, which is a limit.
+        // Each datagram that was sent came, was dropped at a socket, or vanished, which is a limit.
         let lost = trial["lost"].as_object().unwrap();
         let dropped = lost.get("socket").map_or(0, |lost| number(&lost["packets"]));
-        let told = number(&trial["received_datagrams"]) + dropped;
-        assert!(told <= number(&trial["sent_datagrams"]), "{trial}");
+        let reported = number(&trial["received_datagrams"]) + dropped;
+        assert!(reported <= number(&trial["sent_datagrams"]), "{trial}");
         assert!(trial["limit"].is_string() || lost.is_empty(), "{trial}");
     }
-    match number(&told["rate"]) {
+    match number(&reported["rate"]) {
         0 => assert_eq!(
             (output.status.code(), said.contains("datagrams are lost at any rate")),
             (Some(1), true)
@@ -145,8 +148,8 @@ fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
         rate => {
             assert_eq!(output.status.code(), Some(0), "{said}");
             // The rate has stood the last trial, which was three times as long.
-            assert_eq!((number(&last["rate"]), &last["limit"]), (rate, &Value::Null), "{told}");
-            assert!(number(&last["time_ns"]) >= 90_000_000, "{told}");
+            assert_eq!((number(&last["rate"]), &last["limit"]), (rate, &Value::Null), "{reported}");
+            assert!(number(&last["time_ns"]) >= 90_000_000, "{reported}");
         }
     }
     assert_eq!(std::fs::read_dir(&media).unwrap().count(), 0, "nothing is left");
@@ -162,16 +165,16 @@ fn datagrams_overwrite_a_namespace_only_if_they_may_and_its_room_bounds_the_rate
     assert!(said.contains("--overwrite"), "{said}");
     let (output, said) =
         run(directory.path(), &[&["preflight"], &quick[..], &[&url, "--overwrite", "--json"]].concat());
-    let told = json(&output);
+    let reported = json(&output);
     // Nine tenths of 2 MiB in 300 ms are 6.3 MB a second.
-    let rate = told["rate"].as_u64().unwrap();
-    assert!(rate < 6_300_000, "{said}: {told}");
-    let all = told["trials"].as_array().unwrap();
-    assert!(all.iter().all(|trial| trial["rate"].as_u64().unwrap() < 6_300_000), "{told}");
+    let rate = reported["rate"].as_u64().unwrap();
+    assert!(rate < 6_300_000, "{said}: {reported}");
+    let all = reported["trials"].as_array().unwrap();
+    assert!(all.iter().all(|trial| trial["rate"].as_u64().unwrap() < 6_300_000), "{reported}");
 }
 
 #[test]
-fn what_cannot_be_measured_is_told() {
+fn an_impossible_measurement_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let there = directory.path().to_str().unwrap();
     let cases: &[(&[&str], &[&str])] = &[

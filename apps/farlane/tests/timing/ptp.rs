@@ -39,11 +39,11 @@ fn uneven(to: &str, folder: &Path) -> Export {
     Export::of(command)
 }
 
-/// What a near end with this option says of the far end's clock: the offset, if both follow one
-/// clock, and its error.
+/// The report of a near end with this option about the far end's clock: the offset, if both follow
+/// one clock, and its error.
 fn clock(url: &str, further: &[&str]) -> (Option<i64>, i64) {
-    let told: Value = json(&[&["measure", "ping", url, "--count", "5", "--json"], further].concat());
-    (told["clock"]["offset_ns"].as_i64(), told["clock"]["error_ns"].as_i64().unwrap())
+    let reported: Value = json(&[&["measure", "ping", url, "--count", "5", "--json"], further].concat());
+    (reported["clock"]["offset_ns"].as_i64(), reported["clock"]["error_ns"].as_i64().unwrap())
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn one_grandmaster_makes_one_way_times_true() {
     far.wait_for("the network's time is known to within");
     let network = uneven(&far.address, folder.path());
     let url = network.url();
-    // An exchange takes 21 ms and tells no more than half of it. The offset is off by 9.5 ms.
+    // An exchange takes 21 ms and bounds the offset to half of it. The offset is off by 9.5 ms.
     let (none, alone) = clock(&url, &[]);
     assert!(alone > 10_000_000 && none.is_none(), "{alone}");
     // Another grandmaster's time says nothing.

@@ -1,4 +1,4 @@
-//! `farlane measure rdma`: a server and whoever measures with it, over both providers.
+//! `farlane measure rdma`: a server and its clients, over both providers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn address(server: &Export) -> String {
     server.announcement["listening"].as_str().unwrap().to_owned()
 }
 
-/// Measures each verb with `options`, and looks at what is told.
+/// Measures each verb with `options`, and checks the report.
 fn measure(server: &str, options: &[&str]) {
     for verb in ["send", "write", "read"] {
         let given = [&[server, "--verb", verb, "--iters", "200", "--json"][..], options].concat();
@@ -124,14 +124,14 @@ fn what_other_peoples_programs_do_not_do_is_refused_with_a_reason() {
         let said = fail(&[&["measure", "rdma"], given].concat());
         assert!(said.contains(why), "{given:?}: {said}");
     }
-    // A server of ours that was not told of perftest takes its client for rping, and ends it.
+    // A server of ours without its option for perftest takes its client for rping, and ends it.
     let server = serve("iwarp", "127.0.0.1:0");
     let said = fail(&["measure", "rdma", "ping", &address(&server), "--peer", "perftest", "--timeout", "5s"]);
     assert!(said.contains("with -R"), "{said}");
 }
 
 #[test]
-fn garbage_harms_nobody_and_a_killed_server_is_told() {
+fn garbage_does_no_harm_and_a_killed_server_is_reported() {
     let mut server = serve("iwarp", "127.0.0.1:0");
     let at = address(&server);
     for garbage in [&[0xff; 4096][..], b"GET / HTTP/1.1\r\n\r\n", b"MPA ID Req Frame\x40\x01\x00\x00"] {

@@ -1,4 +1,4 @@
-//! Recordings that wait for a trigger: what was kept is written, and nothing before.
+//! Recordings that wait for a trigger: the kept data are written, and none before.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -73,8 +73,8 @@ fn what_was_kept_is_recorded_with_what_comes_after_a_trigger() {
     // More comes than is kept.
     std::thread::sleep(Duration::from_millis(1_200));
     assert_eq!(armed.ask("trigger")["triggered"], true);
-    let told = fail(&["record", "ctl", &armed.at("control"), "trigger"]);
-    assert!(told.contains("waits for no trigger"), "{told}");
+    let error = fail(&["record", "ctl", &armed.at("control"), "trigger"]);
+    assert!(error.contains("waits for no trigger"), "{error}");
     let (events, end, directory) = armed.end();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let event = events.iter().find(|event| event["event"] == "trigger").unwrap();
@@ -160,8 +160,11 @@ fn a_buffer_that_is_too_small_keeps_less_and_says_so() {
     assert!(number(&status, "kept_ns") < SECOND, "{status}");
     armed.ask("trigger");
     let output = armed.recorder.output();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("of the 10 s before a trigger") && told.contains("--buffer "), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        reported.contains("of the 10 s before a trigger") && reported.contains("--buffer "),
+        "{reported}"
+    );
     let end: Value =
         serde_json::from_slice(output.stdout.split(|byte| *byte == b'\n').rev().nth(1).unwrap()).unwrap();
     assert_eq!(&end["certified"], true, "{end}");
@@ -169,7 +172,7 @@ fn a_buffer_that_is_too_small_keeps_less_and_says_so() {
 }
 
 #[test]
-fn a_recording_that_nobody_triggers_is_empty_and_certified() {
+fn a_recording_without_a_trigger_is_empty_and_certified() {
     let armed = Armed::start(&["--from", "generate:4MB", "--pre-trigger", "1s", "--size", "1MiB"]);
     armed.wait_for(500_000_000);
     armed.recorder.signal("INT");
@@ -178,12 +181,12 @@ fn a_recording_that_nobody_triggers_is_empty_and_certified() {
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
     let proof = json(&["recording", "verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &0.into()), "{proof}");
-    // A source that ends is forgotten when what it brought is too old.
+    // A source that ends is forgotten when its data are too old.
     let file = directory.path().join("file").to_str().unwrap().to_owned();
     std::fs::write(&file, vec![1; 300_000]).unwrap();
     let from = format!("file:{file}");
     let said = succeed(&["record", "--from", &from, "--to", &path, "--force", "--pre-trigger", "300ms"]);
-    assert!(said.contains("0 B in") && said.contains("never triggered: nothing is recorded"), "{said}");
+    assert!(said.contains("0 B in") && said.contains("never triggered: no data are recorded"), "{said}");
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn a_recorder_that_is_killed_before_a_trigger_leaves_an_empty_recording() {
 }
 
 #[test]
-fn a_trigger_that_nobody_waits_for_is_refused() {
+fn a_trigger_without_a_waiting_recorder_is_refused() {
     let record = ["record", "--from", "generate:1MB", "--to", "/nowhere/a.rec"];
     for (more, words) in [
         (&["--pre-trigger", "5s", "--ring", "1GiB"][..], "--ring"),
@@ -208,12 +211,12 @@ fn a_trigger_that_nobody_waits_for_is_refused() {
         (&["--for", "0s"], "expected a time such as"),
         (&["--pre-trigger", "1h", "--rate", "1GB"], "--pre-trigger"),
     ] {
-        let told = fail(&[&record[..], more].concat());
-        assert!(told.contains(words), "{told}");
+        let error = fail(&[&record[..], more].concat());
+        assert!(error.contains(words), "{error}");
     }
     let armed = Armed::start(&["--from", "generate:1MB", "--for", "20s"]);
-    let told = fail(&["record", "ctl", &armed.at("control"), "trigger"]);
-    assert!(told.contains("start it with --pre-trigger TIME"), "{told}");
+    let error = fail(&["record", "ctl", &armed.at("control"), "trigger"]);
+    assert!(error.contains("start it with --pre-trigger TIME"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sources that cannot wait, as a user sees them: what is lost is counted, and where.
+//! Sources that cannot wait, as a user sees them: lost data are counted, with their place.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
@@ -61,7 +61,7 @@ impl Recording {
         serde_json::from_str(said.lines().last().unwrap()).unwrap()
     }
 
-    /// Asks the recorder to end. Returns its last event, which is checked against what is recorded.
+    /// Asks the recorder to end. Returns its last event, which is checked against the recording.
     fn end(mut self) -> Value {
         let end = self.stop();
         assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
@@ -82,11 +82,11 @@ fn number(value: &Value, key: &str) -> u64 {
 /// The gaps of a stream: the place of the first byte, bytes, packets, and where they were lost.
 fn gaps(end: &Value, stream: usize) -> Vec<(u64, u64, u64, String)> {
     let gaps = end["gaps"].as_array().unwrap().iter().filter(|gap| gap["stream"] == stream);
-    let told = |gap: &Value| {
+    let reported = |gap: &Value| {
         let [from, bytes, packets] = ["from", "bytes", "packets"].map(|key| number(gap, key));
         (from, bytes, packets, gap["where"].as_str().unwrap().to_owned())
     };
-    gaps.map(told).collect()
+    gaps.map(reported).collect()
 }
 
 fn socket() -> UdpSocket {

@@ -1,4 +1,4 @@
-//! What people and programs see of a recording that is under way, and who answers for it later.
+//! The progress of a recording for people and programs, and its signature later.
 
 use crate::support::figures::{Figures, asked};
 use crate::support::running::{Running, wait_until};
@@ -46,7 +46,7 @@ fn events_have_rate_latency_pauses_and_gaps() {
 }
 
 #[test]
-fn a_certificate_is_signed_and_whoever_changes_it_is_found_out() {
+fn a_certificate_is_signed_and_a_change_to_it_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (path, key, other) = (at("a.rec"), at("key.pem"), at("other.pem"));

@@ -1,5 +1,5 @@
-//! Frames over several paths at once (IEEE 802.1CB): one link as long as either path works, whose
-//! failing paths are told.
+//! Frames over several paths at once (IEEE 802.1CB): one link as long as either path works, which
+//! reports its failing paths.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -52,18 +52,18 @@ fn two_paths_are_one_link_as_long_as_either_works() {
         ip(&format!("link set {gone} up"));
     }
     sleep(Duration::from_millis(400));
-    // What became of the frames is told.
+    // The status reports the fate of the frames.
     let status = json(&["observe", "status", &control, "--json"]);
-    let told = &status["far_ends"][0]["datagrams"][0];
+    let reported = &status["far_ends"][0]["datagrams"][0];
     assert!(
-        told["copies"]["passed"].as_u64() > Some(1_000) && told["received"].as_u64() > Some(1_000),
-        "{told}"
+        reported["copies"]["passed"].as_u64() > Some(1_000) && reported["received"].as_u64() > Some(1_000),
+        "{reported}"
     );
-    assert!(told["copies"]["eliminated"].as_u64() > Some(100), "{told}");
+    assert!(reported["copies"]["eliminated"].as_u64() > Some(100), "{reported}");
     // A path that missed more than half of all numbers seems to be behind: its frames are rogue.
-    let of = |path: usize, key: &str| told["paths"][path]["copies"][key].as_u64().unwrap();
+    let of = |path: usize, key: &str| reported["paths"][path]["copies"][key].as_u64().unwrap();
     let missed: u64 = (0..2).map(|path| of(path, "lost") + of(path, "rogue")).sum();
-    assert!(missed > 0 && told["paths"][1]["interface"] == "far2", "{told}");
+    assert!(missed > 0 && reported["paths"][1]["interface"] == "far2", "{reported}");
     let text = succeed(&["observe", "status", &control]);
     assert!(text.contains("far1: ") && text.contains("all paths: "), "{text}");
     for path in ["far1", "far2", "all"] {
@@ -93,17 +93,17 @@ fn a_path_that_was_deleted_and_made_anew_carries_the_link_alone() {
     let mac = said(&far, "eth").rsplit('/').next().unwrap();
     let load = verified(&format!("eth:near1+near2/{mac}"), "15s", &[]);
     far.wait_for("link up");
-    let both_tell = |words: &str, count: usize| {
+    let both_report = |words: &str, count: usize| {
         wait_until(words, || [far.said(), load.said()].iter().all(|said| times(said, words) == count));
     };
     for pair in [1, 2] {
         // Its peer goes with it. The second time, the path that was made anew is left.
         ip(&format!("link del near{pair}"));
-        both_tell("the interface was deleted", pair);
+        both_report("the interface was deleted", pair);
         ip(&format!("link add near{pair} type veth peer name far{pair}"));
         ip(&format!("link set near{pair} up"));
         ip(&format!("link set far{pair} up"));
-        both_tell("the interface is back, and frames go by it again", pair);
+        both_report("the interface is back, and frames go by it again", pair);
     }
     assert!(!assert_verified(load).contains("interrupted"));
     assert_eq!(times(&far.said(), "link up"), 1);
@@ -149,8 +149,8 @@ const TWO_BRIDGED_PAIRS: &str = "ip link set lo up && for i in 1 2; do ip link a
     done; done && exec \"$@\"";
 
 #[test]
-fn a_path_that_fails_in_silence_is_told() {
-    let name = test_path!("a_path_that_fails_in_silence_is_told");
+fn a_path_that_fails_in_silence_is_reported() {
+    let name = test_path!("a_path_that_fails_in_silence_is_reported");
     if !is_within(name, "two pairs of interfaces with a bridge in each", TWO_BRIDGED_PAIRS) {
         return;
     }
@@ -168,9 +168,9 @@ fn a_path_that_fails_in_silence_is_told() {
     // The switch in the second path is switched off. No interface goes down.
     ip("link set near-port2 nomaster");
     far.wait_for("frames came by other paths alone");
-    let told = &json(&["observe", "status", &control, "--json"])["far_ends"][0]["datagrams"][0];
-    let of = |path: usize| told["paths"][path]["failing"].as_bool().unwrap();
-    assert!(!of(0) && of(1) && told["copies"]["latent_errors"].as_u64() > Some(0), "{told}");
+    let reported = &json(&["observe", "status", &control, "--json"])["far_ends"][0]["datagrams"][0];
+    let of = |path: usize| reported["paths"][path]["failing"].as_bool().unwrap();
+    assert!(!of(0) && of(1) && reported["copies"]["latent_errors"].as_u64() > Some(0), "{reported}");
     assert!(succeed(&["observe", "status", &control]).contains("far2: the path fails"));
     assert!(failing() > 0.5);
     ip("link set near-port2 master middle2");

@@ -1,4 +1,4 @@
-//! What each host may do in a target's subsystem, from the command line and from the file.
+//! The permissions of each host in a target's subsystem, from the command line and from the file.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What is shown of running daemons: in a terminal, and without one.
+//! The display of running daemons: in a terminal, and without one.
 
 use std::io::Write;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Drop for Killed {
     }
 }
 
-/// What a terminal of 20 lines shows that was told `bytes`: it moves its cursor (CUP) and writes.
+/// The screen of a terminal of 20 lines after `bytes`: it moves its cursor (CUP) and writes.
 fn screen(bytes: &str) -> String {
     let mut lines = vec![vec![' '; 160]; 20];
     let (mut line, mut column) = (0, 0);
@@ -101,8 +101,8 @@ fn without_a_terminal_it_looks_twice_and_ends() {
     for words in ["far ends (1)", "namespaces (1)", "hosts (1)", &stage.far.url()] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let nobody = tempfile::tempdir().unwrap();
-    let text = String::from_utf8(top(nobody.path(), &["--once", "--every", "10ms"]).stdout).unwrap();
+    let absent = tempfile::tempdir().unwrap();
+    let text = String::from_utf8(top(absent.path(), &["--once", "--every", "10ms"]).stdout).unwrap();
     assert!(text.starts_with("far ends (0)\n"), "{text}");
 }
 
@@ -123,7 +123,7 @@ fn in_a_terminal_each_key_shows_its_view() {
     let views = [("", "far ends (1)"), ("n", "namespaces (1)"), ("h", "hosts (1)"), ("f", "far ends (1)")];
     for (key, words) in views {
         keys.write_all(key.as_bytes()).unwrap();
-        // What is shown may come in pieces, the title before the rows.
+        // The screen may come in pieces, the title before the rows.
         wait_until(words, || {
             let shown = screen(&said.so_far());
             shown.contains(&format!("farlane: {words}")) && shown.contains(&stage.far.url())

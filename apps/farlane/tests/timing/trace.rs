@@ -1,4 +1,4 @@
-//! Captures of PCIe packets: those of anybody are understood, ours tell where the time went.
+//! Captures of PCIe packets: other programs' are understood, and ours show where the time went.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -145,8 +145,11 @@ fn lines_are_packets_transactions_or_commands() {
     let counts = ["errors", "failed", "unfinished"].map(|key| &stats[key]);
     assert_eq!(counts, [&zero; 3], "{stats}");
     assert!(stats["probes"].as_u64() > Some(0), "{stats}");
-    let told = succeed(&["observe", "trace", "stats", text(&path)]);
-    assert!(told.contains(" 0 completions without success") && told.contains("0 commands failed"), "{told}");
+    let reported = succeed(&["observe", "trace", "stats", text(&path)]);
+    assert!(
+        reported.contains(" 0 completions without success") && reported.contains("0 commands failed"),
+        "{reported}"
+    );
     for line in succeed(&["observe", "trace", "show", text(&path), "--level", "command"]).lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -224,7 +227,7 @@ fn enumeration_alone_is_captured_too() {
 }
 
 #[test]
-fn a_mixed_load_reads_as_often_as_it_was_told() {
+fn a_mixed_load_reads_as_often_as_its_option_says() {
     let folder = tempfile::tempdir().unwrap();
     let mixed =
         ["--rw", "randrw", "--bs", "4k", "--rwmixread", "80", "--rate_iops", "1600,400", "--randseed", "7"];
@@ -331,7 +334,7 @@ fn other_programs_get_each_command_once() {
     assert!(refused.contains("commands.xml") && refused.contains(".parquet"), "{refused}");
     let refused = fail(&["observe", "trace", "convert", text(&path), "--to", "/nonexistent/commands.csv"]);
     assert!(refused.contains("/nonexistent/commands.csv"), "{refused}");
-    // What can't be read replaces nothing, not even itself.
+    // An unreadable capture replaces nothing, not even itself.
     let csv = folder.path().join("commands.csv");
     fail(&["observe", "trace", "convert", "/nonexistent/capture", "--to", text(&csv)]);
     fail(&[
@@ -348,7 +351,7 @@ fn other_programs_get_each_command_once() {
 }
 
 #[test]
-fn time_that_runs_back_is_told() {
+fn time_that_runs_back_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("back.pcap");
     let mut bytes: Vec<u8> = Vec::new();

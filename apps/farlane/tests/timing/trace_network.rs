@@ -1,4 +1,4 @@
-//! Captures of NVMe/TCP by others: each command is found, whatever the network did to segments.
+//! Captures of NVMe/TCP by others: each command is found, however the network treated segments.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,14 +38,14 @@ fn captured(folder: &Path) -> Option<(PathBuf, [u64; 3])> {
             ["--rw", workload, "--bs", size, "--iodepth", "1", "--rate_iops", "200", "--runtime", "500ms"];
         let report = json(&[&["bench", &url, "--json"][..], &load].concat());
         assert_eq!(report["errors"], 0, "{report}");
-        // At most 100: what is late when the time is over is left out.
+        // At most 100: commands that are late when the time is over are left out.
         report["commands"].as_u64().unwrap()
     });
     capture.finish();
     Some((path, loads))
 }
 
-/// Runs one of Wireshark's programs on a capture; returns what it wrote.
+/// Runs one of Wireshark's programs on a capture; returns its output file.
 fn changed(folder: &Path, program: &str, arguments: &[&str], from: &[&Path]) -> PathBuf {
     let to = folder.join("changed.pcapng");
     let mut command = Command::new(program);
@@ -75,7 +75,7 @@ fn each_command_of_a_session_is_found_as_the_network_left_it() {
     assert_eq!(write_blocks * 512, write_bytes, "the digests of data are none of them");
     assert_eq!((&found["confidence"], &found["gaps"]), (&1.0.into(), &0.into()), "{found}");
     assert!(counts(commands, "fabrics: connect")[0] >= 6, "{found}");
-    // Those that wait for events of the controller never end.
+    // Commands that wait for events of the controller never end.
     assert!(found["unfinished"].as_u64().unwrap() <= 3, "{found}");
 
     // Each segment twice, as after lost acknowledgements.

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 const NQN: &str = "nqn.2026-01.io.farlane:sniffed";
 
-/// What `trace stats` finds in a capture of a verified load by `provider`, and what the load
-/// reports; none where nothing can be captured.
+/// The statistics of `trace stats` about a capture of a verified load by `provider`, and the load's
+/// report; none where no capture is possible.
 fn sniffed(provider: &str, listen: &str, filter: impl Fn(&str) -> String) -> Option<(Value, Value)> {
     stay_on_one_processor();
     let folder = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn sniffed(provider: &str, listen: &str, filter: impl Fn(&str) -> String) -> Opt
         }
     };
     let url = format!("nvme-rdma://{}/{NQN}?provider={provider}", target.address);
-    // A rate that loses nothing, so that nothing is sent again.
+    // A rate without loss, so that no packet is sent again.
     let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--size", "4MiB"];
     let report =
         json(&[&load[..], &["--rate_iops", "200", "--runtime", "500ms", "--verify", "--json"]].concat());

@@ -82,7 +82,7 @@ fn use_it(address: &str, query: &str, directory: &Path) {
     }
 }
 
-/// What tshark finds of a captured session.
+/// The output of tshark about a captured session.
 struct Found {
     complaints: String,
     types: BTreeMap<String, usize>,

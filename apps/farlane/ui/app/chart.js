@@ -30,7 +30,7 @@ export function axis(words, more = {}) {
   };
 }
 
-/** Whole powers of ten around what is shown; `usual` where nothing is. Marks of other ranges never end. */
+/** Whole powers of ten around the shown values; `usual` without any. Marks of other ranges never end. */
 export function decades(low, high, usual) {
   return low > 0 ? [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high) + 1e-9)] : usual;
 }

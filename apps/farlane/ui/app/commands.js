@@ -15,7 +15,7 @@ const HEIGHT_MAX = 8e6;
 
 const dash = (value) => value ?? '–';
 
-/** Columns: a key for sorting, a title, a unit, what is shown, how wide a list must be to show it (0 to 2), and what it is. */
+/** Columns: a key for sorting, a title, a unit, the shown value, how wide a list must be to show it (0 to 2), and a description. */
 const COLUMNS = [
   ['number', '#', '', (row) => count(row.number), 0],
   ['begun', 'begun', 'µs', (row) => moment(row.begun_ns), 2],
@@ -150,7 +150,7 @@ export function Commands({ number, values, set, capture }) {
   const longest = Math.max(1, ...(kinds.answer?.kinds ?? []).map((one) => one.latency_ns.max));
   const whole = (text) => (/^\d*$/.test(text) ? text : null);
   const [wrong, setWrong] = useState({});
-  /** Takes what was typed, or marks it as wrong. */
+  /** Takes the typed text, or marks it as wrong. */
   const take = (name, parse) => (text) => {
     const value = text === '' ? '' : parse(text);
     setWrong({ ...wrong, [name]: value === null });

@@ -1,4 +1,4 @@
-// Two captures, step by step, with what is more than chance.
+// Two captures, step by step, with the differences that exceed chance.
 
 import { html, useState } from './library.js';
 import { useAnswer } from './api.js';
@@ -59,7 +59,7 @@ export function Compare({ captures, values, set, theme }) {
   const names = [first, second].map((at) => captures[at]?.name ?? '');
   const labels = names[0] === names[1] ? ['first', 'second'] : names;
   return html`
-    <form class="filters" aria-label="what is compared" onSubmit=${(event) => event.preventDefault()}>
+    <form class="filters" aria-label="choice of the comparison" onSubmit=${(event) => event.preventDefault()}>
       <${Select} label="first" value=${first} options=${options} onChange=${(first) => set({ first })} />
       <button type="button" class="icon" aria-label="exchange the two" title="exchange" onClick=${() => set({ first: second, second: first })}>⇄</button>
       <${Select} label="second" value=${second} options=${options} onChange=${(second) => set({ second })} />

@@ -72,7 +72,7 @@ export function Histogram({ answer, names, log: wanted, theme, of, onBin }) {
     <${Chart} make=${tails} data=${[starts, ...longer]} height=${170} theme=${theme} of=${shape} label="share of commands that take longer" />`;
 }
 
-/** What is under the cursor, in words. */
+/** The value under the cursor, in words. */
 export function Reading({ answer, bin, names }) {
   const { longer } = useMemo(() => columns(answer, false), [answer]);
   if (bin === null || bin === undefined || bin >= answer.bounds_ns.length - 1) return html`<p class="reading">Point at a bin to read it.</p>`;
@@ -92,7 +92,7 @@ export function Distributions({ number, values, set, theme }) {
   const [bin, setBin] = useState(null);
   const steps = kind?.steps.map((step) => [step.step, step.step]) ?? [];
   return html`<${Answered} of=${kinds}>${() => (kind ? html`
-    <form class="filters" aria-label="what is shown" onSubmit=${(event) => event.preventDefault()}>
+    <form class="filters" aria-label="choice of the drawing" onSubmit=${(event) => event.preventDefault()}>
       <${Select} label="command" value=${kind.command} options=${list.map((one) => [one.command, `${one.command} (${count(one.count)})`])} onChange=${(kind) => set({ kind })} />
       <${Select} label="time" value=${what} options=${[['latency', 'until completion'], ['whole', 'until the last packet'], ...steps]} onChange=${(of) => set({ of })} />
       <${Choice} label="scale" value=${log ? 'log' : 'linear'} options=${[['log', 'logarithmic'], ['linear', 'linear']]} onChange=${(scale) => set({ scale: scale === 'log' ? null : scale })} />

@@ -1,4 +1,4 @@
-// The page: its head, its views, and the address that says what is shown.
+// The page: its head, its views, and the address that names the view.
 
 import { html, render, useCallback, useEffect, useMemo, useState } from './library.js';
 import { ask } from './api.js';

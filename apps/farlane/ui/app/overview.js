@@ -22,10 +22,10 @@ const MEANING = {
   'head doorbell': 'the host has taken the completion',
 };
 
-/** Steps behind the completion, which nobody waits for. */
+/** Steps behind the completion, for which no command waits. */
 const AFTER = new Set(['interrupt', 'head doorbell']);
 
-/** The steps of a kind of command, with shares of what is looked at: all of them, or those until the completion. */
+/** The steps of a kind of command, with shares of the chosen ones: all of them, or those until the completion. */
 function shared(kind, until) {
   const counts = (step) => until !== 'completion' || !AFTER.has(step.step);
   const all = kind.steps.reduce((sum, step) => sum + (counts(step) ? step.share : 0), 0) || 1;

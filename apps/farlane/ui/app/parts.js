@@ -12,7 +12,7 @@ export function stepColour(step) {
   return at < 0 ? 'var(--muted)' : `var(--step-${at})`;
 }
 
-/** What is said in the place of what can't be shown. */
+/** The text in the place of a part that can't be shown. */
 export function Note({ kind = 'note', children }) {
   return html`<p class=${`note ${kind}`} role=${kind === 'error' ? 'alert' : 'status'}>${children}</p>`;
 }

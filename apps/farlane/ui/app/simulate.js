@@ -5,7 +5,7 @@ import { play, useAnswer } from './api.js';
 import { Answered, Card, Choice, Facts, Input, Note, Select } from './parts.js';
 import { bytes, change, count, large, percent, time } from './words.js';
 
-/** Operations of a task, so that an answer comes at once, unless told otherwise. */
+/** Operations of a task, so that an answer comes at once, by default. */
 const COUNT = 300;
 
 /** A number with what follows it: 1Gbit/s, 16.2ms. */

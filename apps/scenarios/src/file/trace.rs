@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line_and_column() {
+    fn a_mistake_is_reported_with_its_line_and_column() {
         for (good, bad, expected) in [
             ("at, op", "when, op", "line 1: expected at,op,offset,length"),
             ("0us,read", "0,read", "line 3, at: expected a time with its unit"),

@@ -30,9 +30,9 @@ pub(super) fn card(page: &mut Page, card: &Nic) {
     page.add_counters(
         &none,
         [
-            ("farlane_nic_sent_packets", "Packets that went to the wire", card.sent),
+            ("farlane_nic_sent_packets", "Packets sent to the wire", card.sent),
             ("farlane_nic_sent_bytes", "Bytes of these packets", card.sent_bytes),
-            ("farlane_nic_received_packets", "Packets that went to the host", card.received),
+            ("farlane_nic_received_packets", "Packets sent to the host", card.received),
             ("farlane_nic_received_bytes", "Bytes of these packets", card.received_bytes),
             ("farlane_nic_faults", "Queues stopped by a fault", card.faults),
         ],

@@ -12,14 +12,10 @@ pub(super) fn recorder(page: &mut Page, of: &Recorder) {
         [
             (
                 "farlane_record_bytes_in",
-                "Bytes that came, lost ones included",
+                "Bytes received, lost ones included",
                 of.bytes_in.saturating_add(of.bytes_passed),
             ),
-            (
-                "farlane_record_bytes_passed",
-                "Bytes that came before a trigger and were not kept",
-                of.bytes_passed,
-            ),
+            ("farlane_record_bytes_passed", "Bytes received before a trigger and not kept", of.bytes_passed),
             ("farlane_record_bytes_stored", "Bytes that the medium has taken", of.bytes_stored),
             ("farlane_record_bytes_acknowledged", "Bytes that survive a power cut", of.bytes_acknowledged),
             ("farlane_record_bytes_lost", "Bytes lost in declared gaps", of.bytes_lost),

@@ -47,11 +47,7 @@ fn strangers(page: &mut Page, labels: &Labels, of: &Strangers) {
     page.add_gauges(
         labels,
         [
-            (
-                "farlane_unproven",
-                "Connections whose hosts have not proved who they are",
-                count(of.connections),
-            ),
+            ("farlane_unproven", "Connections whose hosts have not authenticated", count(of.connections)),
             ("farlane_unproven_most", most, count(of.most)),
             ("farlane_unproven_discovery", discovery, count(of.discovery)),
             ("farlane_authentication_waiting", "Exponentiations that wait", count(work.waiting)),

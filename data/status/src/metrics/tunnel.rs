@@ -75,7 +75,7 @@ fn callers(page: &mut Page, labels: &Labels, of: &Callers) {
             ("farlane_strangers_accepted", "Connections accepted", accepted),
             ("farlane_strangers_admitted", "Connections that carried a session", admitted),
             ("farlane_strangers_refused", "Connections refused for their Hello, or its key", refused),
-            ("farlane_strangers_late", "Connections refused since no Hello came in time", late),
+            ("farlane_strangers_late", "Connections refused because no Hello arrived in time", late),
             ("farlane_strangers_displaced", "Connections closed to make room for later ones", displaced),
         ],
     );
@@ -91,11 +91,7 @@ fn link(page: &mut Page, labels: &Labels, of: &Link) {
             ("farlane_link_bytes_sent", "Bytes sent", of.bytes_sent),
             ("farlane_link_bytes_received", "Bytes received", of.bytes_received),
             ("farlane_link_frames_replayed", "Frames sent again on a new connection", of.sent_again),
-            (
-                "farlane_link_resumptions",
-                "Times that a new connection went on for a lost one",
-                of.resumptions,
-            ),
+            ("farlane_link_resumptions", "Times that a new connection replaced a lost one", of.resumptions),
             ("farlane_link_dropped", "Packets dropped, as the link was down", of.dropped),
         ],
     );
@@ -132,9 +128,9 @@ fn datagrams(page: &mut Page, labels: &Labels, connections: &[Datagrams]) {
             &labels,
             [
                 ("farlane_datagrams_sent", "Datagrams sent", of.sent),
-                ("farlane_datagrams_received", "Datagrams that came and were new", of.received),
+                ("farlane_datagrams_received", "Datagrams received for the first time", of.received),
                 ("farlane_datagrams_lost", "Datagrams taken for lost; their bytes were sent again", of.lost),
-                ("farlane_datagrams_again", "Datagrams that came again, or too late to know", of.again),
+                ("farlane_datagrams_again", "Datagrams received again, or too late to know", of.again),
                 ("farlane_datagrams_late", "Datagrams not sent, as they missed their launch", of.late),
             ],
         );
@@ -154,7 +150,7 @@ fn datagrams(page: &mut Page, labels: &Labels, connections: &[Datagrams]) {
         );
         for path in &of.paths {
             let labels = with(&labels, "path", &path.interface);
-            let help = "Frames that came while this end had no room";
+            let help = "Frames received while this end had no room";
             page.add_counters(&labels, [("farlane_frames_dropped", help, path.dropped)]);
             if let Some(one) = &path.copies {
                 copies(page, &labels, one);
@@ -176,8 +172,8 @@ fn copies(page: &mut Page, labels: &Labels, of: &Copies) {
             ("farlane_frames_passed", "Frames that were the first of their number", of.passed),
             ("farlane_frames_eliminated", "Copies of frames that had passed", of.eliminated),
             ("farlane_frames_out_of_order", "Frames whose number was not the next", of.out_of_order),
-            ("farlane_frames_rogue", "Frames whose number is beyond what is remembered", of.rogue),
-            ("farlane_frames_lost", "Numbers of which no frame came", of.lost),
+            ("farlane_frames_rogue", "Frames whose number is outside of the remembered range", of.rogue),
+            ("farlane_frames_lost", "Numbers without any received frame", of.lost),
             ("farlane_frames_resets", "Times that any number was taken, after a silence", of.resets),
             (
                 "farlane_frames_latent_errors",
@@ -194,9 +190,9 @@ fn far_reads(page: &mut Page, labels: &Labels, of: &FarReads) {
         labels,
         [
             ("farlane_far_reads_hits", "Reads by the device answered from memory sent ahead", of.hits),
-            ("farlane_far_reads_misses", "Reads by the device that went to the host", of.misses),
-            ("farlane_far_reads_bytes_ahead", "Bytes of memory that came ahead", of.bytes_ahead),
-            ("farlane_far_reads_bytes_in_vain", "Bytes that came ahead and were not read", of.bytes_in_vain),
+            ("farlane_far_reads_misses", "Reads by the device that the host answered", of.misses),
+            ("farlane_far_reads_bytes_ahead", "Bytes of memory received ahead", of.bytes_ahead),
+            ("farlane_far_reads_bytes_in_vain", "Bytes received ahead and not read", of.bytes_in_vain),
             ("farlane_far_reads_evicted", "Pieces of memory dropped for lack of room", of.evicted),
         ],
     );
@@ -212,15 +208,11 @@ fn lookahead(page: &mut Page, labels: &Labels, commands: u64, of: Option<&Lookah
             ("farlane_lookahead_commands", "I/O commands that have completed", commands),
             (
                 "farlane_lookahead_entries",
-                "Commands that went ahead with their doorbell",
+                "Commands sent ahead with their doorbell",
                 of(|ahead| ahead.entries),
             ),
             ("farlane_lookahead_bytes", "Bytes of memory that were sent ahead", of(|ahead| ahead.bytes)),
-            (
-                "farlane_lookahead_given_up",
-                "Doorbells that went on without their memory",
-                of(|ahead| ahead.given_up),
-            ),
+            ("farlane_lookahead_given_up", "Doorbells sent without their memory", of(|ahead| ahead.given_up)),
             (
                 "farlane_lookahead_without_room",
                 "Commands whose data had no room",

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pending_when_msix_went_off_is_not_told_later() {
+    fn an_interrupt_pending_when_msix_went_off_is_not_sent_later() {
         let mut vectors = Vectors::new(1);
         vectors.set_enabled(true);
         vectors.raise(0);

@@ -2,7 +2,7 @@
 //!
 //! While the connection to the far end is lost but held, nothing answers. All ones would signal a
 //! driver that its device is gone for good, though the device is only slow. The remembered values
-//! tell the driver that nothing has changed yet, which is true as far as this end can know.
+//! show the driver an unchanged device, which is true as far as this end can know.
 
 use vfio_user::RegionIndex;
 

@@ -94,7 +94,7 @@ impl Target {
                 let address = peer.address;
                 peer.standing = Standing::Over;
                 // Port scanners and health checks close without a word; they are not worth an
-                // event. Whoever is dropped for others is counted.
+                // event. Connections dropped for others are counted.
                 if !matches!(why, Close::Lost | Close::Crowded) {
                     self.log(Event::Turned { peer: address, why: why.clone() });
                 }
@@ -151,7 +151,7 @@ impl Target {
         self.end_association_but(key, why, None);
     }
 
-    /// As [`Target::end_association`], but the world is not told to close the connection `spared`.
+    /// As [`Target::end_association`], but the world need not close the connection `spared`.
     fn end_association_but(&mut self, key: AssociationKey, why: &Close, spared: Option<ConnectionId>) {
         let now = self.now;
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::take) else { return };

@@ -1,8 +1,8 @@
 //! What hosts may do: their permits, and the ceilings on their rates.
 //!
-//! A host has one ceiling in a subsystem, whatever controllers and queues it uses. A host that has
-//! reached its ceiling waits: no further command of its I/O queues is taken until what it has done
-//! is paid for.
+//! A host has one ceiling in a subsystem, for all controllers and queues that it uses. A host that
+//! has reached its ceiling waits: no further command of its I/O queues is taken until what it has
+//! done is paid for.
 
 use alloc::vec::Vec;
 

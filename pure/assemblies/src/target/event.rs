@@ -21,7 +21,7 @@ use crate::fabric::{Fabric, Pair};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// What the world tells the target.
+/// The events that the world reports to the target.
 #[derive(Debug)]
 pub enum Input {
     /// A host has connected.
@@ -216,7 +216,7 @@ pub enum Close {
     Memory,
     /// The host did not authenticate.
     Unauthenticated(Failure),
-    /// Nobody used or enabled the controller.
+    /// No host used or enabled the controller.
     Idle,
     /// The Admin Queue is gone, and the other queues with it.
     Association,
@@ -249,7 +249,7 @@ impl fmt::Display for Close {
             }
             Self::Unauthenticated(Failure::TimedOut) => f.write_str("the host did not authenticate in time"),
             Self::Unauthenticated(_) => f.write_str("the authentication failed"),
-            Self::Idle => f.write_str("nobody uses the controller"),
+            Self::Idle => f.write_str("no host uses the controller"),
             Self::Association => f.write_str("the Admin Queue is gone"),
             Self::Replaced => f.write_str("the host has connected it again"),
             Self::Crowded => f.write_str("too many connections wait for a proof of who they are"),
@@ -309,8 +309,8 @@ pub enum Event {
         /// Why the connection is over.
         why: Close,
     },
-    /// All places of connections are taken whose hosts have not proved who they are: the oldest are
-    /// closed for others. Told once until that has ceased for a minute.
+    /// All places of connections are taken whose hosts have not authenticated: the oldest are
+    /// closed for others. Reported once until that has ceased for a minute.
     Crowded {
         /// Address of the connection that was closed first.
         peer: SocketAddr,
@@ -353,7 +353,7 @@ impl fmt::Display for Event {
             }
             Self::Crowded { peer } => write!(
                 f,
-                "too many connections have not proved who they are: the oldest are closed for others, first \
+                "too many connections have not authenticated: the oldest are closed for others, first \
                  that of {peer} (farlane target status counts them)"
             ),
             Self::Turned { peer, why } => write!(f, "{peer}: {why}"),

@@ -143,7 +143,7 @@ impl Gate {
         self.known.contains_key(&origin)
     }
 
-    /// Takes in a connection. Whoever must leave for it has left here.
+    /// Takes in a connection. A connection that must leave for it has left here.
     pub(super) fn accept(&mut self, now: Instant, id: ConnectionId, origin: Origin) -> Verdict {
         let victim = match self.victim_for(origin) {
             Ok(victim) => victim,
@@ -300,8 +300,8 @@ impl Gate {
         self.strangers.contains_key(&id)
     }
 
-    /// A stranger was turned away for another. Returns whether that is to be told: once until none
-    /// was for a while.
+    /// A stranger was turned away for another. Returns whether to report that: once until none was
+    /// for a while.
     pub(super) fn tell_crowded(&mut self, now: Instant) -> bool {
         self.crowded.replace(now).is_none_or(|before| now - before >= QUIET)
     }
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(status.dropped, [("discovery", 12 * 3 + 1)]);
         assert!(gone.contains(&ConnectionId(0)) && !gone.contains(&ConnectionId(400)));
         assert!(gate.poll_timeout().is_none(), "their silence is bounded by other means");
-        // Whoever asks stays.
+        // A connection that asks stays.
         let kept = ConnectionId(212);
         assert_eq!(gate.on_discovery(NOW + Nanos::from_secs(1), kept), None);
         for id in 500..540 {

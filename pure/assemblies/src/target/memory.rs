@@ -172,7 +172,7 @@ impl Target {
         self.memory.host(association).all()
     }
 
-    /// Tells a connection what it may do next.
+    /// Permits a connection its next steps.
     pub(super) fn permit(&mut self, id: ConnectionId) {
         let now = self.now;
         let is_below_ceiling = self.is_below_ceiling(id);

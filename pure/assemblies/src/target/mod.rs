@@ -366,7 +366,7 @@ impl Target {
         }
     }
 
-    /// Tells that strangers are turned away for others, once until that has ceased.
+    /// Reports that strangers are turned away for others, once until that has ceased.
     fn tell_crowded(&mut self, id: ConnectionId) {
         if self.gate.tell_crowded(self.now)
             && let Some(peer) = self.peer(id).map(|peer| peer.address)

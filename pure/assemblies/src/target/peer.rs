@@ -171,7 +171,7 @@ pub(super) struct Peer {
     pub(super) sent: u64,
     /// Bytes of the outbox that another reactor has sent already.
     pub(super) skip: usize,
-    /// The world was told that there is something to send.
+    /// The world knows that there are bytes to send.
     pub(super) is_sending: bool,
     pub(super) is_touched: bool,
     /// What the target's budget counts as held by this connection.

@@ -92,8 +92,8 @@ impl Served {
     }
 
     /// Removes a controller whose association has ended. Media go on with what they have begun of
-    /// its commands; before anybody reads or changes the same blocks, the core waits for the end
-    /// of that.
+    /// its commands; before another command reads or changes the same blocks, the core waits for
+    /// the end of that.
     pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
         let config = self.core.controller(controller);
         if matches!(&config.transport, Transport::Fabrics(fabrics) if !fabrics.dynamic) {

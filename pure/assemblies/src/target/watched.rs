@@ -1,4 +1,4 @@
-//! What a target does only while somebody watches it.
+//! The work of a target that only watchers need.
 
 use engine::Watch;
 use nvme::wire::SubmissionQueueEntry;
@@ -8,7 +8,7 @@ use crate::fabric::first_bytes;
 use crate::watch::{Connection, Direction, Ends, Port, Seen};
 
 impl Target {
-    /// Whoever watches the bytes of the connections and the commands that arrive by them.
+    /// The watchers of the connections' bytes and of the commands that arrive by them.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }

@@ -289,7 +289,7 @@ fn a_wrong_secret_ends_the_path_with_a_reason_at_both_ends() {
 }
 
 #[test]
-fn who_has_no_secret_is_told_so() {
+fn a_host_without_a_secret_gets_the_reason() {
     let mut pair = Pair::new(None, Some(credentials(1, false)));
     pair.until(|pair| pair.ended.is_some());
     assert_eq!(pair.ended, why(authentication::Failure::NoHostSecret));

@@ -65,14 +65,14 @@ fn the_device_finds_entries_lists_and_data_where_it_is() {
     assert_eq!(refusals(&pair), Some(Refusals::default()));
     assert_eq!(pair.far.downstream().store().bytes(), 0);
     // The host's end learns of the tally, too.
-    let told = |pair: &Pair| {
+    let reported = |pair: &Pair| {
         pair.near.upstream().unwrap().session(PortIndex(0)).unwrap().tally().map(|(_, tally)| *tally)
     };
-    assert_ne!(told(&pair), Some(store));
+    assert_ne!(reported(&pair), Some(store));
     pair.near.ping(pair.now);
     pair.step();
     pair.step();
-    assert_eq!(told(&pair), Some(store));
+    assert_eq!(reported(&pair), Some(store));
 }
 
 #[test]

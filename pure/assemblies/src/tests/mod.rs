@@ -244,7 +244,7 @@ fn the_application_reads_and_writes_registers_of_the_far_function() {
 }
 
 #[test]
-fn a_connection_cut_in_the_middle_of_commands_is_noticed_by_nobody() {
+fn a_connection_cut_in_the_middle_of_commands_goes_unnoticed() {
     let mut pair = Pair::new();
     pair.run(ready);
     let controller = ControllerIndex(0);

@@ -170,7 +170,7 @@ fn of_many_reads_the_first_complete_before_the_data_of_the_last() {
 }
 
 #[test]
-fn nobody_waits_for_the_doorbell_of_a_completion_queue() {
+fn no_command_waits_for_the_doorbell_of_a_completion_queue() {
     let mut pair = pair();
     let mut doorbells = 0;
     // Commands until the host has to make room in the completion queue.

@@ -79,7 +79,7 @@ fn each_queue_has_a_connection_and_the_main_one_nothing_to_carry() {
 }
 
 #[test]
-fn connections_cut_one_after_the_other_are_noticed_by_nobody() {
+fn connections_cut_one_after_the_other_go_unnoticed() {
     let mut pair = pair();
     pair.run(ready);
     for round in 0..60 {

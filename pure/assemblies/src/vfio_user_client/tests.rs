@@ -199,7 +199,7 @@ fn a_function_is_set_up_and_the_driver_has_it() {
 }
 
 #[test]
-fn interrupts_are_enabled_only_while_there_is_somebody_to_tell() {
+fn interrupts_are_enabled_only_while_there_is_a_receiver() {
     let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     // A previous client left MSI-X enabled.
     far.space[0x53] = 0xc0;
@@ -261,7 +261,7 @@ fn what_can_not_be_used_fails_once_and_is_left() {
 }
 
 #[test]
-fn a_server_that_goes_is_told_once() {
+fn a_server_that_goes_is_reported_once() {
     let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     run(&mut user, &mut far);
     for _ in 0..2 {

@@ -244,8 +244,8 @@ fn a_fault_that_the_peer_reports_ends_the_oldest_request() {
         post(&mut near, 5, Operation::Read { remote: Remote { key: Key(7), address: 0, length: 8 } });
         post(&mut near, 6, send_of(b"next", b"", None));
         take(&mut near);
-        let told = Terminate { fault }.emit(crate::wire::Shown::Nothing);
-        give(&mut near, &fpdu(untagged(Opcode::Terminate, true, 1, 0), &told));
+        let reported = Terminate { fault }.emit(crate::wire::Shown::Nothing);
+        give(&mut near, &fpdu(untagged(Opcode::Terminate, true, 1, 0), &reported));
         assert_eq!(events(&mut near), [Event::Disconnected(Disconnected::Reported(fault.describe()))]);
         assert_eq!(completions(&mut near), [(5, Err(error)), (6, Err(WorkError::Flushed))]);
         assert!(near.outbox().is_empty(), "a Terminate is not answered");

@@ -115,8 +115,8 @@ fn a_wrong_head_is_a_fault_once_the_segment_has_come() {
         for piece in bytes.chunks(500) {
             land(&mut far, piece);
         }
-        let told = events(&mut far);
-        assert_eq!(told, [Event::Disconnected(Disconnected::Access(why))]);
+        let reported = events(&mut far);
+        assert_eq!(reported, [Event::Disconnected(Disconnected::Access(why))]);
         (near, far, _) = ends();
     }
 }

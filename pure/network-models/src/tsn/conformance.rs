@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_without_a_window_or_without_gates_is_told_apart() {
+    fn a_class_without_a_window_or_without_gates_is_recognised() {
         let only = [GateEntry { states: GateStates::of([7]), length: Nanos::from_micros(10) }];
         let schedule = GateSchedule::new(Instant::ZERO, only).unwrap();
         let mut check = Conformance::new(schedule, Rate::from_gigabits(1));

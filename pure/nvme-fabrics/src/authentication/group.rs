@@ -127,7 +127,7 @@ impl Group {
     }
 
     /// Whether `value` may be a public value: greater than 1 and less than the prime less 1. Any
-    /// other value would make the shared key known to everybody.
+    /// other value would make the shared key public.
     fn may_be_public(self, value: &[u8]) -> bool {
         let mut last = self.modulus();
         // The prime is odd.

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crc_32_is_that_of_everybody() {
+    fn crc_32_is_the_usual_one() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 

@@ -261,7 +261,7 @@ fn heaps_have_any_step_and_come_in_turns() {
 }
 
 #[test]
-fn lengths_of_heaps_and_payloads_need_not_be_told() {
+fn lengths_of_heaps_and_payloads_need_not_be_given() {
     // Each item's first bytes: 80 and the number of the item.
     let without = |packet: Vec<u8>, names: &[u8]| {
         let (head, rest) = packet.split_at(8);

@@ -116,12 +116,12 @@ fn certified(mut made: Crafted) -> Crafted {
 /// was anything to do.
 fn check(medium: &mut Vec<u8>, why: &str) -> bool {
     let mut found = survey(medium);
-    let told = digests(&found, medium);
-    if found.recording.is_none() || found.doubt(&told).is_none() {
+    let reported = digests(&found, medium);
+    if found.recording.is_none() || found.doubt(&reported).is_none() {
         return false;
     }
     let (before, length) = (found.clone(), medium.len());
-    mend(&mut found, medium, &told);
+    mend(&mut found, medium, &reported);
     assert!(medium.len() <= length.next_multiple_of(CHUNK) + 3 * CHUNK, "{why}: it grew without bound");
     let after = survey(medium);
     assert_eq!(after.doubt(&digests(&after, medium)), None, "{why}: {after:?}");

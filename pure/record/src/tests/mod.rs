@@ -390,7 +390,7 @@ fn lost_misdirected_and_changed_writes_are_found_over_many_seeds() {
 }
 
 #[test]
-fn a_recording_without_superblock_tells_the_length_of_its_chunks() {
+fn a_recording_without_superblock_shows_the_length_of_its_chunks() {
     let run = record(1, 50, |_, _| None);
     let mut medium = Vec::new();
     for done in &run.log {

@@ -61,7 +61,7 @@ fn a_ring_holds_the_newest_and_what_is_pinned_over_many_seeds() {
 }
 
 #[test]
-fn a_ring_on_a_medium_that_fails_now_and_then_tells_the_truth() {
+fn a_ring_on_a_medium_that_fails_now_and_then_reports_the_truth() {
     let mut calm = 0;
     for seed in 0..40 {
         let mut rng = Rng::from_seed(seed);

@@ -73,7 +73,7 @@ fn whatever_the_moment_what_came_within_the_time_is_recorded() {
 }
 
 #[test]
-fn a_recording_that_nobody_triggers_is_empty_and_certified() {
+fn a_recording_without_a_trigger_is_empty_and_certified() {
     for seed in 0..20 {
         let (mut run, trigger, ..) = triggered(seed, Nanos::from_millis(900), u32::MAX);
         run.came.iter_mut().for_each(Vec::clear);
@@ -161,20 +161,23 @@ fn is_short(rate: u64, keep: Nanos, streams: u64, chunks: u64) -> bool {
 }
 
 #[test]
-fn a_buffer_of_the_size_that_is_told_keeps_all_and_a_much_smaller_one_does_not() {
+fn a_buffer_of_the_reported_size_keeps_all_and_a_much_smaller_one_does_not() {
     for rate in [10_000, 300_000, 5_000_000, 60_000_000] {
         for keep in [300, 2_000, 9_000] {
             for streams in [1, 3] {
                 let keep = Nanos::from_millis(keep);
-                let told =
+                let reported =
                     crate::pre_trigger_buffer(rate, keep, CHUNK_MIN, usize::try_from(streams).unwrap());
-                if told > crate::BUFFER_MAX as u64 {
+                if reported > crate::BUFFER_MAX as u64 {
                     continue;
                 }
-                let chunks = told.max(32);
-                let why = format!("{rate} B/s, {keep}, {streams} streams: {told} chunks");
+                let chunks = reported.max(32);
+                let why = format!("{rate} B/s, {keep}, {streams} streams: {reported} chunks");
                 assert!(!is_short(rate, keep, streams, chunks), "{why}");
-                assert!(told < 200 || is_short(rate, keep, streams, told / 2), "half is enough: {why}");
+                assert!(
+                    reported < 200 || is_short(rate, keep, streams, reported / 2),
+                    "half is enough: {why}"
+                );
             }
         }
     }

@@ -162,8 +162,8 @@ fn packets_of_linux_are_understood() {
         assert!(unknown.matches(crc32, body, *icrc, true) && !unknown.matches(crc32, body, *icrc, false));
     }
     let parsed: Vec<_> = packets.iter().map(|packet| Packet::parse(&packet[28..]).unwrap()).collect();
-    let told = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
-    assert_eq!(parsed[0].header, Header::Acknowledge(told));
+    let reported = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
+    assert_eq!(parsed[0].header, Header::Acknowledge(reported));
     let remote = Remote { address: 0x1b90_0000_0000_0000, key: Key(0x1b90_0000), length: 1024 };
     assert_eq!(parsed[1].header, Header::ReadRequest(remote));
     let header = Header::Send { part: Part::Only, immediate: None, invalidate: Some(Key(0x1b90_0000)) };
@@ -195,6 +195,6 @@ fn a_packet_of_linux_over_ipv6_has_the_icrc_that_we_compute() {
     let mut wrong = *icrc;
     wrong[0] ^= 1;
     assert!(!route.matches(crc32, body, wrong, true), "IPv6 has no identification that would explain it");
-    let told = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
-    assert_eq!(Packet::parse(&packet[48..]).unwrap().header, Header::Acknowledge(told));
+    let reported = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
+    assert_eq!(Packet::parse(&packet[48..]).unwrap().header, Header::Acknowledge(reported));
 }

@@ -364,7 +364,7 @@ fn a_peer_that_acknowledges_nothing_costs_a_bounded_amount() {
 }
 
 #[test]
-fn a_session_is_told_from_a_path_by_its_first_byte() {
+fn a_session_differs_from_a_path_by_its_first_byte() {
     assert_eq!(opening(b""), Opening::More);
     assert_eq!(opening(&[1]), Opening::Session);
     let preamble = Preamble { group: GROUP, path: PathIndex(3), token: None };

@@ -503,7 +503,7 @@ fn ranges_that_two_commands_claim_belong_to_neither() {
 }
 
 #[test]
-fn where_too_much_is_claimed_nobody_is_trusted() {
+fn where_too_much_is_claimed_no_end_is_trusted() {
     let write = |address| Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; 4]));
     let mut courses = Courses::default();
     for page in 1..=COURSES_MAX as u64 + 1 {
@@ -544,7 +544,7 @@ fn nonsense(rng: &mut Rng, pool: &mut Pool) -> Packet {
 }
 
 #[test]
-fn hosts_that_talk_nonsense_harm_nobody_else() {
+fn hosts_that_talk_nonsense_do_other_hosts_no_harm() {
     for seed in 300..330 {
         let mut net = Net::joined(seed);
         let mut pool = Pool::default();

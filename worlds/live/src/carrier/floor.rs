@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_asks_for_nonsense_is_told_so() {
+    fn a_client_that_asks_for_nonsense_gets_an_error() {
         served(|address| {
             let mut client = Client::connect(address).unwrap();
             assert_eq!(client.ping_pong(0, 1, 1).unwrap_err().kind(), io::ErrorKind::InvalidData);

@@ -118,13 +118,13 @@ mod tests {
     #[test]
     fn a_secret_is_read_from_a_file_of_ones_own() {
         let path = std::env::temp_dir().join(format!("farlane-secret-{}", std::process::id()));
-        let told = |mode, text: &[u8]| {
+        let reported = |mode, text: &[u8]| {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             read::<Secret>(&path).map_err(|error| error.to_string())
         };
         let text = b"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n";
-        assert!(told(0o600, text).is_ok() && told(0o400, text).is_ok());
+        assert!(reported(0o600, text).is_ok() && reported(0o400, text).is_ok());
         assert!(crate::sys::secrets::are_kept());
         fs::remove_file(&path).unwrap();
         create(&path, std::str::from_utf8(text).unwrap().trim()).unwrap();
@@ -132,11 +132,11 @@ mod tests {
         assert!(read::<Secret>(&path).is_ok(), "the former contents stay");
         assert!(fs::read(&path).unwrap().ends_with(b":"), "SPDK reads a newline as a part of the key");
         for mode in [0o640, 0o604, 0o620, 0o666] {
-            let error = told(mode, text).unwrap_err();
+            let error = reported(mode, text).unwrap_err();
             assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"), "{error}");
         }
         for text in [&b""[..], b"secret", &[b'A'; 100_000], &[0xff; 59]] {
-            assert!(told(0o600, text).unwrap_err().starts_with(path.to_str().unwrap()));
+            assert!(reported(0o600, text).unwrap_err().starts_with(path.to_str().unwrap()));
         }
         fs::remove_file(&path).unwrap();
         assert!(matches!(read::<Secret>(&path).unwrap_err().why, Why::Io(_)));

@@ -126,7 +126,7 @@ fn an_idle_loop_takes_no_processor_time() {
 }
 
 #[test]
-fn a_sleeping_loop_answers_whoever_connects() {
+fn a_sleeping_loop_answers_connections() {
     for spin in [0, 50] {
         let (mut reactor, mut echo) = reactor(spin);
         let (address, stop) = (echo.listener.address(), reactor.stop());

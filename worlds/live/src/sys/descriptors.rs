@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_many_is_turned_away_and_nobody_else() {
+    fn a_connection_too_many_is_turned_away_and_no_other() {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["sys::descriptors::tests::child_that_has_few_descriptors", "--exact", "--nocapture"])
             .env(CHILD, "1")

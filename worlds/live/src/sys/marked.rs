@@ -100,7 +100,8 @@ fn receive_up_to<const MAX: usize>(
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     for (header, name) in headers[..count].iter().zip(&names) {
-        let from = sender(name).ok_or_else(|| io::Error::other("a datagram came without its sender"))?;
+        let from = sender(name)
+            .ok_or_else(|| io::Error::other("a datagram arrived without its sender's address"))?;
         let is_marked = class(&header.msg_hdr) & CONGESTED == CONGESTED;
         arrived.push(Marked { length: header.msg_len as usize, from, is_marked });
     }

@@ -272,8 +272,8 @@ mod tests {
     fn who_does_not_answer_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::start();
-        let nobody = folder.path().join("nobody");
-        assert!(network_time(&clock, Some(&Daemon::at(&nobody))).is_err());
+        let absent = folder.path().join("nobody");
+        assert!(network_time(&clock, Some(&Daemon::at(&absent))).is_err());
         let silent = folder.path().join("silent");
         let _server = UnixDatagram::bind(&silent).unwrap();
         let error = network_time(&clock, Some(&Daemon::at(&silent))).unwrap_err();

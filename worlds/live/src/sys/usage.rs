@@ -91,8 +91,8 @@ mod tests {
             (Turns::of_this_thread(), Turns::of_threads("a worker"), Turns::of_threads("nobody"))
         };
         let worker = std::thread::Builder::new().name("a worker".into()).spawn(work).unwrap();
-        let (own, named, nobody) = worker.join().unwrap();
-        assert!(nobody.is_empty());
+        let (own, named, absent) = worker.join().unwrap();
+        assert!(absent.is_empty());
         // A kernel may have been built without these figures.
         let Some(own) = own else { return };
         assert_eq!(named.len(), 1);

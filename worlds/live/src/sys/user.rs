@@ -110,7 +110,7 @@ mod tests {
         }
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || wait.recv());
-        // Groups of root that "nobody" has not.
+        // Groups of root that the unprivileged user has not.
         // SAFETY: the call reads two numbers.
         done(unsafe { libc::setgroups(2, [0, 1].as_ptr()) }).unwrap();
         secrets::keep_from_dumps();

@@ -64,7 +64,7 @@ pub(crate) struct LockdownArgs {
     /// Do this: 0 allow, 1 prohibit
     #[arg(short = 'p', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..2))]
     pub(crate) prhbt: u8,
-    /// What --ofi is: 0 an admin opcode, 2 a feature, 3 and 4 opcodes of management
+    /// The kind of --ofi: 0 an admin opcode, 2 a feature, 3 and 4 opcodes of management
     #[arg(short = 's', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
     pub(crate) scp: u8,
     /// Index of a UUID

@@ -83,7 +83,7 @@ pub(crate) struct FeatureArgs {
     /// Read the feature with this identifier
     #[arg(short = 'f', long, value_name = "FID", value_parser = number8)]
     pub(crate) feature_id: u8,
-    /// Read this value: 0 the present one, 1 the default, 2 the saved one, 3 what it is capable of
+    /// Read this value: 0 the present one, 1 the default, 2 the saved one, 3 its capabilities
     #[arg(short = 's', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..8))]
     pub(crate) sel: u8,
     /// Command Dword 11

@@ -78,7 +78,7 @@ pub(crate) struct CreateNsArgs {
 pub(crate) struct AttachNsArgs {
     #[command(flatten)]
     pub(crate) place: AtNamespaceArgs,
-    /// Use these controllers, separated by commas [default: the one that answers]
+    /// Use these controllers, separated by commas [default: the answering one]
     #[arg(short = 'c', long, value_name = "ID,...", value_delimiter = ',', value_parser = number16)]
     pub(crate) controllers: Vec<u16>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct FormatArgs {
     /// Protect data end to end by this type of information
     #[arg(short = 'i', long, value_name = "TYPE", default_value = "0", value_parser = number8)]
     pub(crate) pi: u8,
-    /// Lose the namespace's data; nothing is done without this option
+    /// Confirm the loss of the namespace's data, without which farlane refuses
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -126,7 +126,7 @@ pub(crate) struct SanitizeArgs {
     /// Overwrite with this pattern of 32 bits
     #[arg(short = 'p', long, value_name = "BITS", default_value = "0", value_parser = number32)]
     pub(crate) ovrpat: u32,
-    /// Lose all data of the subsystem; nothing is done without this option
+    /// Confirm the loss of all data of the subsystem, without which farlane refuses
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -83,14 +83,14 @@ pub(crate) enum NvmeCommand {
     /// Print the properties of a controller and its namespaces together
     #[command(after_help = "Example:\n  farlane nvme identify tcp://127.0.0.1:4430 --json")]
     Identify(AtArgs),
-    /// Print what a controller reports about itself
+    /// Print a controller's report about itself
     #[command(after_help = "Example:\n  farlane nvme id-ctrl tcp://127.0.0.1:4430 -o json")]
     IdCtrl(DetailArgs),
     /// Print the controller's SMART / health information
     #[command(after_help = "Examples:\n  farlane nvme smart-log tcp://127.0.0.1:4430\n  \
         farlane nvme smart-log tcp://127.0.0.1:4430 -o json")]
     SmartLog(SmartLogArgs),
-    /// Print what a controller reports about a namespace
+    /// Print a controller's report about a namespace
     #[command(after_help = "Example:\n  farlane nvme id-ns tcp://127.0.0.1:4430 -n 1")]
     IdNs(IdNsArgs),
     /// Print the names of a namespace
@@ -127,7 +127,7 @@ pub(crate) enum NvmeCommand {
         after_help = "Example:\n  farlane nvme sanitize tcp://127.0.0.1:4430 -a start-block-erase --force"
     )]
     Sanitize(SanitizeArgs),
-    /// Print how a sanitize operation fares
+    /// Print the state of a sanitize operation
     #[command(after_help = "Example:\n  farlane nvme sanitize-log tcp://127.0.0.1:4430")]
     SanitizeLog(DetailArgs),
     /// Read a log page
@@ -136,7 +136,7 @@ pub(crate) enum NvmeCommand {
     /// Print the Error Information log, the newest entry first
     #[command(after_help = "Example:\n  farlane nvme error-log tcp://127.0.0.1:4430 -e 16")]
     ErrorLog(ErrorLogArgs),
-    /// Print which commands a controller supports, and what they change
+    /// Print which commands a controller supports, and their effects
     #[command(after_help = "Example:\n  farlane nvme effects-log tcp://127.0.0.1:4430 -H")]
     EffectsLog(EffectsLogArgs),
     /// Print how well a controller reaches groups of namespaces
@@ -151,7 +151,7 @@ pub(crate) enum NvmeCommand {
     /// Print the wear of an Endurance Group
     #[command(after_help = "Example:\n  farlane nvme endurance-log tcp://127.0.0.1:4430 -g 1")]
     EnduranceLog(EnduranceLogArgs),
-    /// Print what has happened to a device over its life
+    /// Print the events of a device's life
     #[command(after_help = "Example:\n  farlane nvme persistent-event-log tcp://127.0.0.1:4430 -o json")]
     PersistentEventLog(PersistentEventLogArgs),
     /// Write a snapshot of a controller's state to a file, for its vendor
@@ -169,7 +169,7 @@ pub(crate) enum NvmeCommand {
     /// Start or abort a self-test of the device
     #[command(after_help = "Example:\n  farlane nvme device-self-test tcp://127.0.0.1:4430 -s 1")]
     DeviceSelfTest(SelfTestArgs),
-    /// Print how self-tests fare and how they ended
+    /// Print the progress and the results of self-tests
     #[command(after_help = "Example:\n  farlane nvme self-test-log tcp://127.0.0.1:4430")]
     SelfTestLog(SelfTestLogArgs),
     /// Read a feature's value
@@ -193,7 +193,7 @@ pub(crate) enum NvmeCommand {
         after_help = "Example:\n  farlane nvme resv-release nvme-tcp://127.0.0.1:4420/NQN --crkey 0xab --rtype 1"
     )]
     ResvRelease(ResvReleaseArgs),
-    /// Print who is registered with a namespace, and who has reserved it
+    /// Print a namespace's registered hosts, and its reservation
     #[command(after_help = "Example:\n  farlane nvme resv-report nvme-tcp://127.0.0.1:4420/NQN -o json")]
     ResvReport(ResvReportArgs),
     /// Make all data that were written durable
@@ -219,7 +219,7 @@ pub(crate) enum NvmeCommand {
     /// Make blocks unreadable until they are written again
     #[command(after_help = "Example:\n  farlane nvme write-uncor tcp://127.0.0.1:4430 -s 0 -c 0")]
     WriteUncor(BlocksArgs),
-    /// Tell the controller about ranges of blocks: deallocate them
+    /// Deallocate ranges of blocks (Dataset Management)
     #[command(
         after_help = "Example:\n  farlane nvme dsm tcp://127.0.0.1:4430 --ad --slbs 0,4096 --blocks 2048,8"
     )]

@@ -27,7 +27,7 @@ pub(crate) struct ResvRegisterArgs {
     /// Do this: 0 register, 1 unregister, 2 replace the key
     #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..8))]
     pub(crate) rrega: u8,
-    /// Change what a power loss does: 2 it releases, 3 reservations persist
+    /// Change the effect of a power loss: 2 it releases, 3 reservations persist
     #[arg(short = 'p', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..4))]
     pub(crate) cptpl: u8,
 }

@@ -50,7 +50,7 @@ pub(super) fn separate(planned: &[Planned], jobs: &mut [Job]) -> Result<Vec<Stri
         let share = size.saturating_sub(given) / open.max(1);
         if given > size || open > 0 && share == 0 {
             return Err(format!(
-                "jobs that check what they write need parts of their own: {given} bytes in all, and the \
+                "jobs that verify their writes need parts of their own: {given} bytes in all, and the \
                  namespace has {size}; a smaller size= makes room"
             ));
         }
@@ -65,8 +65,7 @@ pub(super) fn separate(planned: &[Planned], jobs: &mut [Job]) -> Result<Vec<Stri
     }
     if let Some((one, other)) = disturbed(planned, jobs) {
         return Err(format!(
-            "[{one}] and [{other}] write to the same part of the namespace at the same time, and one checks \
-             what it has written; expected another offset= or size=, or stonewall"
+            "[{one}] and [{other}] write to the same part of the namespace at the same time, and one verifies its writes; expected another offset= or size=, or stonewall"
         ));
     }
     let one = |at: &usize| {

@@ -93,7 +93,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
         let mut jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         let wrong = |why| Error::JobFile { path: path.unwrap_or(Path::new("")).to_owned(), why };
         for part in layout::separate(phase, &mut jobs).map_err(wrong)? {
-            note!("{part}, for jobs that check what they write get parts of their own");
+            note!("{part}, because jobs that verify their writes get parts of their own");
         }
         let mut progress = Shown::new(phase, &jobs);
         let ended = workload::run_together(&mut session, &jobs, &mut books, genesis, |now| {
@@ -121,7 +121,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
     let connections = session.connections();
     session.close()?;
     let figures = SessionFigures { lookahead, shadow, far_reads, connections };
-    report::tell((first, planned.len() > 1), &done, figures)?;
+    report::print_report((first, planned.len() > 1), &done, figures)?;
     done.into_iter().try_for_each(|done| judge(&done.planned.args, done.report))
 }
 
@@ -183,7 +183,7 @@ impl<'a> Shown<'a> {
             && now.elapsed >= *at
         {
             *at += Nanos::from(every);
-            report::tell_so_far(self.phase, done, now);
+            report::print_so_far(self.phase, done, now);
         }
     }
 }

@@ -89,7 +89,7 @@ struct Figures {
     connections: Vec<Connection>,
 }
 
-/// Rate and latency of each job of a job file with several, and what the tunnel reports of all
+/// Rate and latency of each job of a job file with several, and the tunnel's report about all
 /// together.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Several<'a> {
@@ -124,7 +124,7 @@ pub(super) fn without_effect(args: &BenchArgs) -> Vec<String> {
 }
 
 /// Prints the reports of jobs, as the arguments ask, and whether they are of several.
-pub(super) fn tell(
+pub(super) fn print_report(
     (args, are_several): (&BenchArgs, bool),
     done: &[Done<'_>],
     figures: SessionFigures,
@@ -160,7 +160,7 @@ pub(super) fn tell(
     print(&text)
 }
 
-/// Whether a job's data was as written; none if nothing was to be checked.
+/// Whether a job's data was as written; none for a job without verification.
 fn verified(done: &Done<'_>) -> Option<bool> {
     let report = &done.report;
     let is_whole = report.unverified.is_none() && !report.interrupted;
@@ -260,7 +260,7 @@ fn known<'a>(done: &'a Done<'_>) -> fio::Known<'a> {
 
 /// Prints the figures until `now`, without waiting for the reader. Jobs that are `done` are in
 /// a report with fio's names, too.
-pub(super) fn tell_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'_>) {
+pub(super) fn print_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'_>) {
     let Some(args) = phase.first().map(|first| &first.args) else { return };
     let current = phase.iter().enumerate().map(|(at, planned)| {
         let (elapsed, kinds) = now.of(at);

@@ -2,7 +2,7 @@
 //!
 //! A client sends a descriptor with its request: of its file, or the writing end of a pipe if it
 //! wants to choose. A thread of the daemon writes the capture there. A client that goes away ends
-//! its capture, and one that does not read on loses packets.
+//! its capture, and a client that does not read on loses packets.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trace::known::{Knowledge, Ring};
 
-use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_telling};
+use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_reporting};
 use crate::commands::control::reply;
 
 /// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.
@@ -165,7 +165,7 @@ impl Captures {
         let captured = match descriptors.next().map(File::from) {
             None => capture(out, times, wanted),
             Some(listener) => Lent::new(out, &listener).and_then(|out| {
-                capture_telling(out, times, wanted, move |outcome| {
+                capture_reporting(out, times, wanted, move |outcome| {
                     let line = serde_json::to_string(&outcome).unwrap_or_default();
                     // A client that has gone needs no answer.
                     let _ = writeln!(&listener, "{line}");

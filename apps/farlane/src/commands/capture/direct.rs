@@ -47,7 +47,7 @@ pub(super) fn capture(
     drop(writer);
     let ender = Ender::start(socket, begun.id, args.time)?;
     let bar = ProgressBar::new_spinner();
-    bar.set_message(format!("what passes is written to {}", out.display()));
+    bar.set_message(format!("writing the captured traffic to {}", out.display()));
     bar.enable_steady_tick(TICK);
     let mut line = String::new();
     // A daemon that ends without a word has been killed.

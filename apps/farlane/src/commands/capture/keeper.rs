@@ -27,7 +27,7 @@ impl Ring {
         frame.bytes.len() + size_of::<Held>()
     }
 
-    /// Keeps a frame, and forgets the oldest ones that have no room beside it.
+    /// Keeps a frame, and forgets the oldest frames for which there is no more room.
     fn push(&mut self, frame: Held) {
         self.bytes += Self::size(&frame);
         self.frames.push_back(frame);

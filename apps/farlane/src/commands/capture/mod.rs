@@ -29,7 +29,7 @@ use ender::Ender;
 use keeper::Keeper;
 use sieve::Sieve;
 
-/// What was captured of a running daemon.
+/// The result of a capture of a running daemon.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Report<'a> {
     out: &'a Path,
@@ -56,7 +56,7 @@ struct Slow {
 }
 
 /// How often the command reports its progress, in packets.
-const TOLD_EVERY: u64 = 1_024;
+const REPORTED_EVERY: u64 = 1_024;
 
 pub(crate) fn run(args: &CaptureDaemonArgs) -> Result<(), Error> {
     let socket = control::find(args.daemon.as_deref())?;
@@ -112,7 +112,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     if !is_stream && direct::suits(args, is_fabric) {
         let outcome = direct::capture(args, socket, out, &request)?;
         let tally = outcome.tally();
-        return tell(args, &report(out, (tally.written(), outcome.bytes), tally, None));
+        return print_report(args, &report(out, (tally.written(), outcome.bytes), tally, None));
     }
     let fail = |error| Error::File { path: out.to_owned(), error };
     let ring = args.ring.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
@@ -142,14 +142,14 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     }
     let report = report(out, (packets, taken.keeper.bytes), tally, taken.sieve.slow());
     if is_stream {
-        info!("{}", told(&report).trim_end());
+        info!("{}", text_of(&report).trim_end());
         return Ok(());
     }
-    tell(args, &report)
+    print_report(args, &report)
 }
 
-fn tell(args: &CaptureDaemonArgs, report: &Report<'_>) -> Result<(), Error> {
-    if args.output.json { print_json(report) } else { print(&told(report)) }
+fn print_report(args: &CaptureDaemonArgs, report: &Report<'_>) -> Result<(), Error> {
+    if args.output.json { print_json(report) } else { print(&text_of(report)) }
 }
 
 /// Takes all that the daemon sends.
@@ -176,7 +176,7 @@ fn read(
                 Item::Foreign => {}
                 Item::Frame(frame) => {
                     taken.came += 1;
-                    if taken.came.is_multiple_of(TOLD_EVERY) {
+                    if taken.came.is_multiple_of(REPORTED_EVERY) {
                         bar.set_message(format!("{} packets", taken.came));
                         bar.tick();
                     }
@@ -217,7 +217,7 @@ fn report<'a>(
 }
 
 /// The report of a capture for people.
-fn told(report: &Report<'_>) -> String {
+fn text_of(report: &Report<'_>) -> String {
     let Report { out, packets, bytes, passed, lost, trigger } = report;
     let out = out.to_str().unwrap_or_default();
     let mut text = format!(

@@ -146,7 +146,7 @@ mod tests {
     /// A controller that is not enabled yet has no queues: conclusions from its note alone are not
     /// written in the note's place.
     #[test]
-    fn what_the_daemon_tells_is_no_news() {
+    fn reports_of_the_daemon_are_no_news() {
         let mut sieve = Sieve::new(Filters::default(), None, false);
         let (submissions, completions) = (Vec::new(), Vec::new());
         let knowledge = Knowledge {

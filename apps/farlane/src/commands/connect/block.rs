@@ -103,7 +103,7 @@ impl<D: BlockDriver> Daemon for Block<'_, D> {
     fn announce(&mut self, served: &mut D::Served) -> Result<(), Error> {
         let name = D::name(served);
         if self.driver.is_taken_over() {
-            info!("/dev/{name} goes on where another process has left it");
+            info!("/dev/{name} continues where another process has left it");
         }
         announce(self.args.printing.is_json(), &name, self.about())
     }

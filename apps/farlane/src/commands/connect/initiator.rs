@@ -84,13 +84,13 @@ impl Served {
     /// Looks whether the kernel has finished its task. Returns whether it has.
     fn heed_errand(&mut self, now: Instant) -> bool {
         match &self.errand {
-            Errand::Connect(told) => match told.try_recv() {
+            Errand::Connect(answer) => match answer.try_recv() {
                 Ok(Ok(connected)) => self.connected = Some(connected),
                 Ok(Err(error)) => self.failed = Some(error),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => self.failed = Some(io::ErrorKind::BrokenPipe.into()),
             },
-            Errand::Delete(told) => match told.try_recv() {
+            Errand::Delete(answer) => match answer.try_recv() {
                 Err(TryRecvError::Empty) => return false,
                 result => {
                     match result {
@@ -135,9 +135,9 @@ impl Driver for Served {
             warn!("/dev/{device} is {users}, so it stays: its I/O waits for another farlane connect");
             return self.target.on_stop(now);
         }
-        let (tell, told) = channel();
-        self.errand = Errand::Delete(told);
-        std::thread::spawn(move || tell.send(kernel::delete(&controller)));
+        let (report, reported) = channel();
+        self.errand = Errand::Delete(reported);
+        std::thread::spawn(move || report.send(kernel::delete(&controller)));
     }
 }
 
@@ -171,8 +171,8 @@ impl BlockDriver for Initiator {
         let mut served = target(args, clock, medium, &terms, identity)?;
         let terms = Terms { port: served.address.port(), ..terms };
         let (queues, depth, timeout) = (args.queues, args.iodepth, args.timeout);
-        let (tell, told) = channel();
-        served.errand = Errand::Connect(told);
+        let (report, reported) = channel();
+        served.errand = Errand::Connect(reported);
         std::thread::spawn(move || {
             let name = match known {
                 Some(name) => Ok(name),
@@ -180,7 +180,7 @@ impl BlockDriver for Initiator {
             };
             let result = name.and_then(|name| Ok((name.clone(), kernel::block_device(&name, timeout)?)));
             // The receiver is gone when this process ends.
-            let _ = tell.send(result);
+            let _ = report.send(result);
         });
         Ok(served)
     }

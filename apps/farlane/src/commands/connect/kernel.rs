@@ -108,7 +108,7 @@ pub(super) fn connect(line: &str) -> io::Result<String> {
     let instance = answer.split(',').find_map(|part| part.trim().strip_prefix("instance="));
     let name = instance.map(|instance| format!("nvme{instance}"));
     let name = name.ok_or_else(|| io::Error::other(format!("it answers '{}'", answer.trim())))?;
-    // The kernel shows the secret to everybody.
+    // The kernel shows the secret to every user.
     let secret = Path::new(CLASS).join(&name).join("dhchap_secret");
     if secret.exists() {
         fs::set_permissions(secret, fs::Permissions::from_mode(0o600))?;
@@ -185,12 +185,12 @@ mod tests {
             host: "nqn.2014-08.org.nvmexpress:uuid:1".parse().unwrap(),
             host_id: "1".to_owned(),
         };
-        let told = line(&terms, 2, 4, Some(Duration::from_millis(10)));
+        let reported = line(&terms, 2, 4, Some(Duration::from_millis(10)));
         for part in ["transport=tcp", "trsvcid=4420", "nr_io_queues=2", "queue_size=16", "fast_io_fail_tmo=1"]
         {
-            assert!(told.split(',').any(|one| one == part), "{part} in {told}");
+            assert!(reported.split(',').any(|one| one == part), "{part} in {reported}");
         }
-        assert!(!told.contains("dhchap"));
+        assert!(!reported.contains("dhchap"));
         assert!(!line(&terms, 1, 128, None).contains("fast_io_fail"));
     }
 }

@@ -1,5 +1,5 @@
-//! `farlane connect --list`: block devices that this user's processes serve, and those that wait
-//! for a process.
+//! `farlane connect --list`: block devices that this user's processes serve, and block devices that
+//! wait for a process.
 
 use std::path::PathBuf;
 
@@ -57,5 +57,5 @@ pub(super) fn run(json: bool) -> Result<(), Error> {
     for info in &waiting {
         shown += &format!("{} has lost its process: its I/O waits for farlane connect URL\n", left(info));
     }
-    print(if shown.is_empty() { "nothing is connected\n" } else { &shown })
+    print(if shown.is_empty() { "no block device is connected\n" } else { &shown })
 }

@@ -123,8 +123,8 @@ pub(super) struct Simulated {
     pub(super) write_4k_ns: Distribution,
 }
 
-/// Simulates the measured operations, one after the other. The SSD is the one that the file
-/// describes, or the usual one; the switch looks ahead if `lookahead` says so.
+/// Simulates the measured operations, one after the other. The SSD is as the file describes it, or
+/// the usual one; the switch looks ahead with `lookahead`.
 pub(super) fn simulate(described: &Described, lookahead: bool) -> Result<Simulated, Error> {
     let wrong = |why: String| Error::Simulation(format!("{}: {why}", described.path.display()));
     let (count, gap) = (SIMULATED, Nanos::ZERO);

@@ -13,9 +13,9 @@ pub(super) fn steps(program: &str) -> String {
          {program} observe lspci -t tcp://127.0.0.1:4430\n  \
          {program} bench tcp://127.0.0.1:4430 --runtime 2s\n{}",
         if Path::new(&program).components().count() > 1 {
-            "make install puts farlane on the search path; README.md shows what else it does\n"
+            "make install puts farlane on the search path; README.md shows more uses\n"
         } else {
-            "farlane --help lists what else it does\n"
+            "farlane --help lists more commands\n"
         }
     )
 }

@@ -118,7 +118,7 @@ fn ring(machine: &Machine) -> Finding {
 
 fn network(machine: &Machine) -> Vec<Finding> {
     let largest = |name: &'static str, path: &str, key: &str| match machine.number(path) {
-        None => Finding::weak(name, "unknown", format!("sysctl {key} tells")),
+        None => Finding::weak(name, "unknown", format!("sysctl {key} shows it")),
         Some(bytes) if bytes >= BUFFER_GOOD => Finding::ok(name, format!("{bytes} B at most")),
         Some(bytes) => Finding::weak(
             name,
@@ -132,7 +132,7 @@ fn network(machine: &Machine) -> Vec<Finding> {
         true => Finding::ok("congestion control", format!("{congestion} of {others}")),
         false => Finding::weak(
             "congestion control",
-            format!("{congestion}; bbr, which a lossy link wants, is not loaded"),
+            format!("{congestion}; bbr, which suits lossy links, is not loaded"),
             "modprobe tcp_bbr, and give --congestion bbr",
         ),
     };
@@ -363,7 +363,7 @@ fn synchronised(machine: &Machine) -> Finding {
         Some(place) => Finding::ok("synchronisation", format!("{place} is there")),
         None => Finding::weak(
             "synchronisation",
-            "nothing keeps this clock that is known here",
+            "no known daemon keeps this clock",
             "install chrony or linuxptp; Farlane itself compares clocks over the tunnel and needs neither",
         ),
     }

@@ -24,7 +24,7 @@ struct Examined {
     findings: Vec<Finding>,
 }
 
-/// What this machine has and lacks for each purpose.
+/// The requirements of each purpose that this machine meets and lacks.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Json<'a> {
     purposes: &'a [Examined],

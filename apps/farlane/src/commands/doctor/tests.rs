@@ -46,9 +46,9 @@ fn an_empty_machine_lacks_what_it_needs_and_each_lack_has_a_remedy() {
         assert_eq!(one.remedy.is_some(), one.state != State::Ok, "{one:?}");
         assert!(!one.found.is_empty(), "{one:?}");
     }
-    let told = text(&examined);
-    assert!(told.contains("  missing  IOMMU"), "{told}");
-    assert!(told.contains("-> modprobe vfio-pci\n"), "{told}");
+    let reported = text(&examined);
+    assert!(reported.contains("  missing  IOMMU"), "{reported}");
+    assert!(reported.contains("-> modprobe vfio-pci\n"), "{reported}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn interface(namespace: &str, settings: Settings) -> Result<Tun, Error> {
     Tun::open(&opened, settings).map_err(wrong)
 }
 
-/// What passes through an emulated network of interfaces, once a second and at the end.
+/// The traffic of an emulated network of interfaces, once a second and at the end.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Line<'a> {
     there: Passed,

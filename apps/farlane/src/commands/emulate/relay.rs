@@ -106,7 +106,7 @@ fn report(event: &Event) {
     }
 }
 
-/// What passes through an emulated network, once a second and at the end.
+/// The traffic of an emulated network, once a second and at the end.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Line<'a> {
     connections: u64,

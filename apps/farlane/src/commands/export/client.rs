@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::request::{Changed, Request, Resized, is_at};
 use super::save;
 use crate::args::{ExportAction, FarEndArgs};
-use crate::commands::control::{self, await_far, tell_changes};
+use crate::commands::control::{self, await_far, print_changes};
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
@@ -46,7 +46,7 @@ pub(super) fn run(action: ExportAction) -> Result<(), Error> {
             save::save(&args, &offered)
         }
         ExportAction::Reload(args) => {
-            tell_changes(&control::ask_only("export", args.control.as_ref(), &Request::Reload)?)
+            print_changes(&control::ask_only("export", args.control.as_ref(), &Request::Reload)?)
         }
     }
 }

@@ -39,7 +39,7 @@ use server::{File, Offered, Server};
 
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, daemon_settings, need_served};
 use crate::commands::capture::Captures;
-use crate::commands::guest::tell_commands;
+use crate::commands::guest::log_commands;
 use crate::commands::listening::Listening;
 use crate::commands::served::{Ssd, finish, room};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, counted, print, print_json, status};
@@ -167,7 +167,7 @@ impl Daemon for Export<'_> {
 
     fn end(self, driver: Server) -> Result<(), Error> {
         for driver in driver.far_ends.iter() {
-            tell_commands(driver.far().function().controller().statistics());
+            log_commands(driver.far().function().controller().statistics());
         }
         drop(driver);
         finish(self.stores)
@@ -187,7 +187,7 @@ fn prepare(args: &ExportArgs, clock: Clock) -> Result<Option<NetworkTime>, Error
 }
 
 /// The resources that the far ends go on using. A reload may name further files in the folders of
-/// those that the file names already.
+/// files that the configuration names already.
 fn need(needs: &mut Needs, args: &ExportArgs, config: Option<&PathBuf>) {
     if let Some(path) = config {
         needs.read_beside(path);
@@ -196,10 +196,10 @@ fn need(needs: &mut Needs, args: &ExportArgs, config: Option<&PathBuf>) {
             MediumSpec::File(spec) => Some(&spec.path),
             MediumSpec::Far(_) => None,
         });
-        // The folder of a device has everybody's devices.
+        // The folder of a device has the devices of all users.
         let files = files.filter(|path| !path.starts_with("/dev"));
         files.for_each(|path| needs.change_beside(path));
-        // So may one that is at the far end of a network.
+        // So may a device at the far end of a network.
         needs.dials = true;
     }
     need_served(needs, &args.served);
@@ -280,10 +280,10 @@ fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tu
     session
 }
 
-/// Checks options that contradict each other. Nothing is opened.
+/// Checks options that contradict each other. It opens no file.
 ///
 /// # Errors
-/// When a far end would have nothing to offer, or would offer it to everybody.
+/// When a far end would have nothing to offer, or would offer it to every host.
 pub(crate) fn check(args: &ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     check_exposure(args)?;
     match &args.vfio_user {
@@ -419,7 +419,7 @@ fn report(event: Event) {
         Event::State(notice) => warn!("{notice}"),
         Event::ExternalDevice(event) => info!("{event}"),
         Event::NoServer(error) => {
-            warn!("nobody serves the device: {error}; trying again until somebody does");
+            warn!("no process serves the device: {error}; trying again until one does");
         }
         Event::NoDescriptors(error) => {
             warn!("there are no descriptors for the device's interrupts: {error}");

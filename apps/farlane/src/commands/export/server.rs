@@ -70,7 +70,7 @@ impl Server {
             Request::Resize { far_end, nsid, size } => {
                 self.find(far_end).and_then(|index| self.resize(index, nsid, size))
             }
-            Request::Offered => self.tell_offered(),
+            Request::Offered => self.report_offered(),
             Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
         }
     }
@@ -90,12 +90,12 @@ impl Server {
         tallies.map(|tallies| next_tallies(tallies, after)).unwrap_or_default()
     }
 
-    /// The index of a far end: the only one, or the one that listens on the address.
+    /// The index of a far end: of the only one, or of the listener on the address.
     fn find(&self, far_end: Option<SocketAddr>) -> Result<usize, String> {
         let Some(address) = far_end else {
             return match self.offered.len() {
                 1 => Ok(0),
-                _ => Err("there are several far ends: say which with --far-end".to_owned()),
+                _ => Err("there are several far ends: choose one with --far-end".to_owned()),
             };
         };
         // An address that the system chose is known as well as the requested one.
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// The content of a file by which the next start offers the same.
-    fn tell_offered(&self) -> Result<Value, String> {
+    fn report_offered(&self) -> Result<Value, String> {
         let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
         let config = path.transpose().map_err(|error| error.to_string())?;
         let told = |one: &Numbered| OfferedNamespace::of(one.id, &one.backing);

@@ -21,7 +21,7 @@ use crate::error::Error;
 /// The time within which a busy client rings again.
 const DOORBELL_SPIN: Nanos = Nanos::from_millis(10);
 
-/// What there was to do, at the end.
+/// The work of the process, at its end.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct End {
     /// The work of the controller, if it is in this process.
@@ -93,7 +93,7 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
 }
 
 /// Reports on standard error the commands that a controller in this process had to execute.
-pub(crate) fn tell_commands(of: Statistics) {
+pub(crate) fn log_commands(of: Statistics) {
     let Statistics { commands, pushed, fetches, .. } = of;
     let from_buffer = "from the controller memory buffer";
     match (pushed, fetches) {
@@ -132,9 +132,9 @@ pub(crate) fn conclude<D: 'static>(
         ours.read_trips
     );
     if let Some(controller) = controller {
-        tell_commands(controller);
+        log_commands(controller);
     }
-    let (lookahead, shadow) = tell_tunnel(guest.upstream());
+    let (lookahead, shadow) = tunnel_figures(guest.upstream());
     if timeouts > 0 {
         warn!("{timeouts} completion timeouts: requests of our root complex that were not answered in time");
     }
@@ -171,7 +171,7 @@ pub(crate) fn conclude<D: 'static>(
 
 /// Reports the tunnel's data sent ahead and its answers from near, as far as it has either. Returns
 /// both.
-fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Lookahead>, Option<ConfigCache>) {
+fn tunnel_figures(upstream: Option<&assemblies::Upstream>) -> (Option<Lookahead>, Option<ConfigCache>) {
     let lookahead = upstream.and_then(counters::lookahead);
     if let Some(lookahead) = &lookahead {
         info!("lookahead: {lookahead}");

@@ -130,7 +130,7 @@ pub(super) fn fields(controller: &IdentifyController) -> Fields {
 
 fn identity(fields: &mut Fields, it: &IdentifyController) {
     let vendor = |id: u16| match (id, vendor_name(id)) {
-        (0, _) => "not told".to_owned(),
+        (0, _) => "not reported".to_owned(),
         (_, Some(name)) => name.to_owned(),
         (_, None) => "unknown here".to_owned(),
     };
@@ -177,11 +177,11 @@ fn capabilities(fields: &mut Fields, it: &IdentifyController) {
         shift => format!("a command moves at most 2^{shift} pages"),
     };
     fields.number("mdts", it.maximum_data_transfer_size, transfer);
-    fields.number("rtd3r", it.rtd3_resume_latency, told(it.rtd3_resume_latency, "µs to resume from D3"));
+    fields.number("rtd3r", it.rtd3_resume_latency, reported(it.rtd3_resume_latency, "µs to resume from D3"));
     fields.number(
         "rtd3e",
         it.rtd3_entry_latency,
-        told(it.rtd3_entry_latency, "µs that a shutdown should take at most"),
+        reported(it.rtd3_entry_latency, "µs that a shutdown should take at most"),
     );
     fields.flags("oaes", it.optional_events, 8, "optional events", &EVENTS);
     fields.flags("ctratt", it.attributes, 8, "attributes", &ATTRIBUTES);
@@ -213,7 +213,7 @@ fn administration(fields: &mut Fields, it: &IdentifyController) {
     fields.number("edstt", it.self_test_time, "minutes for an extended self-test");
     fields.flags("dsto", it.self_test_options, 2, "self-tests", &SELF_TEST);
     let granularity = match it.firmware_granularity {
-        0 => "granularity of firmware images: not told".to_owned(),
+        0 => "granularity of firmware images: not reported".to_owned(),
         0xff => "granularity of firmware images: any".to_owned(),
         pages => format!("granularity of firmware images: {}", size(u128::from(pages) * 4096)),
     };
@@ -285,8 +285,8 @@ fn thermal_and_memory(fields: &mut Fields, it: &IdentifyController) {
         ("tnvmcap", it.total_capacity, "capacity in all"),
         ("unvmcap", it.unallocated_capacity, "capacity not allocated"),
     ] {
-        let told = if bytes == 0 { "not told".to_owned() } else { size(bytes) };
-        fields.number(name, bytes, format!("{what}: {told}"));
+        let reported = if bytes == 0 { "not reported".to_owned() } else { size(bytes) };
+        fields.number(name, bytes, format!("{what}: {reported}"));
     }
     fields.hex(
         "rpmbs",
@@ -309,10 +309,10 @@ fn nvm(fields: &mut Fields, it: &IdentifyController) {
     fields.number(
         "maxcmd",
         it.maximum_commands,
-        told(it.maximum_commands.into(), "commands at once on a queue"),
+        reported(it.maximum_commands.into(), "commands at once on a queue"),
     );
     fields.number("nn", it.namespaces, "highest namespace identifier");
-    fields.number("mnan", it.maximum_namespaces, told(it.maximum_namespaces, "namespaces at most"));
+    fields.number("mnan", it.maximum_namespaces, reported(it.maximum_namespaces, "namespaces at most"));
     fields.number("maxdna", it.domain_attachments_max, "attachments in a domain at most; 0 is not reported");
     fields.number(
         "maxcna",
@@ -374,7 +374,7 @@ fn power_states(fields: &mut Fields, it: &IdentifyController) {
 /// A power state in words: `25.00 W, enters in 0 µs, leaves in 0 µs`.
 fn power_state(state: &PowerState) -> String {
     let power = match (state.maximum_power, state.flags & 1 == 1) {
-        (0, _) => "power not told".to_owned(),
+        (0, _) => "power not reported".to_owned(),
         (tenths_of_milliwatts, true) => format!("{:.4} W", f64::from(tenths_of_milliwatts) / 10_000.0),
         (hundredths, false) => format!("{:.2} W", f64::from(hundredths) / 100.0),
     };
@@ -424,8 +424,8 @@ impl From<&PowerState> for ListedState {
 }
 
 /// The meaning of a value, where 0 stands for a value that is not reported.
-fn told(value: u32, meaning: &str) -> String {
-    if value == 0 { format!("{meaning}: not told") } else { meaning.to_owned() }
+fn reported(value: u32, meaning: &str) -> String {
+    if value == 0 { format!("{meaning}: not reported") } else { meaning.to_owned() }
 }
 
 fn power_of_two(exponent: u8) -> String {
@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_is_told_in_words() {
+    fn a_controller_is_described_in_words() {
         let controller = IdentifyController {
             vendor: pcie::config::ids::VENDOR,
             serial_number: Text::padded_with_spaces("S1"),
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_strange_device_says_is_told_too() {
+    fn reports_of_a_strange_device_are_printed_too() {
         for byte in [0, 0x55, 0xaa, 0xff] {
             let strange = IdentifyController::parse(&[byte; 4096]);
             assert!(!fields(&strange).table().is_empty());

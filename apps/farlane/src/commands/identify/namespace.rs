@@ -87,7 +87,7 @@ fn capabilities(fields: &mut Fields, namespace: &IdentifyNamespace) {
     fields.flags("nmic", namespace.sharing, 2, "shared", &SHARING);
     fields.flags("rescap", namespace.reservations, 2, "reservations", &RESERVATIONS);
     let progress = match namespace.format_progress {
-        0 => "no progress of formatting is told".to_owned(),
+        0 => "the progress of formatting is not reported".to_owned(),
         progress => format!("{} % remain to be formatted", progress & 0x7f),
     };
     fields.hex("fpi", namespace.format_progress, 2, progress);
@@ -100,7 +100,7 @@ fn deallocated(features: u8) -> String {
     let reads = match features & 0b111 {
         1 => "deallocated blocks read as zeroes",
         2 => "deallocated blocks read as FFh",
-        _ => "what deallocated blocks read as is not told",
+        _ => "the data of deallocated blocks are not reported",
     };
     match features >> 3 & 1 {
         1 => format!("{reads}; Write Zeroes can deallocate"),
@@ -118,7 +118,9 @@ fn preferences(fields: &mut Fields, namespace: &IdentifyNamespace) {
     ] {
         match own_atomic_units {
             true => fields.number(name, blocks, format!("{} {what}", zeros_based(blocks))),
-            false => fields.number(name, blocks, format!("not told: the controller's {} holds", &name[1..])),
+            false => {
+                fields.number(name, blocks, format!("not reported: the controller's {} applies", &name[1..]))
+            }
         }
     }
     for (name, blocks, what) in [
@@ -145,7 +147,8 @@ fn preferences(fields: &mut Fields, namespace: &IdentifyNamespace) {
         ("npda", namespace.preferred_deallocate_alignment, "best deallocated at multiples of"),
         ("nows", namespace.optimal_write_size, "best written at once:"),
     ] {
-        let meaning = if given { format!("{what} {}", zeros_based(blocks)) } else { "not told".to_owned() };
+        let meaning =
+            if given { format!("{what} {}", zeros_based(blocks)) } else { "not reported".to_owned() };
         fields.number(name, blocks, meaning);
     }
     let copied = |blocks: u64| size(u128::from(blocks) * block);
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_told_in_bytes_and_names() {
+    fn a_namespace_is_described_in_bytes_and_names() {
         let uuid =
             NamespaceDescriptor::Uuid(*b"\x12\x34\x56\x78\x9a\xbc\xde\xf0\x12\x34\x56\x78\x9a\xbc\xde\xf0");
         let fields = fields(NamespaceId(1), &namespace(), &[uuid, NamespaceDescriptor::CommandSet(0)]);
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_strange_device_says_is_told_too() {
+    fn reports_of_a_strange_device_are_printed_too() {
         for data_size in [0, 1, 40, 64, 255] {
             let mut namespace = namespace();
             namespace.size = u64::MAX;

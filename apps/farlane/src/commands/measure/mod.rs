@@ -228,9 +228,9 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
     Ok(())
 }
 
-/// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop, until
-/// something has `ended` the measurement. Its figures are reported all the same. Hops that could
-/// not be followed are `missing`.
+/// Ends the sessions, and follows hop by hop the reads of sessions that went through a tunnel,
+/// until something has `ended` the measurement. Its figures are reported all the same. Hops that
+/// could not be followed are `missing`.
 fn devices(
     args: &MeasureArgs,
     subjects: Vec<Subject>,

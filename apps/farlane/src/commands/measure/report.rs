@@ -253,8 +253,7 @@ impl Report {
         let method = format!(
             "At least {} samples and {} for each point{turns}. Round trips are configuration reads (Property \
              Gets of a fabric). Commands go to random offsets, one at a time (idle) or {} at once. Latency runs \
-             from the submission to the completion as the host's driver sees it. Filtered figures leave out what \
-             lies further from the mean than three standard deviations.",
+             from the submission to the completion as the host's driver sees it. Filtered figures leave out values further from the mean than three standard deviations.",
             args.samples,
             Nanos::from(args.time),
             args.load

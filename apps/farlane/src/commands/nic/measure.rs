@@ -22,9 +22,9 @@ use crate::error::Error;
 
 /// Flag in a packet: send it back by DMA, at any length.
 pub(super) const BY_DMA: u8 = 1;
-/// Packets that warm up before those that count.
+/// Packets that warm up before the measured packets.
 const WARM_UP: u32 = 200;
-/// Most round trips of the floors, which take as long as those that are measured.
+/// Most round trips of the floors, which take as long as the measured round trips.
 const FLOOR_MAX: u32 = 10_000;
 /// Bytes of the datagrams of the kernel's own floor.
 const FLOOR_BYTES: usize = 60;

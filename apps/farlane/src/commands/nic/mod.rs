@@ -25,7 +25,7 @@ const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 /// Offset of the EtherType in a packet.
 const ETHER_TYPE_AT: usize = 12;
 /// The destination of packets to every station at the other end.
-const EVERYBODY: [u8; 6] = [0xff; 6];
+const BROADCAST: [u8; 6] = [0xff; 6];
 
 pub(crate) fn run(args: &NicArgs) -> Result<(), Error> {
     match &args.action {
@@ -113,7 +113,7 @@ impl Bench {
             if waited >= self.patience {
                 let patience = humantime::format_duration(Duration::from(self.patience));
                 return Err(self.failed(format!(
-                    "nobody came to the other end of the wire within {patience}, or two others use the wire"
+                    "no card appeared at the other end of the wire within {patience}, or two others use the wire"
                 )));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -194,7 +194,7 @@ fn is_ours(packet: &[u8]) -> bool {
 
 /// A packet of `size` bytes from `source`; its payload begins with `number` as far as it fits.
 fn packet(source: [u8; 6], size: usize, number: u32, flags: u8) -> Vec<u8> {
-    let header = EVERYBODY.into_iter().chain(source).chain(ETHER_TYPE);
+    let header = BROADCAST.into_iter().chain(source).chain(ETHER_TYPE);
     let payload = number.to_le_bytes().into_iter().chain([flags]).chain(std::iter::repeat(0x5a));
     header.chain(payload).take(size).collect()
 }

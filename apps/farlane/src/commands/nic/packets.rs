@@ -21,7 +21,7 @@ const PACKETS_A_LOOK: u64 = 1024;
 /// Offset of the flags in a packet.
 const FLAGS: usize = HEADER + 4;
 
-/// What was sent or received.
+/// The packets that were sent or received.
 #[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct Counted {
     packets: u64,

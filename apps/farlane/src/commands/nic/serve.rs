@@ -120,7 +120,7 @@ impl Daemon for Card<'_> {
     }
 }
 
-/// What a card has done, at its end; its first line is as in listening.json.
+/// The work of a card, at its end; its first line is as in listening.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct End {
     /// Packets that went to the wire.
@@ -152,12 +152,12 @@ fn report(event: Served) {
         Served::Client(Some(process)) => info!("process {process} uses the card"),
         Served::Client(None) => info!("a process uses the card"),
         Served::Gone(None) => info!("the process that used the card has gone"),
-        Served::Gone(Some(reason)) => warn!("the process that used the card was sent away: {reason}"),
-        Served::TurnedAway => warn!("another process was turned away: the card is in use"),
+        Served::Gone(Some(reason)) => warn!("the process that used the card was disconnected: {reason}"),
+        Served::TurnedAway => warn!("another process was rejected: the card is in use"),
         Served::AcceptFailed(error) => warn!("a process could not be let in: {error}"),
         Served::Link(true) => info!("link up"),
         Served::Link(false) => info!("link down: the wire's other end is not there"),
-        Served::SignalFailed(queue, error) => warn!("queue {queue} interrupts nobody any more: {error}"),
+        Served::SignalFailed(queue, error) => warn!("queue {queue} sends no more interrupts: {error}"),
         Served::Fault(queue, fault) => warn!("queue {queue} was stopped: {fault}"),
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_field_by_field() {
+    fn values_are_reported_field_by_field() {
         let cache = said(FeatureId::VolatileWriteCache, 1, &[]);
         assert_eq!(cache["Volatile Write Cache Enable (WCE)"], "Enabled");
         let queues = said(FeatureId::NumberOfQueues, 0x0003_0001, &[]);

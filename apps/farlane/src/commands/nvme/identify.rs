@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_a_namespace_are_told_with_their_places() {
+    fn names_of_a_namespace_are_reported_with_their_places() {
         let mut page = vec![0; 4096];
         page[..5].copy_from_slice(&[4, 1, 0, 0, 0]);
         // A type that does not exist, then a UUID.

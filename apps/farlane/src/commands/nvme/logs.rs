@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_the_error_log_is_told_under_nvme_clis_names() {
+    fn an_entry_of_the_error_log_is_reported_under_nvme_clis_names() {
         let entry = ErrorEntry {
             error_count: 7,
             submission_queue: 1,

@@ -148,7 +148,7 @@ impl<H: Display> Registrant<H> {
 
 fn text(report: &Report) -> String {
     let kinds = [
-        "nobody has reserved it",
+        "no host has reserved it",
         "write exclusive",
         "exclusive access",
         "write exclusive, registrants only",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn registrants_are_told_under_nvme_clis_names() {
+    fn registrants_are_reported_under_nvme_clis_names() {
         let mut data = [0; 128];
         // One registrant, which holds a write exclusive reservation.
         (data[4], data[5], data[64], data[66], data[72]) = (1, 1, 3, 1, 0xab);

@@ -26,7 +26,7 @@ pub(super) fn sanitize(args: &SanitizeArgs) -> Result<(), Error> {
         | u32::from(args.no_dealloc) << 9;
     let command = SubmissionQueueEntry { cdw10, cdw11: args.ovrpat, ..entry(AdminOpcode::Sanitize, 0) };
     with(&args.at.target, |session| session.admin("Sanitize", command, 0))?;
-    let text = "the operation has begun; farlane nvme sanitize-log tells how it fares\n";
+    let text = "the operation has begun; farlane nvme sanitize-log shows its progress\n";
     done(&args.at, text, &Sanitized { sanact: args.sanact })
 }
 
@@ -128,7 +128,7 @@ fn fields(log: &SanitizeLog) -> Fields {
         _ => "the latest operation succeeded, blocks were deallocated",
     };
     fields.hex("sstat", log.status, 4, status);
-    fields.part(8, 8, "nothing was written since the latest success");
+    fields.part(8, 8, "no data were written since the latest success");
     fields.part(7, 3, "passes of an overwrite that are complete");
     fields.part(2, 0, status);
     fields.hex("scdw10", log.command_dword_10, 8, "Command Dword 10 of the latest Sanitize");

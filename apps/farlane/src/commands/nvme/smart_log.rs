@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_told_field_by_field() {
+    fn a_log_is_reported_field_by_field() {
         let log = SmartLog {
             critical_warning: 0b1001,
             temperature: 310,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn data_units_are_told_in_decimal_units() {
+    fn data_units_are_reported_in_decimal_units() {
         assert_eq!(units(0, "read"), "0 kB read, rounded up to 512 kB");
         assert_eq!(units(1, "read"), "512 kB read, rounded up to 512 kB");
         assert_eq!(units(2_000_000, "written"), "1.02 TB written, rounded up to 512 kB");

@@ -187,8 +187,9 @@ fn answer_rate(bytes: u64, time: Nanos) -> u64 {
 }
 
 /// Warns of the problems of a recording of `rate` bytes a second to `path`, by the last measurement
-/// of its medium or else by the free room; nothing if all is well, or nothing is known. `time` is
-/// how long it may last, if that is known, and `buffer` the bytes that the recorder's buffer holds.
+/// of its medium or else by the free room; it is silent if all is well, or if neither is known.
+/// `time` is how long it may last, if that is known, and `buffer` the bytes that the recorder's
+/// buffer holds.
 pub(crate) fn warning(
     path: &Path,
     rate: u64,

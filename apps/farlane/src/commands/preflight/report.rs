@@ -56,7 +56,7 @@ pub(crate) struct Json<'a> {
     largest_rate: u64,
 }
 
-/// What was measured.
+/// The measurement.
 #[derive(Serialize, JsonSchema)]
 struct Measured {
     bytes: u64,
@@ -80,9 +80,9 @@ struct Model {
     pause_ns: u64,
     constants: usize,
     fitted_to_writes: u64,
-    /// Bytes of the recording beyond those that were measured.
+    /// Bytes of the recording beyond the measured ones.
     extrapolated_bytes: u64,
-    /// The name of the model that was chosen; none for the one that fits best.
+    /// The name of the model that was chosen; none for the best fit.
     preset: Option<&'static str>,
 }
 
@@ -276,7 +276,7 @@ fn text(args: &PreflightArgs, preflight: &Preflight) -> String {
         None => writeln!(text, "{wished}, less than was measured"),
         Some(_) => {
             let most = size(fit.bytes);
-            writeln!(text, "{wished}; what is beyond {most} is extrapolated from the last rate")
+            writeln!(text, "{wished}; the last rate is extrapolated beyond {most}")
         }
     };
     let word = if forecast.verdict.is_good() { "it fits" } else { "it does not fit" };
@@ -305,7 +305,6 @@ pub(super) fn warning(path: &Path, wish: &Wish, is_limited: bool, kept: Option<&
     let full = time(time_of(wish.room, wish.rate));
     let (room, rate) = (size(wish.room), rate(wish.rate));
     Some(format!(
-        "{path}: there is room for {room}, which is full after {full} at {rate}; farlane recording preflight tells whether \
-         it keeps up"
+        "{path}: there is room for {room}, which is full after {full} at {rate}; farlane recording preflight measures whether it keeps up"
     ))
 }

@@ -123,9 +123,9 @@ fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
     let measurement = Measurement::begin(way, args.peer.into(), test, args.spin.spin.into());
     let mut measurement = measurement.map_err(|error| failed(error.to_string()))?;
     let bar = ProgressBar::new(iterations.into());
-    let told = follow(&mut measurement, args, test, &bar);
+    let reported = follow(&mut measurement, args, test, &bar);
     bar.finish_and_clear();
-    told?.map_err(|failure| failed(failure.to_string()))
+    reported?.map_err(|failure| failed(failure.to_string()))
 }
 
 /// Follows the reports of the measurement, to its end.
@@ -139,7 +139,7 @@ fn follow(
     loop {
         let deadline = measurement.now() + Nanos::from(args.timeout);
         let Some(output) = measurement.next_event(Some(deadline))? else {
-            let why = format!("nothing has come for {}", humantime::format_duration(args.timeout));
+            let why = format!("no message has arrived for {}", humantime::format_duration(args.timeout));
             return Err(Error::Measurement { server: args.server, why, remedy: remedy(args.peer) });
         };
         match output {

@@ -31,8 +31,7 @@ fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
     let Some((verb, mode)) = args.perftest.map(ProgramArg::test) else { return Ok(None) };
     if let (Verb::Write, Mode::Latency, ProviderArg::Iwarp) = (verb, mode, args.provider) {
         return Err(Error::NoSuchMeasurement {
-            why: "ib_write_lat waits for its server's first write, but over iWARP whoever accepts a \
-                  connection may not be the first to send (RFC 5044)",
+            why: "ib_write_lat waits for its server's first write, but over iWARP the end that accepts a connection may not be the first to send (RFC 5044)",
             remedy: "let ib_write_lat -R serve, and measure with farlane measure rdma ping --verb write --peer \
                      perftest; or use --provider roce",
         });

@@ -119,7 +119,7 @@ struct Stream {
     sequence_rule: Rule,
 }
 
-/// Packets by what their numbers say.
+/// Packets by the judgement of their numbers.
 #[derive(Serialize, JsonSchema)]
 struct Numbers {
     reordered: u64,

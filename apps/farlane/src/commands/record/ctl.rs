@@ -44,7 +44,7 @@ pub(super) enum Request {
     },
 }
 
-/// What a recorder or replayer does now.
+/// The present state of a recorder or replayer.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {
@@ -76,7 +76,7 @@ impl Request {
         match *self {
             Self::Pin { last_ns: None, stream: 0, from: None, bytes: None, nothing: true } => Ok(None),
             Self::Pin { nothing: true, .. } => {
-                Err("pin --nothing lets go of all streams, and goes with nothing else".to_owned())
+                Err("pin --nothing unpins all streams, and takes no other option".to_owned())
             }
             Self::Pin { last_ns: Some(last), from: None, bytes: None, .. } => {
                 Ok(Some(PinRange::Last(Nanos::new(last))))
@@ -92,7 +92,7 @@ impl Request {
 fn pins_text(pins: &[Range]) -> String {
     let one = |pin: &Range| format!("pinned: stream {}, {} B from {}\n", pin.stream, pin.bytes, pin.from);
     match pins {
-        [] => "nothing is pinned any more\n".to_owned(),
+        [] => "no part is pinned any more\n".to_owned(),
         pins => pins.iter().map(one).collect(),
     }
 }

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// How often the recordings are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How often the command reports the progress of all recordings.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
 /// Records each source to its own place, and reports on all together.
 pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
@@ -51,10 +51,10 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
 
 /// Passes on requests, and reports the progress of all recordings, until `is_over`.
 fn watch(handles: &[Handle], all: &Handle, view: &mut View, is_over: impl Fn() -> bool) {
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     while !is_over() {
         let statuses: Vec<_> = handles.iter().map(Handle::status).collect();
-        // One that can't be made is no reason to make the others.
+        // A recording that can't be made is no reason to make the others.
         if all.is_stopped() || statuses.iter().any(|status| status.state == State::Failed) {
             handles.iter().for_each(Handle::stop);
         }
@@ -64,15 +64,15 @@ fn watch(handles: &[Handle], all: &Handle, view: &mut View, is_over: impl Fn() -
             }
         }
         all.update(|status| *status = together(&statuses));
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
-            view.tell(&all.status());
+        if reported.elapsed() >= SHOWN_EVERY {
+            reported = Instant::now();
+            view.show(&all.status());
         }
         thread::sleep(LOOK_EVERY);
     }
     let statuses: Vec<_> = handles.iter().map(Handle::status).collect();
     all.update(|status| *status = together(&statuses));
-    view.tell(&all.status());
+    view.show(&all.status());
 }
 
 /// The joint status of several recordings.
@@ -120,7 +120,7 @@ const fn sum(one: &Progress, other: &Progress) -> Progress {
     }
 }
 
-/// The common part of two kept amounts: the time of the one that keeps less.
+/// The common part of two kept amounts: the time of the smaller one.
 fn both(one: Option<Kept>, other: Option<Kept>) -> Option<Kept> {
     let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
     let (bytes, time) = (one.bytes + other.bytes, one.time.min(other.time));

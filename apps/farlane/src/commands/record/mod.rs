@@ -85,7 +85,7 @@ fn need_medium(needs: &mut Needs, path: &Path) {
         return;
     }
     needs.files.push(path.to_owned());
-    // A file may be made anew. The folder of a device has everybody's devices.
+    // A file may be made anew. The folder of a device has the devices of all users.
     if !path.starts_with("/dev") {
         needs.change_beside(path);
     }

@@ -17,7 +17,7 @@ use super::{first, open_recording, unreadable};
 use crate::args::{Moment, RangeArgs};
 use crate::error::Error;
 
-/// The last chunk of a stream has no later bytes: a recorder ends one that is not full earlier.
+/// The last chunk of a stream has no later bytes: a recorder ends a chunk that is not full earlier.
 const LAST_CHUNK: Nanos = Nanos::new(2 * FLUSH_DEFAULT.get());
 
 /// Part of a stream.

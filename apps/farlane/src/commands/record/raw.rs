@@ -79,7 +79,7 @@ fn run(
     (args, handle): (&RecordArgs, &Handle),
 ) -> Result<Recorded, Error> {
     let mut view = View::new(args.output.json);
-    let recorded = record_raw(place, config, source, limits, handle, |status| view.tell(status));
+    let recorded = record_raw(place, config, source, limits, handle, |status| view.show(status));
     view.end();
     recorded.map_err(|why| refused(&args.to, why))
 }
@@ -97,6 +97,6 @@ fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -
     }
     match recorded.is_certified {
         true => Ok(()),
-        false => Err(Error::Raw { why: "the medium failed to make durable what it had taken".to_owned() }),
+        false => Err(Error::Raw { why: "the medium failed to make its accepted data durable".to_owned() }),
     }
 }

@@ -149,7 +149,7 @@ fn needs(args: &RecordArgs, to: &[PathBuf]) -> Needs {
 
 fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {
     let mut view = View::new(args.output.json);
-    let made = one(args, to, handle, |status| view.tell(status));
+    let made = one(args, to, handle, |status| view.show(status));
     view.end();
     let Made { recorded, signed } = made?;
     finish(args, first(to), &recorded)?;
@@ -168,7 +168,7 @@ pub(super) fn one(
     args: &RecordArgs,
     to: &[PathBuf],
     handle: &Handle,
-    tell: impl FnMut(&Status),
+    report: impl FnMut(&Status),
 ) -> Result<Made, Error> {
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -195,7 +195,7 @@ pub(super) fn one(
     let limits = Limits { time: args.time, bytes: args.size };
     let signing = args.proof.sign.as_deref().map(Identity::read_to_sign).transpose()?;
     let place = place(args, to)?;
-    let recorded = record(place, config, sources, limits, handle, tell).map_err(|why| refused(to, why))?;
+    let recorded = record(place, config, sources, limits, handle, report).map_err(|why| refused(to, why))?;
     let signing = signing.filter(|_| recorded.is_certified);
     let signed = signing.map_or(Ok(()), |identity| sign(to, &identity));
     Ok(Made { recorded, signed })
@@ -251,7 +251,7 @@ pub(super) fn text(args: &RecordArgs, recorded: &Recorded) -> String {
     let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
     text += &match recorded.triggered {
         Some(triggered) => format!("  {}\n", trigger::text(triggered)),
-        None if args.pre_trigger.is_some() => "  never triggered: nothing is recorded\n".to_owned(),
+        None if args.pre_trigger.is_some() => "  never triggered: no data are recorded\n".to_owned(),
         None => String::new(),
     };
     for (stream, rule) in recorded.rules.iter().enumerate() {
@@ -260,7 +260,7 @@ pub(super) fn text(args: &RecordArgs, recorded: &Recorded) -> String {
     text += &gaps_text(&recorded.gaps);
     text += &sources::heard_text(&recorded.heard);
     for (stream, why) in recorded.broken.iter().enumerate() {
-        let broken = |why| format!("  stream {stream} broke off: {why}; what came before is recorded\n");
+        let broken = |why| format!("  stream {stream} broke off: {why}; the earlier data are recorded\n");
         text += &why.as_ref().map(broken).unwrap_or_default();
     }
     let digest = digest_text(certificate.algorithm, &certificate.digest);

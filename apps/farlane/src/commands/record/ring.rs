@@ -113,7 +113,7 @@ pub(super) fn held_text(survey: &Survey) -> String {
     format!("  a ring: {} B are overwritten\n{ranges}", overwritten(survey))
 }
 
-/// Why nothing was pinned, with the remedy.
+/// Why the ring has refused to pin a part, with the remedy.
 pub(super) fn refusal(why: PinRefusal) -> String {
     match why {
         PinRefusal::NoRing => "the recorder writes no ring, or is ending: start it with --ring".to_owned(),
@@ -121,15 +121,14 @@ pub(super) fn refusal(why: PinRefusal) -> String {
             format!("there is no such stream: expected --stream below {streams}")
         }
         PinRefusal::NotHeld { floor, end } => format!(
-            "nothing of it is held: the stream is held from byte {floor} up to {end}; name bytes between"
+            "the ring does not hold it: the stream is held from byte {floor} up to {end}; name bytes between"
         ),
         PinRefusal::TooMany => {
             let most = record::format::PINS_MAX;
-            format!("there are {most} pinned ranges, and no more fit: let them go with pin --nothing")
+            format!("there are {most} pinned ranges, and no more fit: unpin them with pin --nothing")
         }
         PinRefusal::NoRoom { left, needed } => format!(
-            "it would leave {left} chunks of the ring, and the buffer needs {needed}: pin less, or let go of what \
-             is pinned with pin --nothing"
+            "it would leave {left} chunks of the ring, and the buffer needs {needed}: pin less, or unpin all with pin --nothing"
         ),
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Proof {
     digest: Digest,
 }
 
-/// What was found in a damaged recording.
+/// The data found in a damaged recording.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Recovered {
     /// Whether there was anything to do.
@@ -64,7 +64,7 @@ pub(crate) struct Recovered {
     digest: Digest,
 }
 
-/// What a recording is.
+/// The description of a recording.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Info<'a> {
     /// The recording's identifier.
@@ -239,7 +239,7 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     );
     if let Some(trigger) = survey.trigger {
         let (when, before) = (date(trigger.time), Nanos::new(trigger.before));
-        text += &format!("  triggered at {when}, {before} after its first byte came\n");
+        text += &format!("  triggered at {when}, {before} after its first byte\n");
     }
     for (number, name) in names.iter().enumerate() {
         text += &format!("  stream {number}: {name}\n");

@@ -18,7 +18,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 /// The length of the bar that shows how full the buffer is.
 const BAR: usize = 20;
 
-/// What a recorder does, once a second.
+/// The progress of a recorder, once a second.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Event {
     /// `progress`.
@@ -82,8 +82,8 @@ impl View {
         Self { shown, last: (Instant::now(), 0, Writes::default()), is_triggered: false }
     }
 
-    pub(super) fn tell(&mut self, status: &Status) {
-        self.tell_trigger(status);
+    pub(super) fn show(&mut self, status: &Status) {
+        self.show_trigger(status);
         let now = Instant::now();
         let (then, bytes, writes) = self.last;
         let passed = now - then;
@@ -108,7 +108,7 @@ impl View {
     }
 
     /// Reports the trigger, once.
-    fn tell_trigger(&mut self, status: &Status) {
+    fn show_trigger(&mut self, status: &Status) {
         let Some(triggered) = status.triggered.filter(|_| !self.is_triggered) else { return };
         self.is_triggered = true;
         match &self.shown {

@@ -17,7 +17,7 @@ use crate::args::SaveArgs;
 use crate::error::{DaemonError, Error};
 use crate::whole_file;
 
-/// The file that was written, and what to know of it.
+/// The file that was written, and the notes about it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Saved<'a> {
     file: &'a Path,
@@ -58,7 +58,7 @@ impl File {
         }
         print(&match is_changed {
             true => format!("saved to {}\n", place.display()),
-            false => format!("{} says all of it already\n", self.path.display()),
+            false => format!("{} is up to date already\n", self.path.display()),
         })?;
         notes.iter().for_each(|note| note!("{note}"));
         Ok(())

@@ -73,8 +73,7 @@ fn beyond_reach(backing: &Backing, error: String) -> String {
     let Backing::Medium(MediumSpec::File(spec)) = backing else { return error };
     match std::fs::File::open(&spec.path) {
         Err(cause) if cause.kind() == std::io::ErrorKind::PermissionDenied => format!(
-            "{error}; a running process reaches only the folders of what it was started with: name this \
-             folder with --allow-path when it is started"
+            "{error}; a running process reaches only the folders of its options at the start: name this folder there with --allow-path"
         ),
         _ => error,
     }
@@ -136,7 +135,7 @@ pub(crate) fn resize(
 ) -> Result<u64, String> {
     let namespace = find(core, id).ok_or(format!("there is no namespace {id}"))?;
     if core.config().pool.is_some_and(|pool| pool.medium == namespace.medium) {
-        return Err("hosts alone say how long a namespace of the pool is".to_owned());
+        return Err("only hosts choose the size of a namespace of the pool".to_owned());
     }
     let block = u64::from(namespace.block.stored());
     let is_wrong = |size: u64| match namespace.block.has_metadata() {

@@ -25,7 +25,7 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a limit of memory, which the option `what` gives, is one that the machine has.
+/// Checks that the machine has as much memory as the limit that the option `what` gives.
 ///
 /// # Errors
 /// When the machine has less memory.

@@ -44,7 +44,7 @@ fn warn_of(path: &Path, scenario: &Scenario) {
     scenario.warnings().iter().for_each(|warning| warn!("{}: {warning}", path.display()));
 }
 
-/// Replaces the file at `path` by one that has this text.
+/// Replaces the file at `path` by a new file of this text.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     whole_file::replace(path, text.as_bytes())
 }

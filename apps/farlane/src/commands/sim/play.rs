@@ -18,7 +18,7 @@ use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// What the tasks and streams of a scenario did.
+/// The results of the tasks and streams of a scenario.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Json {
     scenario: String,
@@ -33,7 +33,7 @@ pub(crate) struct Json {
     pub(crate) streams: Vec<Stream>,
 }
 
-/// What a task did.
+/// The results of a task.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Task {
     task: String,

@@ -33,7 +33,7 @@ impl From<Side> for Direction {
     }
 }
 
-/// What a stream did.
+/// The results of a stream.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Stream {
     stream: String,

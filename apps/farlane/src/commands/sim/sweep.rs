@@ -37,12 +37,12 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
         return played;
     }
     // The points that ended well took hours, perhaps.
-    tell(args, &lines)?;
+    print_lines(args, &lines)?;
     played
 }
 
 /// Writes the table and the pictures that are wanted.
-fn tell(args: &SweepArgs, lines: &[Line]) -> Result<(), Error> {
+fn print_lines(args: &SweepArgs, lines: &[Line]) -> Result<(), Error> {
     match &args.csv {
         Some(path) => write(path, &table::csv(&args.set, lines))?,
         None if args.parquet.is_none() => print(&table::csv(&args.set, lines))?,

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::request::{AccessSet, Changed, Request, Resized};
 use super::save;
 use crate::args::{SubsystemArgs, TargetAction};
-use crate::commands::control::{self, await_far, tell_changes};
+use crate::commands::control::{self, await_far, print_changes};
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
 
@@ -55,7 +55,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             save::save(&args, &offered)
         }
         TargetAction::Reload(args) => {
-            tell_changes(&control::ask_only("target", args.control.as_ref(), &Request::Reload)?)
+            print_changes(&control::ask_only("target", args.control.as_ref(), &Request::Reload)?)
         }
     }
 }

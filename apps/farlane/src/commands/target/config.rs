@@ -92,7 +92,7 @@ pub(crate) struct SubsystemSpec {
     pub(crate) serial: Option<String>,
     /// Where a subsystem of the configuration file keeps its persistent state.
     pub(crate) state: Option<PathBuf>,
-    /// Hosts that may connect; everybody, if empty.
+    /// Hosts that may connect; every host, if empty.
     pub(crate) hosts: Vec<Nqn>,
     /// The authentication and the permissions of single hosts.
     pub(crate) terms: Vec<(Nqn, HostTerms)>,
@@ -163,7 +163,7 @@ pub(crate) struct AccessSpec {
     pub(crate) state: AccessState,
 }
 
-/// A namespace that the configuration file lists, or one that was added since.
+/// A namespace that the configuration file lists, or that was added since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) id: u32,

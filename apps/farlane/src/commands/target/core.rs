@@ -22,7 +22,7 @@ use crate::commands::served::{FAR_PATIENCE, Ssd, check_media, restore, room};
 use crate::error::Error;
 
 /// Most commands of one subsystem that may be under way at once, over all hosts. Each host has at
-/// least one that waits for events.
+/// least one command that waits for events.
 const COMMANDS_MAX: u32 = nvme::subsystem::COMMANDS_MAX;
 
 /// Why a request fails whose subsystem is no longer there.

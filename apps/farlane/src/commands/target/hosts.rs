@@ -35,7 +35,7 @@ pub(super) struct HostTable {
     bandwidth: Option<Text<Size>>,
 }
 
-/// The authentication and the permissions of each host. Adds the hosts to those that are allowed.
+/// The authentication and the permissions of each host. Adds the hosts to the allowed hosts.
 pub(super) fn hosts(
     tables: Vec<Spanned<HostTable>>,
     allowed: &mut Vec<Nqn>,

@@ -187,7 +187,7 @@ fn places(memory_max: u64) -> usize {
 }
 
 /// The resources that the target goes on using. A reload may name further files in the folders of
-/// those that the file names already.
+/// files that the configuration names already.
 fn need(needs: &mut Needs, args: &OfferArgs, offer: &Offer) {
     need_served(needs, &args.served);
     args.config.iter().for_each(|path| needs.read_beside(path));
@@ -218,8 +218,8 @@ fn need(needs: &mut Needs, args: &OfferArgs, offer: &Offer) {
 /// The offer of the command line: one subsystem, or nothing without a name.
 fn given(args: &OfferArgs) -> Result<Offer, Error> {
     let Some(nqn) = args.nqn.clone() else { return Ok(Offer::default()) };
-    let told = |index: usize| args.advertise.get(index).copied();
-    let port = |(index, (listen, fabric))| PortSpec { listen, fabric, advertise: told(index) };
+    let reported = |index: usize| args.advertise.get(index).copied();
+    let port = |(index, (listen, fabric))| PortSpec { listen, fabric, advertise: reported(index) };
     let shared = hosts::shared_terms(&args.secrets.files()).map_err(AttachError::Secret)?;
     let of = |host: &HostSpec| {
         let permit = host.permit.clone();

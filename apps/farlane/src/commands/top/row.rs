@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What daemons did between two looks, as the cells of a terminal have it.
+/// The work of daemons between two looks, as the cells of a terminal show it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Top {
     /// Tunnels, as both their ends see them.

@@ -40,7 +40,7 @@ pub(super) fn show(every: Duration) -> io::Result<()> {
     ended
 }
 
-/// Looks at the daemons on a thread of its own: one that does not answer delays no key.
+/// Looks at the daemons on a thread of its own: a daemon that does not answer delays no key.
 fn watch(every: Duration) -> Receiver<Look> {
     let (sender, looks) = channel();
     std::thread::spawn(move || {

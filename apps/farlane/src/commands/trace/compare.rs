@@ -13,7 +13,7 @@ use crate::args::CompareArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// A difference counts as one that chance explains less often than this, shared among all rows.
+/// A difference counts if chance explains it less often than this, shared among all rows.
 const CHANCE: f64 = 0.01;
 
 /// A row: the measured step, and its times in each capture.

@@ -70,7 +70,7 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         (statistics.orphans, "completions without their request"),
         (flaws.foreign, "frames without a PCIe packet or PDU, or lines without an event"),
         (flaws.malformed, "frames with a malformed packet"),
-        (flaws.lost, "packets that passed and were lost by who captured"),
+        (flaws.lost, "packets that passed and were lost by the capturing program"),
         (flaws.backwards, "packets with an earlier time than the one before"),
         (statistics.dropped + fabric.dropped + words.2, "things without room, not followed"),
     ];

@@ -127,7 +127,7 @@ fn carry_out(args: &ApplyArgs, commands: &[Vec<String>]) -> Result<(), Error> {
             Err(error) => TsnError::NoTc(error),
         };
         if index > 0 {
-            // A discipline that can't be removed stays; the first failure is the one that counts.
+            // A discipline that can't be removed stays; the first failure counts.
             let _ = tc(&taprio::removal(&args.interface));
         }
         return Err(failure.into());
@@ -155,11 +155,12 @@ fn remedy(said: &str, command: &[String]) -> String {
         "--software has the kernel open the gates".to_owned()
     } else if has("of a running schedule") || has("Invalid qdisc name") {
         // Linux changes the times of a schedule that runs, but neither classes, clocks nor kinds.
-        "farlane model tsn apply --remove takes what is there from the interface; then apply this".to_owned()
+        "farlane model tsn apply --remove removes the interface's present disciplines; then apply this"
+            .to_owned()
     } else if has("handle of zero") || has("No such file") {
         "there is nothing to remove".to_owned()
     } else {
-        "tc -s qdisc show dev shows what the interface has".to_owned()
+        "tc -s qdisc show dev shows the interface's disciplines".to_owned()
     }
 }
 

@@ -307,7 +307,7 @@ fn text(report: &Report) -> String {
     }
     if report.without_stamp > 0 {
         let count = report.without_stamp;
-        let _ = writeln!(text, "{count} more have no time stamp: nobody knows when they left");
+        let _ = writeln!(text, "{count} more have no time stamp: the times at which they left are unknown");
     }
     let _ = writeln!(text, "\n  class     frames    outside   in doubt        worst   beyond rate");
     for one in &report.classes {

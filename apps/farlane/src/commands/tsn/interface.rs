@@ -51,7 +51,7 @@ impl Interface {
             fs::read_to_string(place.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok())
         };
         let is_its = number("ifindex") == Some(report.ifindex);
-        // The number of queues in use, of those that `ip` reports (ethtool --set-channels).
+        // The number of queues in use, of the queues that `ip` reports (ethtool --set-channels).
         let used = fs::read_dir(place.join("queues")).into_iter().flatten().flatten();
         let used = used.filter(|one| one.file_name().as_encoded_bytes().starts_with(b"tx-")).count();
         // A link that is down reports -1 or nothing.

@@ -239,7 +239,7 @@ fn text(plan: &Plan, report: &Report) -> String {
             Nanos::new(hop.window).to_string()
         );
     }
-    let _ = writeln!(text, "\n  █ the flow   ░ everybody else   · nobody: what was begun ends\n");
+    let _ = writeln!(text, "\n  █ the flow   ░ all other traffic   · no new frame: frames in progress end\n");
     let _ =
         writeln!(text, "  {:<31} {:>34}   {:>12}", "one way", "simulated: least / median / most", "at most");
     for delay in &report.delays {

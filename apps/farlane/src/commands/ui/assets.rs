@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_else() {
+    fn the_page_asks_no_other_server() {
         for asset in ASSETS.iter().filter(|asset| !asset.name.starts_with("vendor/")) {
             let text = std::str::from_utf8(asset.bytes).unwrap();
             // The name of a language of pictures is no address that a browser requests.

@@ -39,7 +39,7 @@ pub(super) struct Entry<'a> {
     state: State,
     /// Why the file can't be read; none unless that failed.
     why: Option<&'a str>,
-    /// What the capture has; none until it is read.
+    /// The contents of the capture; none until it is read.
     summary: Option<Summary<'a>>,
 }
 

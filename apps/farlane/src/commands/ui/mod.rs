@@ -51,7 +51,7 @@ pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let listener = TcpListener::bind(args.listen).map_err(fail)?;
     let address = listener.local_addr().map_err(fail)?;
     if !address.ip().is_loopback() {
-        warn!("{address} is not on loopback: what the page shows passes the network in the clear");
+        warn!("{address} is not on loopback: the page's contents pass the network in the clear");
     }
     if let Err(why) = control::check_folder() {
         warn!("the page shows no daemons: control sockets are not kept in {why}");

@@ -153,7 +153,7 @@ fn shown(request: &mut Request<'_>, path: &str, api: &Api) -> Answer {
 
 const fn words(fault: BodyFault) -> &'static str {
     match fault {
-        BodyFault::NoLength => "the request has no length: Content-Length: BYTES says it",
+        BodyFault::NoLength => "the request has no length: expected Content-Length: BYTES",
         BodyFault::TooLong => "the body has more than 64 KiB",
         BodyFault::Late => "the body did not come within 10 s",
     }

@@ -77,8 +77,8 @@ enum LeafValue {
     Switch(bool),
 }
 
-/// What a scenario with changed values predicts: what farlane model sim and farlane model explain
-/// print.
+/// The prediction of a scenario with changed values: the results of farlane model sim and farlane
+/// model explain.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Played {
     tasks: Vec<Task>,
@@ -284,7 +284,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended can't be killed.
+        // A process that has ended can't be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

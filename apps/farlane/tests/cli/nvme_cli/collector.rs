@@ -1,6 +1,6 @@
-//! What Prometheus's node exporter learns of NVMe devices comes from `nvme version`, `nvme list`
-//! and `nvme smart-log`, the last two with `--output-format json`. A collector that asks farlane
-//! instead, by the same calls, finds the same names.
+//! The metrics of Prometheus's node exporter about NVMe devices come from `nvme version`, `nvme
+//! list` and `nvme smart-log`, the last two with `--output-format json`. A collector that asks
+//! farlane instead, by the same calls, finds the same names.
 
 use std::process::Command;
 

@@ -66,7 +66,7 @@ fn both(offer: &[&str]) -> [Served; 2] {
 }
 
 #[test]
-fn controllers_and_namespaces_are_told_under_the_names_that_nvme_cli_gives_them() {
+fn controllers_and_namespaces_are_reported_under_the_names_that_nvme_cli_gives_them() {
     for served in both(&["--ram", "8MiB", "--ram", "4MiB,block=4096"]) {
         let controller = served.json("id-ctrl", &[]);
         for key in ["vid", "sn", "mn", "fr", "mdts", "cntlid", "ver", "oacs", "nn", "oncs"] {
@@ -93,7 +93,7 @@ fn a_pools_first_namespace_needs_no_guest() {
         assert!(none.contains("1000") && none.contains("512, 4096"), "{none}");
         let create = ["--nsze", "2048", "--ncap", "2048", "--block-size", "4096"];
         assert_eq!(served.said("create-ns", &create), "create-ns: Success, created nsid:1\n");
-        assert_eq!(served.said("list-ns", &[]), "", "it is attached to nobody");
+        assert_eq!(served.said("list-ns", &[]), "", "it is attached to no controller");
         assert_eq!(served.said("attach-ns", &["-n", "1"]), "attach-ns: Success, nsid:1\n");
         assert_eq!(served.json("id-ns", &["-n", "1"])["nsze"], 2048);
         let load = ["bench", &served.url, "--rw", "randrw", "--runtime", "100ms", "--verify", "--json"];
@@ -168,7 +168,7 @@ fn logs_and_features_are_read_and_set() {
         );
         let on = served.json("get-feature", &["-f", "6"])["value"].as_u64().unwrap();
         served.said("set-feature", &["-f", "6", "--value", &(1 - on).to_string()]);
-        // What ends with the command's controller is no silent success.
+        // A setting that ends with the command's controller is no silent success.
         let warm = served.said("set-feature", &["-f", "4", "-V", "0x140"]);
         assert!(warm.contains("ends with this command's controller"), "{warm}");
         assert_eq!(served.json("set-feature", &["-f", "4", "-V", "0x140"])["lasts"], false);
@@ -356,7 +356,7 @@ fn any_command_can_be_sent_and_wrong_directions_are_refused() {
         assert_eq!(String::from_utf8_lossy(&page[4..24]).trim(), serial);
         assert!(served.said("admin-passthru", &identify).starts_with("NVMe command result:00000000\n0000: "));
         let wrong = ["--opcode", "0x01", "--data-len", "512", "--read"];
-        assert!(served.refused("io-passthru", &wrong).contains("--write for those that end in 01b"));
+        assert!(served.refused("io-passthru", &wrong).contains("--write for opcodes that end in 01b"));
         let unknown = served.refused("admin-passthru", &["--opcode", "0xc4"]);
         assert!(unknown.contains("Invalid Command Opcode"), "{unknown}");
         let shown = served.said("io-passthru", &["--opcode", "0x02", "-n", "1", "--dry-run"]);

@@ -61,7 +61,7 @@ fn blocks_are_read_written_compared_and_copied_in_nvme_clis_words() {
 }
 
 #[test]
-fn names_and_effects_are_told_in_every_form() {
+fn names_and_effects_are_reported_in_every_form() {
     for served in both(&["--ram", "8MiB"]) {
         let names = served.json("ns-descs", &["-n", "1"]);
         let nguid = served.json("id-ns", &[])["nguid"].clone();
@@ -111,7 +111,7 @@ fn events_and_snapshots_of_a_device_are_read() {
 }
 
 #[test]
-fn groups_and_their_states_are_told() {
+fn groups_and_their_states_are_reported() {
     let plain = Served::far(&["--ram", "8MiB"]);
     assert!(plain.refused("ana-log", &[]).contains("Invalid Log Page"));
     let served = Served::target(&["--ram", "8MiB", "--ram", "4MiB", "--ana-groups", "2"]);
@@ -235,7 +235,7 @@ fn a_target_is_discovered_in_nvme_clis_words() {
     }
 }
 
-/// What a command prints that finds daemons in `runtime`.
+/// The output of a command that finds daemons in `runtime`.
 pub(super) fn found(runtime: &Path, arguments: &[&str]) -> Value {
     let mut command = std::process::Command::new(&*crate::support::FARLANE);
     let output = command.args(arguments).env("XDG_RUNTIME_DIR", runtime).output().unwrap();

@@ -21,8 +21,8 @@ fn skip(what: &str) {
     let _ = writeln!(io::stderr(), "SKIPPED: {what}; scripts/setup --tests installs it");
 }
 
-/// Runs a program of Python with arguments. Returns what it printed; `None` if the packages that
-/// it needs are not there.
+/// Runs a program of Python with arguments. Returns its output; `None` if the packages that it
+/// needs are not there.
 fn run_python(program: &str, arguments: &[&str]) -> Option<String> {
     if !python().exists() {
         skip("no Python with the packages mcap and sigmf");
@@ -135,9 +135,9 @@ fn wireshark_reads_packets_with_their_times_from_pcap_and_pcapng() {
     ]);
     assert_eq!((&report["messages"], &report["bytes_lost"]), (&70.into(), &missing.into()));
     let lines = tshark(&at("rest"), &["frame.comment"]).unwrap();
-    let told: Vec<_> = (0..).zip(&lines).filter(|(_, line)| !line.is_empty()).collect();
+    let reported: Vec<_> = (0..).zip(&lines).filter(|(_, line)| !line.is_empty()).collect();
     let text = format!("farlane: {missing} bytes of the stream were lost before this packet");
-    assert_eq!(told, [(30, &text)]);
+    assert_eq!(reported, [(30, &text)]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every source in every format: what was sent is what stands in the file, byte by byte.
+//! Every source in every format: the file holds the sent data, byte by byte.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -10,7 +10,7 @@ use sha2::Digest;
 use super::sources::{Recorder, field, gvsp, record_bytes, rtp, spead, vita49};
 use crate::support::{FARLANE, fail, json};
 
-/// What was recorded.
+/// The recorded data.
 enum Sent {
     Bytes(Vec<u8>),
     Packets(Vec<Vec<u8>>),

@@ -1,4 +1,4 @@
-//! What was recorded, elsewhere: replayed to others, and exported to files that strangers read.
+//! Recordings elsewhere: replayed to other programs, and exported to files that strangers read.
 
 mod export;
 mod matrix;

@@ -41,8 +41,8 @@ fn packets_are_replayed_as_the_datagrams_that_were_recorded_at_their_pace() {
     for (number, (_, bytes)) in (0..).zip(&came) {
         assert!(*bytes == packet(number % 100), "datagram {number}");
     }
-    // No datagram is early: each pass takes 99 ms at least. Nobody promises that none is late, so
-    // the one that is least late says when the first pass began.
+    // No datagram is early: each pass takes 99 ms at least. Datagrams may be late, so the least
+    // late one shows when the first pass began.
     let began = came[..100].iter().zip(0..).map(|((at, _), number)| *at - Duration::from_millis(number));
     assert!(came[199].0 - began.min().unwrap() > Duration::from_millis(196));
     let errors = &report["pacing_error_ns"];

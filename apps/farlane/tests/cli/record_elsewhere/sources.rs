@@ -39,7 +39,7 @@ impl Recorder {
         Self { child, errors, directory }
     }
 
-    /// What stands behind `words` in the next line on standard error that has them.
+    /// The text behind `words` in the next line on standard error that has them.
     pub(crate) fn said(&mut self, words: &str) -> String {
         loop {
             let mut line = String::new();
@@ -64,7 +64,7 @@ impl Recorder {
         self.child.stdin.take().unwrap().write_all(bytes).unwrap();
     }
 
-    /// Asks the recorder to end. Returns what it printed.
+    /// Asks the recorder to end. Returns its output.
     pub(crate) fn stop(mut self) -> (String, tempfile::TempDir) {
         signal(self.child.id(), "INT");
         self.wait()

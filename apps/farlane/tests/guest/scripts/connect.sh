@@ -22,7 +22,7 @@ pgrep_device() { for i in $(pidof farlane); do tr '\0' ' ' </proc/$i/cmdline | g
 # How often a process has begun to run again.
 wakes() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/status; }
 
-farlane connect --list | grep -q "nothing is connected"
+farlane connect --list | grep -q "no block device is connected"
 farlane use disconnect 2>/dev/null && exit 1
 echo "nothing at first"
 BENCH=$(farlane bench $URL --runtime 2s --json 2>/dev/null | sed -n 's/.*"p50":\([0-9]*\).*/\1/p')
@@ -97,7 +97,7 @@ blkdiscard $DISK
 farlane use disconnect $DISK >/dev/null
 [ -b $DISK ] && exit 1
 for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
-farlane connect --list | grep -q "nothing is connected" && echo "disconnected"
+farlane connect --list | grep -q "no block device is connected" && echo "disconnected"
 
 connect $CONNECT --timeout 1s --read-only --json
 cat /tmp/connected

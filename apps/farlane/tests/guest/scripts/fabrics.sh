@@ -130,7 +130,7 @@ for i in $(seq 200); do [ $(lives) = 2 ] && break; sleep 0.05; done
 [ $(lives) = 2 ] && tell "a path is back"
 wait $! && echo "fio verified through a cut path"
 dmesg | grep -iE 'i/o error|failing i/o|no usable path' && exit 1
-echo "nobody saw an error"
+echo "no program saw an error"
 leave
 
 # A discovery controller that stays hears of changes.

@@ -28,7 +28,7 @@ use live::sys::unix::{Connection, Listener, Received};
 use vfio_user::server::{Config, Cookie, Input, InterruptConfig, Output, RegionConfig, Token};
 use vfio_user::{Errno, InterruptData, InterruptIndex, RegionIndex, Server};
 
-/// Time does not pass, so that nobody is timed out.
+/// Time does not pass, so that no connection times out.
 const NOW: Instant = Instant::from_nanos(1);
 /// Slot of the controller on QEMU's bus.
 const CONTROLLER: u32 = 4;
@@ -58,7 +58,7 @@ const PAGE: u64 = 4096;
 /// How long a write waits for another that continues it.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// What an answer from QEMU is for.
+/// The purpose of an answer from QEMU.
 enum Ask {
     Nothing,
     Config(usize),
@@ -85,7 +85,7 @@ impl Qtest {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
-                // Whoever waits for QEMU notices when it has gone.
+                // The thread that waits for QEMU notices when it has gone.
                 Err(_) => return,
             }
         }
@@ -132,7 +132,7 @@ impl Port {
     fn new(listener: Listener, config: Config) -> Self {
         Self { listener, connection: None, server: Server::new(config) }
     }
-    /// Takes what has arrived. Returns whether anything has.
+    /// Takes the bytes that have arrived. Returns whether there were any.
     fn receive(&mut self, pool: &mut Pool) -> bool {
         let Some(connection) = &mut self.connection else {
             self.connection = self.listener.accept().unwrap();
@@ -170,8 +170,8 @@ impl Port {
 struct Line {
     address: u64,
     bytes: Vec<u8>,
-    /// What the client is waiting for: the token of the answer, the first byte, and the number of
-    /// bytes.
+    /// The answer that the client awaits: the token of the answer, the first byte, and the number
+    /// of bytes.
     wanted: Option<(Token, usize, usize)>,
     /// How many bytes of the line have been taken.
     taken: usize,
@@ -266,7 +266,7 @@ impl Bridge {
             while let Some(output) = self.device.as_mut().and_then(|device| device.server.poll_output()) {
                 self.on_device(output);
             }
-            // QEMU ends when this is told to stop, too.
+            // QEMU ends when this bridge stops, too.
             while let Some((ask, value)) = self.qtest.answer() {
                 busy = true;
                 self.on_answer(ask, value);
@@ -468,7 +468,7 @@ impl Bridge {
         self.server().dma_read(NOW, READ, first, usize::try_from(LINE).unwrap());
     }
 
-    /// Gives QEMU what it is waiting for from the line that was read.
+    /// Gives QEMU the awaited bytes from the line that was read.
     fn hand_out(&mut self) {
         let Some(line) = &mut self.line else { return };
         let Some((token, first, length)) = line.wanted.take() else { return };
@@ -477,7 +477,7 @@ impl Bridge {
     }
 
     fn write(&mut self, address: u64, data: &[u8]) {
-        // The write may change what was read.
+        // The write may change the bytes that were read.
         self.line = None;
         if address == INTERRUPTS {
             self.write_out();

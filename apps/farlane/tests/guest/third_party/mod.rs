@@ -14,7 +14,7 @@ use crate::support::running::wait_for_listener;
 use crate::support::{Export, FARLANE, json, succeed};
 
 /// How long, in seconds, a load of half a second takes at most on a machine that is not so busy
-/// that the emulated controller stands still: what was sent ahead is then given up.
+/// that the emulated controller stands still: the data sent ahead are then given up.
 const RUNTIME_MAX: f64 = 2.0;
 /// How often a load is tried until it was in time.
 const TRIES: usize = 5;

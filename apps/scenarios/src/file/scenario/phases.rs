@@ -91,10 +91,12 @@ mod tests {
         for (rate, expected) in
             [(2_000, Some("at 1 of")), (4_000, Some("at 2 of")), (1_000, Some("at 1 of")), (1_789, None)]
         {
-            let told = warnings(&format!("{LINK}[[workload]]\nrw = \"randread\"\nrate = {rate}\n"));
+            let reported = warnings(&format!("{LINK}[[workload]]\nrw = \"randread\"\nrate = {rate}\n"));
             match expected {
-                Some(words) => assert!(told.len() == 1 && told[0].contains(words), "{rate}: {told:?}"),
-                None => assert_eq!(told, [""; 0], "{rate}"),
+                Some(words) => {
+                    assert!(reported.len() == 1 && reported[0].contains(words), "{rate}: {reported:?}")
+                }
+                None => assert_eq!(reported, [""; 0], "{rate}"),
             }
         }
         assert_eq!(phases(Nanos::from_micros(125), Nanos::from_micros(500)), 4);

@@ -20,7 +20,7 @@ fn mean(outcome: &Outcome) -> Nanos {
 }
 
 #[test]
-fn the_same_seed_plays_the_same_and_a_mistake_is_told_with_its_line() {
+fn the_same_seed_plays_the_same_and_a_mistake_is_reported_with_its_line() {
     let scenario = Scenario::parse(SMALL).unwrap();
     let [one, other] = [1, 1].map(|seed| scenario.play(seed, true).unwrap());
     assert_eq!((one.digest, one.events), (other.digest, other.events));
@@ -208,7 +208,7 @@ fn a_trace_is_played_at_its_times() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_line_and_key() {
+fn a_mistake_is_reported_with_its_line_and_key() {
     for (good, bad, line, key, expected) in [
         ("completion_size = 64", "completion_size = 100", "5", "completion_size", "64, 128 or 256"),
         ("\"3500ms\"", "\"1s\"", "9", "completion_timeout", "the longest time of a range"),
@@ -348,7 +348,7 @@ fn a_time_line_has_every_read_and_write_of_a_host() {
 }
 
 #[test]
-fn wrong_loads_are_told_with_their_place() {
+fn wrong_loads_are_reported_with_their_place() {
     for (part, by, words) in [
         ("\"randrw\"", "\"erase\"", "rw: expected 'read'"),
         ("\"4KiB\"", "\"2MiB\"", "bs: expected 512B to 1MiB, not 2097152"),
@@ -410,7 +410,7 @@ fn a_fabric_plays_and_its_keys_change_what_they_say() {
 }
 
 #[test]
-fn what_a_fabric_has_not_is_told_with_its_line() {
+fn keys_that_a_fabric_lacks_are_reported_with_their_line() {
     for (from, to, expected) in [
         ("\"rdma\"", "\"fc\"", "line 2, kind: expected 'rdma' or 'tcp', not 'fc'"),
         (

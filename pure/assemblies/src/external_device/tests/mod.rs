@@ -384,7 +384,7 @@ fn a_server_that_goes_takes_the_device_with_it_and_brings_it_back() {
 }
 
 #[test]
-fn a_server_that_answers_nothing_holds_nobody_up() {
+fn a_server_that_answers_nothing_holds_up_no_other_work() {
     let mut bench = TestBench::new();
     let function = bench.enumerate();
     bench.server.stuck = true;

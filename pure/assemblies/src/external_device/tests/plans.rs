@@ -20,12 +20,12 @@ fn facts() -> Facts {
 fn what_is_no_endpoint_is_not_offered() {
     let mut bridge = facts();
     bridge.config[0x0e] = 1;
-    let mut nobody = facts();
-    nobody.config[..2].fill(0xff);
+    let mut absent = facts();
+    absent.config[..2].fill(0xff);
     let mut short = facts();
     short.config.truncate(0x3f);
     let cases =
-        [(bridge, Unusable::Bridge), (nobody, Unusable::NoVendor), (short, Unusable::NoConfiguration)];
+        [(bridge, Unusable::Bridge), (absent, Unusable::NoVendor), (short, Unusable::NoConfiguration)];
     for (facts, why) in cases {
         assert_eq!(Plan::new(&facts).unwrap_err(), why);
     }

@@ -380,7 +380,7 @@ fn a_function_that_is_away_after_its_reset_is_waited_for() {
 }
 
 #[test]
-fn a_connection_that_is_cut_and_back_in_time_is_noticed_by_nobody() {
+fn a_connection_that_is_cut_and_back_in_time_goes_unnoticed() {
     let mut pair = Pair::new();
     for round in 0..20 {
         let request = pair.bench.client.read(pair.bench.now, RegionIndex::BAR0, VERSION, 4);
@@ -429,7 +429,7 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
 }
 
 #[test]
-fn a_guest_that_writes_on_while_nobody_answers_is_stopped() {
+fn a_guest_that_writes_on_without_answers_is_stopped() {
     let mut pair = Pair::new();
     pair.far = None;
     let mut written = 0;
@@ -447,8 +447,7 @@ fn a_guest_that_writes_on_while_nobody_answers_is_stopped() {
 
 #[test]
 fn a_guest_may_have_memory_where_our_root_complex_has_the_function() {
-    // At the function's own registers, at the interrupt addresses of PCs, and at addresses that
-    // nobody uses.
+    // At the function's own registers, at the interrupt addresses of PCs, and at unused addresses.
     for base in [0xc000_0000, 0xfee0_0000, 0x8000_0000] {
         let mut pair = Pair::new();
         pair.bring_up(base);

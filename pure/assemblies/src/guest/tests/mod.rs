@@ -408,7 +408,7 @@ fn a_driver_brings_the_controller_up_in_memory_that_only_messages_reach() {
 }
 
 #[test]
-fn an_interrupt_is_told_only_when_its_data_are_there() {
+fn an_interrupt_is_sent_only_when_its_data_are_there() {
     let mut bench = TestBench::direct();
     bench.map(None);
     bench.set_vectors(0, 1);
@@ -449,8 +449,9 @@ fn a_function_that_reaches_outside_of_the_guests_memory_harms_nothing() {
     let mut bench = TestBench::direct();
     bench.bring_up_without_memory();
     bench.until(|bench| bench.guest.statistics().reads_refused > 0);
-    let told = bench.events.iter().any(|event| matches!(event, Event::OutsideMemory { write: false, .. }));
-    assert!(told, "{:?}", bench.events);
+    let reported =
+        bench.events.iter().any(|event| matches!(event, Event::OutsideMemory { write: false, .. }));
+    assert!(reported, "{:?}", bench.events);
     // The guest maps its memory and begins anew.
     bench.map(Some(MEMORY_FILE));
     bench.post_register(offset::CONFIGURATION, 0);

@@ -260,7 +260,7 @@ fn a_client_that_asks_for_much_at_once_gets_it_all_in_order() {
 }
 
 #[test]
-fn what_is_waited_for_is_told_from_what_is_known_here() {
+fn an_awaited_value_differs_from_a_known_one() {
     let mut bench = TestBench::direct();
     bench.map(Some(MEMORY_FILE));
     bench.bring_up();

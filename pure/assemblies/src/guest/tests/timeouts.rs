@@ -25,7 +25,7 @@ fn timeouts(bench: &TestBench) -> u64 {
 fn a_function_that_never_answers_in_time_leaves_an_empty_slot() {
     let mut pair = Pair::over(impatient(), FAR);
     assert!(pair.has_event(|event| matches!(event, Event::Empty)), "{:?}", pair.bench.events);
-    let told = |event: &Event| match event {
+    let reported = |event: &Event| match event {
         Event::CompletionTimeout {
             request: TimedOut::Config { offset: 0, write: false, .. },
             within,
@@ -33,7 +33,7 @@ fn a_function_that_never_answers_in_time_leaves_an_empty_slot() {
         } => *within == FAR && event.to_string().ends_with("at 0x000: no answer within 10 ms"),
         _ => false,
     };
-    assert!(pair.has_event(told), "{:?}", pair.bench.events);
+    assert!(pair.has_event(reported), "{:?}", pair.bench.events);
     pair.connect();
     let (asked, before) = (pair.bench.now, timeouts(&pair.bench));
     assert_eq!([0, 4, 0x34].map(|at| pair.read(RegionIndex::CONFIG, at)), [u32::MAX, 0, 0]);
@@ -63,13 +63,13 @@ fn a_register_that_is_not_there_in_time_is_all_ones() {
     assert_eq!(pair.read(RegionIndex::BAR0, VERSION), u32::MAX);
     let took = pair.bench.now - asked;
     assert!((FAR..FAR + Nanos::from_micros(100)).contains(&took), "{took}");
-    let told = |event: &Event| {
+    let reported = |event: &Event| {
         matches!(
             event,
             Event::CompletionTimeout { request: TimedOut::Memory { length: 4, .. }, times: 1, .. }
         )
     };
-    assert!(pair.has_event(told), "{:?}", pair.bench.events);
+    assert!(pair.has_event(reported), "{:?}", pair.bench.events);
     // Registers that change at the function are read there: Status is, Command beside it is not.
     assert_eq!(pair.read(RegionIndex::CONFIG, 4) >> 27, 0b11111);
     assert_eq!((timeouts(&pair.bench), pair.bench.guest.statistics().given_up), (2, 0));

@@ -146,7 +146,7 @@ fn what_comes_too_early_is_out_of_sequence() {
 }
 
 #[test]
-fn a_refused_host_is_told_why_and_may_ask_for_something_else() {
+fn a_refused_host_gets_the_reason_and_may_ask_for_another_subsystem() {
     let mut directory = directory();
     directory.subsystems[0].hosts =
         Hosts::Listed(Vec::from(["nqn.2014-08.org.nvmexpress:uuid:9".parse().unwrap()]));
@@ -282,7 +282,7 @@ fn a_host_has_a_lost_controller_ended_by_another() {
     assert!(bench.is_closed(lost) && bench.is_closed(queue) && !bench.is_closed(other));
     let why = |event: &Event| matches!(event, Event::Ended { why: Close::CrossControllerReset, .. });
     assert!(bench.events.iter().any(why), "{:?}", bench.events);
-    // What the medium has begun completes before anybody reads.
+    // The medium's commands complete before the next host reads.
     let controller = bench.target.status()[0].controller.0;
     let queue = bench.io_queue(DISK, 1, controller).unwrap();
     let read = bench.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
@@ -333,7 +333,7 @@ fn another_reactor_goes_on_where_the_first_has_stopped() {
 }
 
 #[test]
-fn discovery_tells_of_what_is_offered_and_of_changes() {
+fn discovery_reports_offers_and_changes() {
     let mut bench = TestBench::new(directory());
     let host = bench.admin_queue(Nqn::DISCOVERY).unwrap();
     bench.enable(host);
@@ -349,8 +349,8 @@ fn discovery_tells_of_what_is_offered_and_of_changes() {
     let now = bench.now;
     bench.target.set_directory(now, Directory::default());
     bench.run();
-    let told = bench.completed(host, event).expect("an event");
-    assert_eq!(told.entry.dw0, 0x0070_f002);
+    let reported = bench.completed(host, event).expect("an event");
+    assert_eq!(reported.entry.dw0, 0x0070_f002);
     let log = bench.ask(host, get_log, Data::Read(1024));
     assert_eq!(log.data[0], 1);
 }
@@ -435,7 +435,7 @@ fn a_static_controller_has_what_the_host_before_has_set() {
 
 /// Everything but the authentication waits until the host has proved who it is.
 #[test]
-fn an_unauthenticated_host_is_told_to_authenticate() {
+fn an_unauthenticated_host_has_to_authenticate() {
     use nvme_fabrics::authentication::{Credentials, Secret};
     use nvme_fabrics::wire::{AuthenticationCommand, FabricsStatus};
     let mut directory = directory();

@@ -72,7 +72,7 @@ fn reads(bench: &mut TestBench, queue: usize) -> bool {
 }
 
 #[test]
-fn a_queue_is_its_hosts_whoever_connects_it_first() {
+fn a_queue_is_its_hosts_even_if_another_host_connects_it_first() {
     let mut bench = keyed(Group::Null);
     let (host, id) = proven(&mut bench);
     for number in [1, 2, 33, 64] {
@@ -155,8 +155,8 @@ fn strangers_have_their_places_and_a_host_is_admitted_beside_them() {
     assert!(reads(&mut bench, queue) && !bench.is_closed(host));
     let status = bench.target.strangers();
     assert_eq!((status.count, status.most), (7, 16));
-    let told = |event: &&Event| matches!(event, Event::Crowded { .. });
-    assert_eq!(bench.events.iter().filter(told).count(), 1, "it is reported once");
+    let reported = |event: &&Event| matches!(event, Event::Crowded { .. });
+    assert_eq!(bench.events.iter().filter(reported).count(), 1, "it is reported once");
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) struct TestBench {
     pub(super) is_held: bool,
     /// Connections whose hosts read nothing.
     pub(super) unread: Vec<usize>,
-    /// Connections that the world was told to listen to again.
+    /// Connections that the world is to listen to again.
     pub(super) listened: Vec<ConnectionId>,
     /// Keep Alive Timeout of the Connects to come, in milliseconds.
     pub(super) keep_alive: u32,
@@ -148,7 +148,7 @@ impl TestBench {
         self.accept(index, Some(handover));
     }
 
-    /// Moves bytes until nobody has more to say.
+    /// Moves bytes until both ends are silent.
     pub(super) fn run(&mut self) {
         loop {
             let mut done = Vec::new();

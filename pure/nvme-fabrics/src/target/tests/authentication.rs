@@ -236,7 +236,7 @@ fn exponentiations_are_done_elsewhere_one_at_a_time() {
 }
 
 #[test]
-fn a_wrong_secret_admits_nobody() {
+fn a_wrong_secret_admits_no_host() {
     let mut target = demanding(1);
     let admin = ask(0, 0xffff).of(&mut target).unwrap();
     let progress = authenticate(&mut target, &admin, host(2));

@@ -248,7 +248,7 @@ fn static_controllers_are_asked_for_and_are_one_hosts() {
 }
 
 #[test]
-fn nobody_is_silent_for_longer_than_the_greatest_keep_alive_timeout() {
+fn no_host_is_silent_for_longer_than_the_greatest_keep_alive_timeout() {
     use nvme::subsystem::KEEP_ALIVE_MAX_MILLISECONDS as MOST;
     let mut target = with(|_| ());
     for name in [DISK, Nqn::DISCOVERY] {
@@ -479,7 +479,7 @@ fn a_discovery_controller_refuses_each_thing_with_its_status() {
 }
 
 #[test]
-fn a_change_of_the_log_is_told_once_until_it_is_read() {
+fn a_change_of_the_log_is_reported_once_until_it_is_read() {
     let mut target = with(|_| ());
     let key = ask(0, 0xffff).to(Nqn::DISCOVERY).of(&mut target).unwrap().association;
     enable(&mut target, key);

@@ -102,8 +102,8 @@ fn fabrics_have_no_queue_commands_and_a_timer() {
     }
     // A setting of one controller does not apply to the other. The granularity is 100 ms.
     bench.of(first).succeeds(ADMIN, set(FeatureId::KeepAliveTimer, 5_001));
-    let told = Notification::KeepAliveTimeout { controller: first, milliseconds: 5_100 };
-    assert_eq!(bench.notified.last(), Some(&told));
+    let reported = Notification::KeepAliveTimeout { controller: first, milliseconds: 5_100 };
+    assert_eq!(bench.notified.last(), Some(&reported));
     assert_eq!(bench.succeeds(ADMIN, get(FeatureId::KeepAliveTimer, 0)), 5_100);
     assert_eq!(bench.subsystem.keep_alive_milliseconds(first), 5_100);
     assert_eq!(bench.subsystem.keep_alive_milliseconds(second), 0);
@@ -398,8 +398,8 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
     let page = bench.of(first).identify(1, 0);
     assert_eq!((page[135], &page[136..144], page[1807]), (5, &77_u64.to_le_bytes()[..], 4));
     assert_eq!(u16_at(&page, 386), 1, "Command Quiesce Time");
-    let told = |bench: &Bench| -> Vec<ControllerKey> {
-        let its = |told: &Notification| match told {
+    let reported = |bench: &Bench| -> Vec<ControllerKey> {
+        let its = |reported: &Notification| match reported {
             Notification::CrossControllerReset { controller } => Some(*controller),
             _ => None,
         };
@@ -410,9 +410,9 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
     for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79)] {
         assert_eq!(bench.of(second).succeeds(ADMIN, gone), 1);
     }
-    assert!(told(&bench).is_empty());
+    assert!(reported(&bench).is_empty());
     assert_eq!(bench.of(second).succeeds(ADMIN, end(1, 5, 77)), 1, "at once");
-    assert_eq!(told(&bench), [first]);
+    assert_eq!(reported(&bench), [first]);
     // A controller can't reset itself.
     bench.of(second).fails(ADMIN, end(2, 6, 78), StatusCode::InvalidField);
     let log = SubmissionQueueEntry { cdw10: 3 << 16 | 0x1e, ..admin(AdminOpcode::GetLogPage) };

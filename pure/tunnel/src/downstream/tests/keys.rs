@@ -51,7 +51,7 @@ fn resumption(host: &mut Session, now: Instant) -> Buffer {
 }
 
 #[test]
-fn a_host_without_an_admitted_key_is_told_what_it_lacks() {
+fn a_host_without_an_admitted_key_gets_the_reason() {
     let mut downstream = guarded();
     let (_, hello) = hello("host", 1);
     accept_with(&mut downstream, at(1), 1, None);
@@ -66,7 +66,7 @@ fn a_host_without_an_admitted_key_is_told_what_it_lacks() {
 }
 
 #[test]
-fn nobody_resumes_a_session_with_another_key() {
+fn no_host_resumes_a_session_with_another_key() {
     for key in [None, Some(OTHERS), Some(STRANGERS)] {
         let (mut downstream, mut host) = owned();
         downstream.handle_input(at(2), Input::Disconnected(ConnectionId(1)));

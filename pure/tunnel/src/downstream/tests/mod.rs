@@ -162,7 +162,7 @@ fn a_tally_that_one_host_asked_for_does_not_go_to_the_next() {
 }
 
 #[test]
-fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
+fn a_second_host_learns_that_the_device_is_in_use_and_not_by_whom() {
     let (mut downstream, mut host) = joined();
     let (mut second, bytes) = hello("second", 7);
     accept(&mut downstream, at(4_001), 2);
@@ -241,7 +241,7 @@ fn a_host_that_reconnects_first_replaces_its_former_connection() {
 }
 
 #[test]
-fn strangers_are_told_why_and_harm_nobody() {
+fn strangers_get_the_reason_and_do_no_harm() {
     let (mut downstream, mut host) = joined();
     let (_, hello) = hello("host", 1);
     let with = |offset: usize, change: &[u8]| {
@@ -303,7 +303,7 @@ fn a_hello_may_come_byte_by_byte_but_not_too_late() {
 
 proptest! {
     #[test]
-    fn random_bytes_harm_nobody(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..20)) {
+    fn random_bytes_do_no_harm(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..20)) {
         let (mut downstream, mut host) = joined();
         accept(&mut downstream, at(2), 50);
         for piece in &pieces {

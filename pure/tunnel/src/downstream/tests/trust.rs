@@ -39,7 +39,7 @@ fn said_to(outputs: &[Output], to: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_stranger_that_knows_all_names_evicts_nobody() {
+fn a_stranger_that_knows_all_names_evicts_no_host() {
     let (mut downstream, mut host) = confirmed();
     let session = downstream.session().id().unwrap();
     let (_, plain) = hello("stranger", 1);
@@ -129,7 +129,7 @@ fn a_host_whose_link_is_down_takes_its_former_session_over_by_its_secret() {
 }
 
 #[test]
-fn a_welcome_that_was_lost_locks_nobody_out() {
+fn a_welcome_that_was_lost_locks_no_host_out() {
     // The device's end takes the connection for alive when the same host comes again.
     let (mut downstream, _) = joined();
     let (_, again) = hello("host", 1);
@@ -147,7 +147,7 @@ fn a_welcome_that_was_lost_locks_nobody_out() {
 }
 
 #[test]
-fn a_session_that_its_host_has_and_the_box_was_not_told_so_resumes() {
+fn a_session_that_its_host_has_and_the_box_does_not_know_resumes() {
     let (mut downstream, mut host) = joined();
     settle(&mut host, at(2), |_| ());
     downstream.handle_input(at(2), Input::Disconnected(ConnectionId(1)));
@@ -177,7 +177,7 @@ fn a_host_that_was_killed_waits_until_its_former_session_is_lost_and_no_longer_h
 }
 
 #[test]
-fn whoever_says_nothing_keeps_nobody_out() {
+fn a_silent_connection_keeps_no_host_out() {
     for (strangers, place) in [(20, 1), (10_000, 1), (20, 9), (10_000, 9)] {
         let (mut downstream, mut host) = confirmed();
         let mut closed = 0;

@@ -113,7 +113,7 @@ fn each_bit_of_a_resumption_is_found_out_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_refusal_that_was_changed_on_its_way_stops_nobody() {
+fn a_refusal_that_was_changed_on_its_way_stops_no_host() {
     let mut bytes = [0; 64];
     let first = crate::frame::Sequence::FIRST;
     let length = Frame::Refuse(crate::frame::RefuseCode::Busy, "later").emit(first, first, &mut bytes);

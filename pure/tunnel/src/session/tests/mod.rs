@@ -292,7 +292,7 @@ fn clocks_are_aligned_within_the_bound() {
 }
 
 #[test]
-fn stamps_tell_how_long_the_far_end_took() {
+fn stamps_show_how_long_the_far_end_took() {
     let mut up = config("host", 1);
     up.stamps = true;
     let mut pair = Pair::new(up, config("box", 2), 1);
@@ -336,7 +336,7 @@ fn a_reset_survives_a_cut() {
 }
 
 #[test]
-fn a_close_is_told_with_its_words_after_what_was_sent() {
+fn a_close_is_reported_with_its_words_after_the_sent_bytes() {
     let mut pair = Pair::joined(12);
     pair.send(UP, write(1, 4));
     let now = pair.now;
@@ -352,7 +352,7 @@ fn a_close_is_told_with_its_words_after_what_was_sent() {
 }
 
 #[test]
-fn two_ends_of_one_role_tell_each_other_so() {
+fn two_ends_of_one_role_refuse_each_other() {
     let mut down = Session::downstream(config("a", 1), Rng::from_seed(1));
     let mut other = Session::downstream(config("b", 2), Rng::from_seed(1));
     let mut up = Session::upstream(config("c", 3), Rng::from_seed(1));
@@ -383,14 +383,14 @@ fn fault(frame: &Frame<'_>, sequence: u32, acknowledge: u32) -> String {
     pair.run_for(Nanos::from_millis(10));
     // The peer receives the same words.
     let reason = pair.down.events.get(1).expect("the link is still up").clone();
-    let told = pair.up.events.get(1).expect("the peer knows nothing").clone();
+    let reported = pair.up.events.get(1).expect("the peer knows nothing").clone();
     let words = reason.strip_prefix("down: ").expect("the link went down");
-    assert_eq!(told, std::format!("down: closed by the peer: {words}"));
+    assert_eq!(reported, std::format!("down: closed by the peer: {words}"));
     reason
 }
 
 #[test]
-fn a_peer_that_breaks_a_rule_is_told_which() {
+fn a_peer_that_breaks_a_rule_gets_the_rule() {
     let mut tlp = [0; 32];
     let length = read(1).emit(&mut tlp);
     let tlp = &tlp[..length];
@@ -517,7 +517,7 @@ fn an_end_without_an_instance_makes_one_up() {
 }
 
 #[test]
-fn who_is_told_to_come_later_has_not_lost_the_session() {
+fn a_host_that_is_asked_to_come_later_has_not_lost_the_session() {
     let mut pair = Pair::joined(24);
     pair.reachable = false;
     pair.cut();

@@ -38,7 +38,7 @@ fn done() -> (Tag, CompletionStatus, Vec<u8>) {
 }
 
 #[test]
-fn a_function_that_nobody_has_heard_of_asks_for_patience() {
+fn an_unknown_function_asks_for_patience() {
     let mut world = world();
     world.reachable = false;
     world.cut(1, true);

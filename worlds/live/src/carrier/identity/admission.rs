@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_part_of_what_is_only_offered_whole() {
+    fn a_device_that_is_only_offered_whole_is_not_offered_in_part() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hosts");
         fs::write(&path, ONE).unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_admits_nobody_and_no_list_everybody() {
+    fn an_empty_file_admits_no_host_and_no_list_admits_all() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hosts");
         fs::write(&path, "").unwrap();

@@ -77,9 +77,7 @@ fn explain(error: &ConnectionError) -> (io::ErrorKind, String) {
         E::VersionMismatch => {
             (io::ErrorKind::Unsupported, "it speaks QUIC, but not version 1 (RFC 9000)".to_owned())
         }
-        E::TimedOut => {
-            (io::ErrorKind::TimedOut, format!("nothing came from it for {} s", IDLE_MAX.as_secs()))
-        }
+        E::TimedOut => (io::ErrorKind::TimedOut, format!("it was silent for {} s", IDLE_MAX.as_secs())),
         E::Reset => {
             (io::ErrorKind::ConnectionReset, "it has restarted and does not know the connection".to_owned())
         }

@@ -187,7 +187,7 @@ fn the_last_words_arrive_before_a_close() {
 }
 
 #[test]
-fn who_gives_up_is_told_from_who_is_done() {
+fn an_end_that_gives_up_differs_from_an_end_that_is_done() {
     let mut pool = Pool::default();
     let (_listener, mut near, mut far) = pair();
     far.abort();
@@ -216,7 +216,7 @@ fn only_the_far_end_with_the_right_key_is_believed() {
 }
 
 #[test]
-fn where_nobody_is_that_is_said_at_once() {
+fn an_unused_address_is_reported_at_once() {
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let clock = Clock::start();
     let mut dialer = Dialer::new(vec![address], someone(), Pin::Any, Options::default(), clock.now());
@@ -266,7 +266,7 @@ fn what_speaks_another_protocol_is_named() {
 }
 
 #[test]
-fn garbage_on_the_port_harms_nobody() {
+fn garbage_on_the_port_does_no_harm() {
     let listener = listen(&Identity::generate().unwrap());
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut rng = Rng::from_seed(7);

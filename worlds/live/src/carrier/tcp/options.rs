@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lacks_is_refused_with_a_remedy() {
-        let nobody = Options { congestion: Some("pigeon".to_owned()), ..Options::default() };
-        let error = nobody.check().unwrap_err();
+        let absent = Options { congestion: Some("pigeon".to_owned()), ..Options::default() };
+        let error = absent.check().unwrap_err();
         assert!(error.to_string().contains("--congestion"), "{error}");
         assert!(error.remedy().contains("tcp_pigeon"), "{}", error.remedy());
         let never = Options { rto_min: Some(Nanos::from_secs(3600)), ..Options::default() };

@@ -87,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_while_nobody_looked_tells_how_long_it_waits() {
+    fn bytes_that_came_unnoticed_show_how_long_they_wait() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         enable(&far).unwrap();
-        let mut told = false;
+        let mut reported = false;
         // The kernel begins to stamp only a while after the first request.
         for _ in 0..200 {
             let before = Instant::now();
@@ -105,11 +105,11 @@ mod tests {
             if age > Nanos::ZERO {
                 let (age, most) = (Duration::from(age), before.elapsed());
                 assert!(age + Duration::from_millis(1) >= least && age <= most, "{least:?} {age:?} {most:?}");
-                told = true;
+                reported = true;
                 break;
             }
         }
-        assert!(told, "no stamp came, or the machine was asleep each time");
+        assert!(reported, "no stamp came, or the machine was asleep each time");
         far.set_nonblocking(true).unwrap();
         assert_eq!(read(&far, &mut [0; 4]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(near);

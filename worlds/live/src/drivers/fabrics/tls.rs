@@ -269,7 +269,7 @@ fn config() -> Result<Config, Error> {
 /// The error of a host when the target has ended the handshake. Most targets give no reason, so
 /// that strangers do not learn which hosts are known.
 fn host_words(alert: Option<u8>, error: &Error) -> String {
-    let told = match alert {
+    let ended = match alert {
         Some(alert) => format!("the target has ended the handshake (alert {alert})"),
         None if error.kind() == ErrorType::ConnectionClosed => {
             "the target has ended the handshake".to_owned()
@@ -277,7 +277,7 @@ fn host_words(alert: Option<u8>, error: &Error) -> String {
         None => format!("the handshake failed ({})", error.name()),
     };
     format!(
-        "{told}: it has no key of this host for this subsystem, or another key, or it speaks NVMe/TCP \
+        "{ended}: it has no key of this host for this subsystem, or another key, or it speaks NVMe/TCP \
          without TLS there; its log says more"
     )
 }

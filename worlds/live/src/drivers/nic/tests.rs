@@ -256,7 +256,7 @@ fn what_an_end_sent_before_it_went_comes() {
 }
 
 #[test]
-fn a_third_end_is_turned_away_and_disturbs_nobody() {
+fn a_third_end_is_turned_away_and_disturbs_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::Wire(shm_wire(&folder));
     let (mut near, mut far) = (station(&place, 1), station(&place, 2));
@@ -527,13 +527,14 @@ fn a_served_card_is_used_through_its_window() {
     let served_url = url.clone();
     let server = thread::spawn(move || {
         let wire = Wire::open(&served_url).unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let address = [2, 0, 0, 0, 0, 9];
         let mut driver =
-            CardDriver::new(listener, wire, address, spin, |event| told.push(format!("{event:?}"))).unwrap();
+            CardDriver::new(listener, wire, address, spin, |event| reported.push(format!("{event:?}")))
+                .unwrap();
         reactor.run(&mut driver).unwrap();
         drop(driver);
-        told
+        reported
     });
     let mut far = station(&Place::Wire(url), 2);
     for round in 0..2 {
@@ -545,7 +546,7 @@ fn a_served_card_is_used_through_its_window() {
     }
     let mut near = station(&Place::Socket(socket), 1);
     stop.ask();
-    let told = server.join().unwrap();
+    let reported = server.join().unwrap();
     let start = near.clock().now();
     let gone = loop {
         match near.is_up() {
@@ -554,9 +555,9 @@ fn a_served_card_is_used_through_its_window() {
         }
     };
     assert!(matches!(gone, StationError::Gone(_)), "{gone}");
-    let count = |what: &str| told.iter().filter(|one| one.starts_with(what)).count();
-    assert_eq!((count("Client"), count("Link(true)")), (3, 1), "{told:?}");
-    assert_eq!(count("Fault"), 0, "{told:?}");
+    let count = |what: &str| reported.iter().filter(|one| one.starts_with(what)).count();
+    assert_eq!((count("Client"), count("Link(true)")), (3, 1), "{reported:?}");
+    assert_eq!(count("Fault"), 0, "{reported:?}");
 }
 
 /// A card that a thread serves, and its events.
@@ -599,15 +600,15 @@ impl Served {
 }
 
 #[test]
-fn a_client_that_is_sent_away_is_told_of_with_the_reason() {
+fn a_client_that_is_sent_away_is_reported_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("card");
     let served = Served::start(&socket, &WireUrl::Loopback);
     let mut stranger = Connection::connect(&socket).unwrap();
     stranger.send(vec![0xff; 64].into(), Vec::new()).unwrap();
     stranger.flush().unwrap();
-    let told = served.wait("Gone");
-    assert!(told.starts_with("Gone(Some(Header("), "{told}");
+    let reported = served.wait("Gone");
+    assert!(reported.starts_with("Gone(Some(Header("), "{reported}");
     drop(CardClient::connect(&socket, 0, Clock::start()).unwrap());
     assert_eq!(served.wait("Gone"), "Gone(None)");
     served.end();

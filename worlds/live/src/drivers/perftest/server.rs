@@ -65,7 +65,7 @@ impl Makes {
 fn settle<E: Endpoint>(server: &mut Server<E>, now: Instant) -> bool {
     let goes_on = server.settle(now);
     if let Some(fault) = server.take_fault() {
-        warn!("a client was turned away: {fault}");
+        warn!("a client was rejected: {fault}");
     }
     goes_on
 }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_medium_that_does_not_tell_has_all_slots() {
+    fn a_medium_without_a_map_has_all_slots() {
         assert!(Slots::new(None, CHUNK, 5).eq(0..5));
         let file = tempfile::tempfile().unwrap();
         assert_eq!(Slots::new(Some(file.as_fd()), CHUNK, 9).next(), None, "an empty file");

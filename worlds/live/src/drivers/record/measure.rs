@@ -109,9 +109,9 @@ impl Measurement {
         let start = clock.now();
         let load = Load::new(extent, length, (clock, start), chunks);
         let handle = Handle::new(Direction::Write, end.clone());
-        let mut tell = |status: &super::Status| report(status.progress.stored, clock.now() - start);
+        let mut shown = |status: &super::Status| report(status.progress.stored, clock.now() - start);
         let sink = Stripes::single(self.sink, extent.chunk);
-        let mut session = Session::new(load, sink, Vec::new(), &handle, &mut tell);
+        let mut session = Session::new(load, sink, Vec::new(), &handle, &mut shown);
         session.limits = Limits { time: Some(extent.time), bytes: None };
         session.run(&mut reactor)?;
         let Load { failure, measured, .. } = session.task;
@@ -234,7 +234,7 @@ impl Engine for Load {
             Input::Synced(result) => {
                 self.is_syncing = false;
                 if result.is_err() {
-                    self.fail(io::Error::other("the medium failed to make durable what it had"));
+                    self.fail(io::Error::other("the medium failed to make its accepted data durable"));
                 }
             }
             Input::Digested { .. } => {}
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_it_gets_what_was_measured_until_then() {
+    fn a_stopped_measurement_returns_its_results() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let measurement = Measurement::open(Target::Path(file.path())).unwrap();
         let end = End::new().unwrap();

@@ -73,7 +73,7 @@ pub struct Place<'a> {
     pub overwrite: bool,
 }
 
-/// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` with its
+/// Records `sources`, each as a stream, to a new recording at `place`. Calls `report` with its
 /// progress a few times a second. Ends when every source has ended, at a limit, when `handle` is
 /// asked to stop, or with the medium.
 ///
@@ -86,7 +86,7 @@ pub fn record(
     sources: Vec<Source>,
     limits: Limits,
     handle: &Handle,
-    mut tell: impl FnMut(&Status),
+    mut report: impl FnMut(&Status),
 ) -> Result<Recorded, Refused> {
     let mut sink = Stripes::create(place.targets, place.overwrite, (config.recording, config.chunk))?;
     let fixed = sink.slots();
@@ -107,7 +107,7 @@ pub fn record(
     let digester = by_threads.then(|| Digester::start(config.algorithm, streams)).transpose()?;
     let recorder = Recorder::new(config, real_time());
     let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO)?;
-    let mut session = Session::new(recorder, sink, sources, handle, &mut tell);
+    let mut session = Session::new(recorder, sink, sources, handle, &mut report);
     (session.digester, session.limits) = (digester, limits);
     session.run(&mut reactor)?;
     Ok(session.recorded()?)

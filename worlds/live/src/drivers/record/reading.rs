@@ -51,7 +51,7 @@ impl fmt::Display for ReadError {
             Self::NoRecording => write!(f, "it has no chunk of a recording"),
             Self::InUse => write!(f, "it is being written by a recorder"),
             Self::Contradiction(doubt) => {
-                write!(f, "what was written to recover it was read again, and {doubt}")
+                write!(f, "the data written by the recovery were read again, and {doubt}")
             }
             Self::Members(why) => write!(f, "{why}"),
         }

@@ -100,9 +100,8 @@ impl Part {
             // A label that is whole may be of another set, or forged.
             let is_of_set = part.member.is_none_or(|member| member.count == count);
             if part.name != name || part.chunk != chunk || !is_of_set {
-                let why = format!(
-                    "number {number} of those that are named belongs to another recording: leave it out"
-                );
+                let why =
+                    format!("member {number} of the given ones belongs to another recording: leave it out");
                 return Err(ReadError::Members(why));
             }
             let Some(member) = part.member else {

@@ -115,8 +115,8 @@ fn a_certificate_that_lies_about_slots_neither_stops_readers_nor_recovery() {
     assert_eq!(cut.survey.holes.len(), 1);
     assert_eq!(cut.mend().unwrap().len(), 1);
     drop(cut);
-    let mended = Recording::read(&path, false).unwrap();
-    assert!(mended.is_proved(), "{:?}", mended.survey.certificate);
+    let repaired = Recording::read(&path, false).unwrap();
+    assert!(repaired.is_proved(), "{:?}", repaired.survey.certificate);
     assert!(std::fs::metadata(&path).unwrap().len() < 2 << 20);
 }
 
@@ -137,7 +137,7 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_source_that_is_a_pipe_waits_for_its_writer_and_for_nobody_once_it_is_asked_to_end() {
+fn a_source_that_is_a_pipe_waits_for_its_writer_until_it_is_asked_to_end() {
     let directory = tempfile::tempdir().unwrap();
     let [pipe, to] = ["pipe", "a.rec"].map(|name| directory.path().join(name));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -153,7 +153,7 @@ fn an_address_of_another_machine_is_refused() {
 }
 
 #[test]
-fn marks_of_the_network_are_told_to_the_sender() {
+fn marks_of_the_network_are_reported_to_the_sender() {
     for is_ipv6 in [false, true] {
         let address: IpAddr = if is_ipv6 { "::1" } else { "127.0.0.1" }.parse().unwrap();
         let receiver = Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, None).unwrap();

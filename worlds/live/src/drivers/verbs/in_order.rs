@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_does_not_tell_of_is_done_with_the_next_that_it_tells_of() {
+    fn unreported_work_is_done_with_the_next_reported_one() {
         let mut queue = InOrder::new();
         ['a', 'b', 'c'].into_iter().for_each(|item| queue.push(item, item == 'c'));
         assert_eq!((all(&mut queue), queue.next_number()), (vec![], 3));
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn a_read_that_is_under_way_keeps_later_messages_back() {
         let mut queue = InOrder::new();
-        for (item, is_told) in [('r', true), ('s', true), ('u', false), ('t', true)] {
-            queue.push(item, is_told);
+        for (item, is_reported) in [('r', true), ('s', true), ('u', false), ('t', true)] {
+            queue.push(item, is_reported);
         }
         queue.end(1, Ended::Done);
         queue.end(3, Ended::Done);

@@ -250,7 +250,7 @@ impl Verbs {
                 let endpoint = self.adopt(link);
                 self.requested.push_back((endpoint, peer));
             }
-            Err(error) => warn!("RDMA by verbs: {peer} was turned away: {error}"),
+            Err(error) => warn!("RDMA by verbs: {peer} was rejected: {error}"),
         }
     }
 

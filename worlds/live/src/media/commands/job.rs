@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_a_medium_has_lost_are_told_apart_from_reads_that_fail() {
+    fn bytes_that_a_medium_has_lost_differ_from_reads_that_fail() {
         assert_eq!(error_of(StatusCode::UnrecoveredReadError, true), MediaError::Read);
         assert_eq!(error_of(StatusCode::InternalError, true), MediaError::ReadFailed);
         assert_eq!(error_of(StatusCode::NamespaceNotReady, true), MediaError::ReadFailed);

@@ -58,10 +58,10 @@ fn what_got_no_answer_is_submitted_again_and_what_has_ended_is_not() {
     let first = submitted(&mut commands);
     assert_eq!(first.len(), 6);
     // The first piece of the read has its answer.
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let answer = Buffer::zeroed(PIECE_BYTES as usize);
-    commands.on_ended(first[0].0, Ok(answer), &mut |one| told.push(one));
-    assert!(matches!(told.as_slice(), [Completion::Data { id: IoId(1), offset: 0, .. }]), "{told:?}");
+    commands.on_ended(first[0].0, Ok(answer), &mut |one| reported.push(one));
+    assert!(matches!(reported.as_slice(), [Completion::Data { id: IoId(1), offset: 0, .. }]), "{reported:?}");
     commands.take_back_all();
     let again = submitted(&mut commands);
     assert_eq!(sorted(&again), sorted(&first[1..]));

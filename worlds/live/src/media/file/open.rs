@@ -153,8 +153,7 @@ impl fmt::Display for OpenError {
                 write!(f, "has {found} B, but size={given} was given; leave size= out or resize it first")
             }
             OpenCause::InUse => f.write_str(
-                "is in use (another export, device or target, or mounted); stop that first, or reach it \
-                 through the one that has it (--namespace nvme-tcp://… or tcp://…)",
+                "is in use (another export, device or target, or mounted); stop that first, or reach it through the process that has it (--namespace nvme-tcp://… or tcp://…)",
             ),
             OpenCause::NoSpace { size } => {
                 write!(f, "the disk has no room for {size} B; free some or give a smaller size=")

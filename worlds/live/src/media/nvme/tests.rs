@@ -297,7 +297,7 @@ fn many_requests_share_few_slots() {
 }
 
 #[test]
-fn what_lies_outside_is_refused_and_what_fails_is_told() {
+fn commands_outside_are_refused_and_failures_are_reported() {
     let (mut medium, scene) = medium();
     let read = |offset, length| Operation::Read { offset, length };
     let end = SIZES[0] + SIZES[1];
@@ -329,7 +329,7 @@ fn a_controller_that_is_stuck_is_reset_and_goes_on() {
 }
 
 #[test]
-fn what_has_ended_while_nobody_looked_costs_no_reset() {
+fn commands_that_have_ended_unnoticed_cost_no_reset() {
     let (mut medium, scene) = medium();
     scene.borrow_mut().stuck = true;
     medium.submit(Request { id: IoId(0), medium: MediumId(0), operation: Operation::Flush });

@@ -196,7 +196,7 @@ fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_failure_to_save_is_told_and_tried_again() {
+fn a_failure_to_save_is_reported_and_tried_again() {
     let (folder, path) = folder();
     let store = Store::open(&path).unwrap();
     let mut watch = store.watch().unwrap();

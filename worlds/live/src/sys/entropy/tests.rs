@@ -129,7 +129,7 @@ fn solve(mut equations: Vec<Equation>) -> Option<[u64; 4]> {
 }
 
 #[test]
-fn nobody_can_tell_the_name_of_the_next_session_from_those_before() {
+fn the_name_of_the_next_session_does_not_follow_from_the_names_before() {
     // For a generator that is not meant for secrets, the attack predicts the name exactly.
     let seeded = names(Rng::from_seed(7).into(), SEEN + 2);
     assert_eq!(prediction(&seeded[..SEEN]), Some(seeded[SEEN]));

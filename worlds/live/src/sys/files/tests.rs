@@ -9,7 +9,7 @@ use rustix::fs::{FileType, mknodat};
 
 use super::*;
 
-/// The user called "nobody", which is no user of these tests.
+/// An unprivileged user, which is no user of these tests.
 const OTHER: u32 = 65_534;
 const OTHER_TOO: u32 = 65_533;
 

@@ -119,9 +119,9 @@ mod tests {
             assert_eq!(texts(fold.expire(now)), Vec::<String>::new());
         }
         assert_eq!(fold.due(), Some(start + WINDOW));
-        let told = fold.expire(start + WINDOW);
-        assert_eq!(told[0].repeated, 9);
-        assert_eq!(texts(told), ["no answer: trying again (9 more like it in the last 10 s)"]);
+        let reported = fold.expire(start + WINDOW);
+        assert_eq!(reported[0].repeated, 9);
+        assert_eq!(texts(reported), ["no answer: trying again (9 more like it in the last 10 s)"]);
         // A kind that goes on gets a line for each window; a kind that stops is forgotten.
         assert!(!feed(&mut fold, start + WINDOW, "no answer: trying again"));
         assert_eq!(fold.expire(start + 2 * WINDOW).len(), 1);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_write_is_an_entry_and_a_journal_that_is_gone_stops_nobody() {
+    fn each_write_is_an_entry_and_a_journal_that_is_gone_stops_no_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let listener = UnixDatagram::bind(&path).unwrap();

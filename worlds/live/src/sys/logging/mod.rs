@@ -74,7 +74,7 @@ pub fn flush() {
 
 /// Writes a text that is worth waiting for, the last one of a process, to standard error, and then
 /// calls [`flush`].
-pub fn tell_last(text: String) {
+pub fn write_last(text: String) {
     // Counted lines come first: the end is the last that is read.
     errors().flush(FLUSH_MAX);
     errors().send_within(Item::Text(text + "\n"), Instant::now() + FLUSH_MAX);

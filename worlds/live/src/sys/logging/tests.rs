@@ -40,7 +40,7 @@ fn teller() -> (Teller, Pipe) {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_stops_nobody_and_what_was_lost_is_told_later() {
+fn a_stream_without_a_reader_stops_no_writer_and_its_losses_are_reported_later() {
     let (teller, pipe) = teller();
     // The stream takes nothing until this loop has ended.
     for number in 0..10 * WAITING_MAX {
@@ -60,7 +60,7 @@ fn a_stream_that_nobody_reads_stops_nobody_and_what_was_lost_is_told_later() {
 }
 
 #[test]
-fn the_end_tells_what_was_counted() {
+fn the_end_reports_the_counts() {
     let (teller, pipe) = teller();
     pipe.read_from_now_on();
     for _ in 0..7 {

@@ -258,8 +258,9 @@ impl Connection {
             }
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            let text =
-                format!("more than {DESCRIPTORS_MAX} descriptors came at once, or none were left here");
+            let text = format!(
+                "more than {DESCRIPTORS_MAX} descriptors arrived at once, or this process has none left"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         match received.bytes {

@@ -48,7 +48,7 @@ impl fmt::Display for BindError {
                 write!(f, "the path has {length} bytes, a socket's at most {PATH_MAX}")
             }
             Self::InUse => f.write_str("another process listens there already"),
-            Self::NotASocket => f.write_str("there is something of this name that is no socket"),
+            Self::NotASocket => f.write_str("a file of this name is there, and it is no socket"),
             Self::NoDirectory(path) => write!(f, "there is no directory {}", path.display()),
             Self::Io(error) => error.fmt(f),
         }

@@ -116,7 +116,7 @@ fn the_outbox_has_an_end() {
 /// A process that is stopped accepts no connections. A process that connects then must not wait for
 /// it.
 #[test]
-fn a_listener_whose_queue_is_full_holds_nobody_up() {
+fn a_listener_whose_queue_is_full_holds_up_no_client() {
     let directory = directory();
     let listener = Listener::bind(&directory.join("s")).unwrap();
     rustix::net::listen(&listener.socket, 1).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_not_there_is_told_from_others() {
+    fn a_function_that_is_not_there_is_recognised() {
         let address: PciAddress = "ffff:ff:1f.7".parse().unwrap();
         assert!(matches!(address.group(), Err(OpenError::NoSuchDevice(_))));
         assert!(address.neighbours().is_empty());

@@ -76,7 +76,7 @@ fn jobs(given: &[OsString], sections: &[Section]) -> Result<(Vec<Planned>, Vec<S
     if once.is_empty() { Ok((jobs, without)) } else { Err(once.join("\n")) }
 }
 
-/// The jobs that end before the one at `index` begins, and those that end with it.
+/// The jobs that end before the job at `index` begins, and the jobs that end with it.
 fn order(sections: &[Section], index: usize) -> Result<(Vec<usize>, Option<Scope>), String> {
     let section = &sections[index];
     let mut after = Vec::new();
@@ -116,7 +116,7 @@ fn without_option(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     left
 }
 
-/// Whether the command line has an option, or another one that stands for it.
+/// Whether the command line has an option, or another option in its place.
 fn is_given(given: &[OsString], option: &str) -> bool {
     let same = SAME.iter().find(|same| same.contains(&option));
     let one = |option: &str, word: &OsString| {
@@ -202,7 +202,7 @@ fn parse<'a>(given: &[OsString], options: impl Iterator<Item = &'a String>) -> R
     }
 }
 
-/// The option that a parameter is, with its value; none for one that is none.
+/// The option for a parameter, with its value; none for a parameter without an option.
 fn option(section: &Section, key: &str, value: &str) -> Result<Option<(&'static str, String)>, String> {
     let means =
         meaning(key).ok_or_else(|| format!("farlane bench has no such parameter (value '{value}')"))?;

@@ -79,8 +79,7 @@ const NOTHING_PREFIXES: [&str; 7] =
 const ZONED: &str = "zoned namespaces have commands of their own, which are not sent here";
 const DEDUPE: &str = "contents that repeat by a share are not made here";
 const PLACEMENT: &str = "commands have no directives here (placement, streams)";
-const PROTECTION: &str =
-    "protection information is made and checked as the namespace's format says, without --pi options";
+const PROTECTION: &str = "the namespace's format determines protection information, without --pi options";
 const TRIMS: &str = "trims within a load of reads and writes are not made; rw=trimwrite and randtrim are";
 const PRECONDITION: &str = "conditioning by over-provisioning is not done here";
 
@@ -193,10 +192,10 @@ pub(super) const WORDS: &[(&str, Means)] = &[
     ("max_latency", Means::Refused("no job ends because of one slow operation")),
     ("rate_min", Means::Refused("no job ends because it is slower than a rate")),
     ("rate_iops_min", Means::Refused("no job ends because it is slower than a rate")),
-    ("rate_ignore_thinktime", Means::Refused("a rate goes on while a job pauses")),
+    ("rate_ignore_thinktime", Means::Refused("a rate continues while a job pauses")),
     ("thinktime_iotime", Means::Refused("a pause comes after thinktime_blocks operations, not after a time")),
-    ("verify_only", Means::Refused("only what the run itself has written is known")),
-    ("verify_state_load", Means::Refused("only what the run itself has written is known")),
+    ("verify_only", Means::Refused("verification covers only data that the run itself has written")),
+    ("verify_state_load", Means::Refused("verification covers only data that the run itself has written")),
     (
         "read_iolog",
         Means::Refused(
@@ -238,7 +237,7 @@ pub(super) fn canonical(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// The meaning of a parameter; none for one that fio has not, or that is unknown here.
+/// The meaning of a parameter; none if fio lacks it, or if it is unknown here.
 pub(super) fn meaning(key: &str) -> Option<Means> {
     let known = WORDS.iter().find(|(word, _)| *word == key).map(|(_, means)| *means);
     let is_nothing = || {
@@ -251,7 +250,9 @@ pub(super) fn meaning(key: &str) -> Option<Means> {
 /// Why jobs of an engine can't run on a namespace; none if they can.
 pub(super) fn refusal_of_engine(engine: &str) -> Option<String> {
     let (_, what) = OTHER_ENGINES.iter().find(|(name, _)| *name == engine)?;
-    Some(format!("the engine '{engine}' {what}; expected one that reads and writes a device, such as libaio"))
+    Some(format!(
+        "the engine '{engine}' {what}; expected an engine that reads and writes a device, such as libaio"
+    ))
 }
 
 #[cfg(test)]

@@ -58,11 +58,11 @@ impl Part {
     pub(super) const fn remedy(self) -> &'static str {
         match self {
             Self::Sender => {
-                "datagrams of another host, or longer ones (--datagram), show what the recorder takes"
+                "datagrams of another host, or longer ones (--datagram), show the recorder's limit"
             }
             Self::Network => "raise net.core.netdev_max_backlog (sysctl)",
             Self::Receiver => {
-                "longer datagrams cost less processor time, and so does a processor that nobody else uses"
+                "longer datagrams cost less processor time, and so does a processor without other work"
             }
             Self::Sockets => "raise net.core.rmem_max (sysctl), and buffer= of each udp:// source",
             Self::Digests => {
@@ -151,7 +151,7 @@ impl Seen {
         self.lost.contains_key(place.word())
     }
 
-    /// The part that did not keep up; `None` if all did, and nothing was lost.
+    /// The part that did not keep up; `None` if all did, and no datagram was lost.
     pub(super) fn limit(&self) -> Option<Part> {
         let allowed = self.sent_bytes() / BEHIND;
         let held = allowed + (UNDER_WAY + self.streams) * self.chunk;

@@ -14,7 +14,7 @@ use crate::args::PreflightArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// Prints the answer. If nothing is recorded without loss, that is an error.
+/// Prints the answer. It is an error if no rate is recorded without loss.
 pub(super) fn print_answer(args: &PreflightArgs, medium: &str, answer: &Answer) -> Result<(), Error> {
     if args.output.json {
         print_json(&json(args, medium, answer))?;

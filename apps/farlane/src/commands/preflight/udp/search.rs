@@ -1,4 +1,4 @@
-//! The search for the highest rate at which nothing is lost.
+//! The search for the highest rate without loss.
 
 use super::limit::Part;
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_reaches_is_told_where_it_is_the_limit() {
+    fn the_rate_of_the_sender_is_reported_where_it_is_the_limit() {
         let (found, _) = found(MOST, u64::MAX, 700_000_000);
         assert_eq!(found, Found { rate: 700_000_000, limit: Part::Sender });
     }

@@ -61,7 +61,7 @@ struct Summary {
     files: Vec<PathBuf>,
 }
 
-/// What was written in another format.
+/// The result of a conversion to another format.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Converted<'a> {
     format: &'static str,
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), Error> {
     }
     let given = [("--sample-rate", args.sample_rate.is_some()), ("--datatype", args.datatype.is_some())];
     if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given && format != Format::Sigmf) {
-        let why = format!("{option} is for --format sigmf: {} says nothing of samples", format.word());
+        let why = format!("{option} is for --format sigmf: {} does not describe samples", format.word());
         return Err(Error::Export { why });
     }
     let outputs = match format {
@@ -171,7 +171,7 @@ fn choose(survey: &Survey, format: Format, args: &ConvertArgs) -> Result<Vec<Exp
     }
     if streams.is_empty() {
         let why = format!(
-            "--format {} wants a stream of packets, and none was recorded: raw, mcap and sigmf take bytes",
+            "--format {} requires a stream of packets, and none was recorded: raw, mcap and sigmf take bytes",
             format.word()
         );
         return Err(Error::Export { why });

@@ -87,7 +87,7 @@ impl Writer for Pcapng {
             let lost = lost.take();
             details.extend(lost.as_deref().map(Detail::Comment));
             if packet.flags.is_cut() {
-                details.push(Detail::Comment("farlane: the packet was longer than what was recorded"));
+                details.push(Detail::Comment("farlane: the packet was longer than its recorded part"));
             }
             let interface = u32::try_from(index).unwrap_or(u32::MAX);
             self.blocks.packet(interface, packet.time.nanos, packet.bytes, length(&packet), &details)?;

@@ -38,7 +38,7 @@ struct Description<'a> {
     annotations: Vec<Annotation>,
 }
 
-/// What is true of all samples.
+/// The properties of all samples.
 #[derive(Serialize)]
 struct Global<'a> {
     #[serde(rename = "core:datatype")]

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_waited_for_until_somebody_asks_for_the_end() {
+    fn a_connection_is_waited_for_until_a_request_for_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let handle = Handle::new(Direction::Read, End::new().unwrap());
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -48,7 +48,7 @@ struct Replay<'a> {
     bytes: u64,
     sends: u64,
     /// The warning that times are those of several clocks was printed.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Replay<'_> {
@@ -56,7 +56,7 @@ impl Replay<'_> {
     /// the user asks for the end before that, they are not sent.
     fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
         let is_apart = self.pace.follow(time) && self.args.speed.0.is_some();
-        if is_apart && !std::mem::replace(&mut self.is_told, true) {
+        if is_apart && !std::mem::replace(&mut self.is_reported, true) {
             warn!("a recorded time is more than 30 days later than all before; it is not waited for");
         }
         let due = self.pace.due(time);
@@ -183,7 +183,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
         errors: Histogram::new(3).expect("3 digits are few enough"),
         bytes: 0,
         sends: 0,
-        is_told: false,
+        is_reported: false,
     };
     let bar = bar(&part, args.passes);
     let (mut chunks, mut pass_start) = (0_u64, started);
@@ -265,7 +265,7 @@ fn bar(part: &Part, passes: u64) -> ProgressBar {
     bar
 }
 
-/// What was sent, and how exactly at its time.
+/// The data that were sent, and the errors of their times.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Replayed {
     bytes: u64,
@@ -343,7 +343,7 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
         text += &format!("\n  left out: {lost} B that were lost, {} bad chunks", bad.chunks);
     }
     if refused > 0 {
-        text += &format!("\n  nobody received: {refused} datagrams were refused");
+        text += &format!("\n  no receiver: {refused} datagrams were refused");
     }
     if to_stdout {
         logging::show(text + "\n");

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// So much is read at once, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// What was sent of a raw recording.
+/// The part of a raw recording that was sent.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Replayed<'a> {
     bytes: u64,
@@ -39,7 +39,7 @@ struct Sent {
 
 pub(super) fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     let [path] = args.paths.as_slice() else {
-        let why = format!("{} media: expected one, since nothing tells of members", args.paths.len());
+        let why = format!("{} media: expected one, because --raw has no members", args.paths.len());
         return Err(Error::Raw { why });
     };
     let failed = |error| Error::File { path: path.clone(), error };

@@ -68,7 +68,7 @@ fn lanes(one: &Explained) -> f64 {
     u32::try_from(one.places.len()).map_or(0.0, f64::from)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
+#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than the lost precision")]
 const fn decimal(time: Nanos) -> f64 {
     time.get() as f64
 }

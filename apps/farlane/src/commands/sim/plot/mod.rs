@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_not_there_is_told() {
+    fn a_task_that_is_not_there_is_reported() {
         let (axes, lines) = sweep();
         let error = draw(&axes, &lines, Some("erase"), "tcp-1g.toml").unwrap_err();
         assert!(error.contains("--task erase"), "{error}");

@@ -38,7 +38,7 @@ pub(super) fn slot(slot: &Slot) -> String {
     }
     if let Some(ahead) = &slot.lookahead {
         text += &format!(
-            "  lookahead: {} commands went ahead in {} pieces of {} B, {} given up, {} without room\n",
+            "  lookahead: {} commands sent ahead in {} pieces of {} B, {} given up, {} without room\n",
             ahead.entries, ahead.pieces, ahead.bytes, ahead.given_up, ahead.over_budget
         );
     }
@@ -164,7 +164,7 @@ mod tests {
 
     /// Words of IEEE 802.1CB, as in the JSON.
     #[test]
-    fn copies_are_told_in_the_words_of_the_standard() {
+    fn copies_are_reported_in_the_words_of_the_standard() {
         assert_eq!(copies("near", None), "");
         let all = Copies {
             passed: 1,

@@ -17,7 +17,7 @@ use crate::error::Error;
 
 /// Whose access to a group is meant.
 pub(super) enum Whose {
-    Everybody,
+    EveryHost,
     Port(SocketAddr),
     Controller(u16),
 }
@@ -27,13 +27,13 @@ impl Whose {
         match (port, controller) {
             (_, Some(controller)) => Self::Controller(controller),
             (Some(port), None) => Self::Port(port),
-            (None, None) => Self::Everybody,
+            (None, None) => Self::EveryHost,
         }
     }
 }
 
 impl Server {
-    /// Sets the ANA state in which everybody, a port or a controller reaches a group.
+    /// Sets the ANA state in which all hosts, a port or a controller reach a group.
     pub(super) fn set_access(
         &mut self,
         nqn: Option<&str>,
@@ -72,7 +72,7 @@ impl Server {
                 // Several ports that the system chose were asked for in the same words.
                 Some(if spec.listen.port() == 0 { *address } else { spec.listen })
             }
-            Whose::Everybody => None,
+            Whose::EveryHost => None,
         };
         let spec = &mut self.subsystems[index].spec;
         spec.access.retain(|one| one.group != group || port.is_some() && one.port != port);
@@ -112,13 +112,13 @@ impl Server {
 
     fn access_status(&self, index: usize) -> Vec<Access> {
         let groups = 1..=self.subsystems[index].spec.ana_groups;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for group in groups {
             for (port, (_, _, address)) in self.ports.iter().enumerate() {
                 let state = self.access_of(index, port, group);
-                told.push(Access { group, port: address.to_string(), state: state.into() });
+                reported.push(Access { group, port: address.to_string(), state: state.into() });
             }
         }
-        told
+        reported
     }
 }

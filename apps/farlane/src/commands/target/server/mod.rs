@@ -262,7 +262,7 @@ impl Server {
             Request::Ana { nqn, group, state, port, controller } => {
                 self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
             }
-            Request::Offered => self.tell_offered(),
+            Request::Offered => self.report_offered(),
             Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
         }
     }
@@ -270,7 +270,7 @@ impl Server {
     fn find(&self, nqn: Option<&str>) -> Result<usize, String> {
         match nqn {
             None if self.subsystems.len() == 1 => Ok(0),
-            None => Err("there are several subsystems: say which with --nqn".to_owned()),
+            None => Err("there are several subsystems: choose one with --nqn".to_owned()),
             Some(name) => {
                 let found = self.subsystems.iter().position(|one| one.spec.nqn.as_str() == name);
                 found.ok_or(format!("there is no subsystem {name}"))

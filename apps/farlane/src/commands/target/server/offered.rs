@@ -9,7 +9,7 @@ use crate::commands::save::offer::{Access, OfferedNamespace, Subsystem, Subsyste
 
 impl Server {
     /// The namespaces of each subsystem, the states of its groups, and the path of the file.
-    pub(super) fn tell_offered(&self) -> Result<Value, String> {
+    pub(super) fn report_offered(&self) -> Result<Value, String> {
         let path = self.config.as_ref().map(std::path::absolute);
         let config = path.transpose().map_err(|error| error.to_string())?;
         let namespace = |one: &Listed| OfferedNamespace {

@@ -29,7 +29,7 @@ pub(super) struct Whole {
     hex: String,
     /// The number of bytes that `hex` leaves out.
     hidden_bytes: usize,
-    /// What the payload means; none if that is not known.
+    /// The meaning of the payload; none if it is unknown.
     meaning: Option<Meaning>,
 }
 
@@ -43,7 +43,7 @@ struct Field {
     bytes: Option<[usize; 2]>,
 }
 
-/// What a payload means.
+/// The meaning of a payload.
 #[derive(Serialize, JsonSchema)]
 struct Meaning {
     title: &'static str,
@@ -166,8 +166,8 @@ pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Whole {
     Whole { fields, hex: hex(shown), hidden_bytes: bytes.len() - shown.len(), meaning }
 }
 
-/// The fields of a network's frame: those that distinguish it from others, and those of its
-/// content.
+/// The fields of a network's frame: the fields that distinguish it from others, and the fields of
+/// its content.
 fn network_fields(rows: &[(&str, String)], held: &fields::Held) -> Vec<Field> {
     let of_frame =
         |name: &str, value: &str| Field { name: name.to_owned(), value: value.to_owned(), bytes: None };

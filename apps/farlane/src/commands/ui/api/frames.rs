@@ -40,8 +40,7 @@ pub(super) struct Line {
     step: Option<&'static str>,
 }
 
-/// One frame: the fields of its packet or its PDUs with the bytes that have them, and what its
-/// payload means.
+/// One frame: the fields of its packet or its PDUs with the bytes that have them, and its meaning.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct One {
     #[serde(flatten)]
@@ -74,7 +73,7 @@ pub(super) fn lines(index: &Index, wanted: &[Wanted]) -> Result<Vec<Line>, Refus
             rest.first().is_some_and(|next| index.blocks.block_of(next.number) - reached <= BLOCKS_BETWEEN)
         })?;
         if lines.len() == before {
-            return Err(Refusal::conflict(format!("{} is not what it was", index.path.display())));
+            return Err(Refusal::conflict(format!("{} has changed", index.path.display())));
         }
     }
     Ok(lines)

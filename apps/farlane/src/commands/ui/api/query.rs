@@ -41,7 +41,7 @@ impl Refusal {
         Self { status: 409, message, help: None }
     }
 
-    /// A value is not one of those that are expected.
+    /// A value is none of the expected values.
     pub(crate) fn value(name: &str, value: &str, expected: &str) -> Self {
         let value: String = value.chars().take(80).collect();
         Self { status: 400, message: format!("{name}={value:?}: expected {expected}"), help: None }
@@ -49,7 +49,7 @@ impl Refusal {
 
     /// The program has a fault.
     pub(crate) fn fault() -> Self {
-        let message = "farlane has a fault, and its standard error says where".to_owned();
+        let message = "farlane has a fault, and its standard error names the place".to_owned();
         Self { status: 500, message, help: Some("please report it".to_owned()) }
     }
 

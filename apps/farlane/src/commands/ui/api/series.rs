@@ -14,8 +14,8 @@ const BINS_MAX: u64 = 4096;
 /// The most blocks of frames that are read again to be exact.
 const EXACT_BLOCKS: usize = 256;
 
-/// What happened over time, a number for each bin. Where it is not exact, frames between two marks
-/// of the index count as evenly spread.
+/// The events over time, a number for each bin. Where it is not exact, frames between two marks of
+/// the index count as evenly spread.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Series {
     from_ns: u64,
@@ -111,7 +111,7 @@ struct Commands {
     ended: Vec<f64>,
     bytes: Vec<f64>,
     failed: Vec<f64>,
-    /// Sums and largest of the latencies of those that ended, in nanoseconds.
+    /// Sums and largest of the latencies of ended commands, in nanoseconds.
     latency: Vec<f64>,
     latency_max: Vec<f64>,
     /// Commands under way, on average.

@@ -47,7 +47,7 @@ pub(crate) struct Index {
     pub(crate) broken: Option<String>,
 }
 
-/// What a capture has.
+/// The contents of a capture.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Summary<'a> {
     frames: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Summary<'a> {
     /// The time of the first packet since 1970, which is more than every reader's numbers hold.
     begins_ns: String,
     span_ns: u64,
-    /// What `trace stats --json` prints.
+    /// The output of `trace stats --json`.
     statistics: &'a Report,
     /// Commands for which there was no room.
     unlisted: u64,
@@ -79,7 +79,7 @@ impl Index {
     /// Reads the capture at `path`. Meanwhile `read` has the number of bytes that were read.
     ///
     /// # Errors
-    /// When there is no capture. One that is cut or malformed is known up to there.
+    /// When there is no capture. A cut or malformed capture is known up to there.
     pub(crate) fn make(path: &Path, read: &AtomicU64) -> Result<Self, Error> {
         let (mut making, mut reading) = (Making::default(), Reading::remembering());
         let mut reader = match Reader::open(path) {

@@ -74,7 +74,7 @@ pub(crate) struct Steps {
     pub(crate) members: Vec<(u64, Step)>,
 }
 
-/// By what commands are sorted.
+/// The key by which commands are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// The order in which they ended.

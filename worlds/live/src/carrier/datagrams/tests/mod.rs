@@ -182,8 +182,8 @@ fn one_listener_has_several_streams() {
 #[test]
 fn who_does_not_answer_is_said() {
     let clock = Clock::start();
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = dial(clock, None, nobody, None).unwrap_err();
+    let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = dial(clock, None, absent, None).unwrap_err();
     assert!(error.contains("nothing listens there"), "{error}");
     let error = Listener::at("no-such-one".parse().unwrap(), &Options::default(), clock.now())
         .unwrap_err()
@@ -192,7 +192,7 @@ fn who_does_not_answer_is_said() {
 }
 
 #[test]
-fn garbage_harms_nobody() {
+fn garbage_does_no_harm() {
     let Both { listener, mut near, mut far, .. } = both();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut rng = engine::Rng::from_seed(1);

@@ -88,7 +88,7 @@ fn small_arrivals_do_not_keep_large_blocks() {
 }
 
 #[test]
-fn a_close_and_a_reset_are_told_apart() {
+fn a_close_differs_from_a_reset() {
     let mut pool = Pool::default();
     let (mut near, mut far) = pair();
     near.send(Buffer::copy_from_slice(b"last words")).unwrap();
@@ -197,8 +197,8 @@ impl Driver for Dials {
 #[test]
 fn a_far_end_behind_any_of_its_addresses_is_found() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let nobody = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let absent = [nobody(), nobody()];
+    let unused = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let absent = [unused(), unused()];
     let addresses = [&absent[..], &[listener.address()]].concat();
     let clock = Clock::start();
     let route = Route {

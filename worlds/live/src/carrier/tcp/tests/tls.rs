@@ -124,7 +124,7 @@ fn another_key_than_the_expected_one_is_refused_with_both() {
 }
 
 #[test]
-fn whoever_speaks_without_tls_goes_on_without_a_key() {
+fn a_host_that_speaks_without_tls_continues_without_a_key() {
     let listener = listen(&identity());
     let mut near = dial(
         &mut Dialer::new(vec![listener.address()], Options::default(), Instant::ZERO),

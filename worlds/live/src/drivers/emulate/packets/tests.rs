@@ -199,7 +199,7 @@ fn raw(name: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn what_is_no_packet_harms_nobody() {
+fn bytes_that_are_no_packet_do_no_harm() {
     let Some(mut emulated) = Emulated::between(wires(1)) else { return };
     let socket = echoed(&emulated);
     // No version, an unknown version, and a header that is cut off.

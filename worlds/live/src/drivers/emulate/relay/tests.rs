@@ -148,9 +148,9 @@ fn many_connections_pass_at_once() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_a_reset() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let emulated = Emulated::between(wires(Nanos::from_millis(1), Rate::from_gigabits(1)), nobody);
+fn an_unused_other_end_is_a_reset() {
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let emulated = Emulated::between(wires(Nanos::from_millis(1), Rate::from_gigabits(1)), absent);
     let mut stream = TcpStream::connect(emulated.address).unwrap();
     let error = stream.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_removed_while_its_lock_was_waited_for_is_told_from_others() {
+    fn a_file_that_was_removed_while_its_lock_was_waited_for_is_recognised() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.rec");
         let file = File::create(&path).unwrap();
