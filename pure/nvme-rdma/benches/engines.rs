@@ -11,6 +11,7 @@ use farlane_nvme_rdma::controller::{self, Queue};
 use farlane_nvme_rdma::{SharedPool, host};
 use nvme::host::{Data, command};
 use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId, QueueId};
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 use rdma::{Endpoint, LocalConfig, LocalEndpoint, ProtectionDomain, QueuePairId, SharedDomain};
 
 const BATCHES: usize = 200;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Instant};
 use nvme::host::Data;
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 use rdma::{
     Done, Endpoint, Exposure, Inline, Key, LocalConfig, LocalEndpoint, Operation, ReceiveRequest, Remote,
     SendRequest,

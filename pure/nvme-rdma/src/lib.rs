@@ -23,6 +23,7 @@
 //! use farlane_nvme_rdma::{SharedPool, controller, host};
 //! use nvme::host::{Data, command};
 //! use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId};
+//! use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 //! use rdma::{LocalConfig, LocalEndpoint};
 //!
 //! let (now, pool) = (Instant::ZERO, SharedPool::default());
@@ -64,7 +65,7 @@
 //! authentication.
 //!
 //! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end accepts one at a time
-//!   until [`set_queue`](controller::Connection::set_queue).
+//!   until [`set_queue`](controller::ControllerEnd::set_queue).
 //! - A command moves at most [`TRANSFER_BYTES_MAX`] bytes.
 //!   [`pull_bytes_max`](controller::Config::pull_bytes_max) and
 //!   [`reads_max`](controller::Config::reads_max) limit the outstanding reads.

@@ -11,6 +11,7 @@ use crate::controller::{self, Queue};
 use crate::host::{self, DigestUse};
 use crate::wire::{Agreement, CommonHeader, Framing, InitializeRequest, InitializeResponse, Receiver};
 use nvme::host::Data;
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 
 /// Maximum number of outputs handled after one input.
 const OUTPUTS_MAX: usize = 4096;

@@ -24,6 +24,7 @@
 //! use farlane_nvme_tcp::{SharedPool, controller, host};
 //! use nvme::host::{Data, command};
 //! use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId};
+//! use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 //!
 //! let mut now = Instant::ZERO;
 //! let pool = SharedPool::default();
@@ -78,7 +79,7 @@
 //! [`Completed::data`](host::Completed::data).
 //!
 //! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end accepts one at a time
-//!   until [`set_queue`](controller::Connection::set_queue).
+//!   until [`set_queue`](controller::ControllerEnd::set_queue).
 //! - A command moves at most [`TRANSFER_BYTES_MAX`] bytes, with at most [`R2TS_PER_COMMAND_MAX`]
 //!   R2Ts at a time. [`pull_bytes_max`](controller::Config::pull_bytes_max) limits the bytes that a
 //!   controller's end requests over all commands.

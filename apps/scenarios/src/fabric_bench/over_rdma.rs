@@ -7,7 +7,7 @@ use network_models::trail::{Named, Part};
 use network_models::{Path, Rate};
 use nvme::host::{Completed, Data};
 use nvme::wire::{CompletionQueueEntry, QueueId, Status, SubmissionQueueEntry};
-use nvme_fabrics::transport::{Queue, Slot};
+use nvme_fabrics::transport::{ControllerEnd, HostEnd, Queue, Slot};
 use nvme_rdma::{SharedPool, controller, host};
 use sim::marks::{Cause, Mark, Spot};
 use sim::models::hca::Card;

@@ -9,7 +9,7 @@ use network_models::streams::{Measured, Order};
 use network_models::trail::{self, Named, Part, Trail};
 use nvme::host::{Completed, Data};
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
-use nvme_fabrics::transport::{Queue, Slot};
+use nvme_fabrics::transport::{ControllerEnd, HostEnd, Queue, Slot};
 use nvme_tcp::{SharedPool, controller, host};
 use sim::marks::{Cause, Mark, Marks, Spot};
 use sim::processor::Processor;

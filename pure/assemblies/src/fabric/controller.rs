@@ -6,7 +6,7 @@ use core::convert::identity;
 
 use engine::{Buffer, Engine, Instant, Outbox, Rng};
 use nvme::wire::{CompletionQueueEntry, Status};
-use nvme_fabrics::transport::ControllerOutput;
+use nvme_fabrics::transport::{ControllerEnd, ControllerOutput};
 use nvme_rdma::QUEUE_SIZE_MAX;
 use nvme_rdma::controller as rdma;
 use nvme_tcp::controller as tcp;
@@ -101,14 +101,6 @@ impl Connection {
         }
     }
 
-    /// Sets the parameters that the Connect command asked for, before that command is completed.
-    ///
-    /// # Panics
-    /// When the size or the capsule exceeds the limits of the fabric.
-    pub fn set_queue(&mut self, queue: Queue) {
-        each!(self, end => end.set_queue(queue));
-    }
-
     /// The bytes to send; `None` of a connection that has none.
     #[inline]
     pub fn outbox(&mut self) -> Option<&Outbox> {
@@ -121,74 +113,10 @@ impl Connection {
         self.outbox().is_some_and(|outbox| !outbox.is_empty())
     }
 
-    /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
-    #[inline]
-    pub fn wants_input(&self) -> bool {
-        each!(self, end => end.wants_input())
-    }
-
-    /// How many bytes the connection holds for its host.
-    #[inline]
-    pub fn held(&self) -> Held {
-        each!(self, end => end.held())
-    }
-
-    /// Whether the host was asked for data that have not come.
-    pub fn is_owed_data(&self) -> bool {
-        each!(self, end => end.is_owed_data())
-    }
-
-    /// Sets the connection's permission from now on.
-    #[inline]
-    pub fn permit(&mut self, permission: Permission) {
-        each!(self, end => end.permit(permission));
-    }
-
-    /// Ends the connection at once and silently: the contents of the outbox are dropped.
-    pub fn give_up(&mut self) {
-        each!(self, end => end.give_up());
-    }
-
     /// Counters since the beginning.
     pub fn statistics(&self) -> Statistics {
         let (commands, refused) = each!(self, end => (end.statistics().commands, end.statistics().refused));
         Statistics { commands, refused }
-    }
-
-    /// The data that the command of `slot` sends, at once or by [`Output::HostData`]. Only one pull
-    /// for each command is allowed.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
-    ///
-    /// # Panics
-    /// When no command has that slot, or `length` is 0 or more than the fabric moves.
-    #[inline]
-    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
-        each!(self, end => end.pull(slot, length))
-    }
-
-    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
-    /// `slot` moves. Pieces may come in any order.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor has too little room.
-    ///
-    /// # Panics
-    /// When no command has that slot, or the piece does not lie within the whole.
-    #[inline]
-    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
-        each!(self, end => end.push(slot, offset, total, data))
-    }
-
-    /// Ends the command of `slot`, with its identifier filled in. The slot is free once nothing
-    /// more comes for it.
-    ///
-    /// # Panics
-    /// When no command has that slot.
-    #[inline]
-    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
-        each!(self, end => end.complete(slot, entry));
     }
 
     /// The next output.
@@ -201,6 +129,54 @@ impl Connection {
             Self::Iwarp(end) => end.poll_output().map(of_rdma),
             Self::Pair(end) => end.poll().map(of_rdma),
         }
+    }
+}
+
+impl ControllerEnd for Connection {
+    fn set_queue(&mut self, queue: Queue) {
+        each!(self, end => end.set_queue(queue));
+    }
+
+    #[inline]
+    fn wants_input(&self) -> bool {
+        each!(self, end => end.wants_input())
+    }
+
+    #[inline]
+    fn held(&self) -> Held {
+        each!(self, end => end.held())
+    }
+
+    fn is_owed_data(&self) -> bool {
+        each!(self, end => end.is_owed_data())
+    }
+
+    #[inline]
+    fn permit(&mut self, permission: Permission) {
+        each!(self, end => end.permit(permission));
+    }
+
+    fn give_up(&mut self) {
+        each!(self, end => end.give_up());
+    }
+
+    fn outstanding(&self) -> u16 {
+        each!(self, end => end.outstanding())
+    }
+
+    #[inline]
+    fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+        each!(self, end => end.pull(slot, length))
+    }
+
+    #[inline]
+    fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+        each!(self, end => end.push(slot, offset, total, data))
+    }
+
+    #[inline]
+    fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        each!(self, end => end.complete(slot, entry));
     }
 }
 

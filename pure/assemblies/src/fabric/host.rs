@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use engine::{Buffer, Engine, Instant, Outbox};
 use nvme::host::{Data, SubmitError};
 use nvme::wire::{CommandId, SubmissionQueueEntry};
-use nvme_fabrics::transport::HostOutput;
+use nvme_fabrics::transport::{HostEnd, HostOutput};
 use nvme_fabrics::wire::QueueId;
 use nvme_rdma::host as rdma;
 use nvme_tcp::host as tcp;
@@ -101,6 +101,11 @@ pub enum Connection {
 
 impl Connection {
     methods_of_both_ends!();
+
+    /// Number of commands that have not ended.
+    pub fn outstanding(&self) -> u16 {
+        each!(self, end => end.outstanding())
+    }
 
     /// A connection that was just made; its first bytes are in the outbox.
     ///

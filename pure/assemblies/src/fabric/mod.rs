@@ -76,11 +76,6 @@ macro_rules! methods_of_both_ends {
                 Self::Pair(_) => {}
             }
         }
-
-        /// Number of commands that have not ended.
-        pub fn outstanding(&self) -> u16 {
-            each!(self, end => end.outstanding())
-        }
     };
 }
 

@@ -11,6 +11,7 @@ use nvme::host::{Command, Data};
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex, Request};
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{ConnectData, FABRICS_OPCODE, FabricsCommand, HostId, Nqn, QueueId, property};
 use nvme_tcp::SharedPool;
 use nvme_tcp::controller::{self, Queue, Slot};

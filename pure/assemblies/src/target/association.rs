@@ -6,6 +6,7 @@ use nvme::subsystem::{ControllerKey, Instance};
 use nvme::wire::{QueueId, StatusCode};
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target::{AssociationKey, Claim, SubsystemKey};
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::Nqn;
 
 use super::peer::{Role, Standing};

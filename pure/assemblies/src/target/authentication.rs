@@ -6,6 +6,7 @@ use engine::{Buffer, Nanos};
 use nvme::wire::{Status, StatusCode};
 use nvme_fabrics::authentication::{Explanation, Failure, Product};
 use nvme_fabrics::target::{Progress, Received, WorkId};
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::AuthenticationCommand;
 
 use super::peer::Standing;

@@ -6,6 +6,7 @@ use nvme::subsystem::{
 };
 use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{Reply, SubsystemKey};
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{FABRICS_OPCODE, FabricsStatus};
 
 use super::peer::{Role, Standing};

@@ -5,6 +5,7 @@ use nvme::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{
     Arrival, AssociationKey, Change, Connected, ControllerModel, Outcome, Refusal, SubsystemKey,
 };
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{
     ConnectCommand, ConnectData, ConnectResponse, FabricsCommand, FabricsStatus, PropertySet,
 };

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos, Outbox};
 use nvme_fabrics::target::AssociationKey;
+use nvme_fabrics::transport::ControllerEnd;
 
 use super::peer::{Peer, Standing};
 use super::{Close, ConnectionId, Output, Target};

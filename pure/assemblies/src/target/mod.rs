@@ -35,6 +35,7 @@ use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
+use nvme_fabrics::transport::ControllerEnd;
 
 use association::Member;
 use ceiling::Ceilings;

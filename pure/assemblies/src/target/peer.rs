@@ -8,6 +8,7 @@ use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
 use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
 use nvme_fabrics::tls::Identity;
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{AuthenticationCommand, ConnectCommand, PortId, TransportAddress};
 
 use super::HISTORY_MAX;

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use engine::Nanos;
 use nvme::subsystem::HostTally;
 use nvme_fabrics::target::{Association, AssociationKey, SubsystemKey};
+use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{ControllerId, HostId, Nqn, QueueId};
 
 use super::{ConnectionId, Target};

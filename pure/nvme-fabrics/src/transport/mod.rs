@@ -3,6 +3,7 @@
 //! connection.
 
 mod controller;
+mod end;
 mod host;
 mod output;
 
@@ -10,6 +11,7 @@ use engine::Buffer;
 use nvme::wire::{Status, StatusCode};
 
 pub use controller::ControllerCommands;
+pub use end::{ControllerEnd, HostEnd};
 pub use host::HostCommands;
 pub use output::{ControllerOutput, HostOutput};
 

@@ -1,8 +1,8 @@
 //! A controller's end of a connection: one queue.
 //!
-//! Messages go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
-//! the capsule, or by RDMA Read), [`Connection::push`] sends data to the host (by RDMA Write), and
-//! [`Connection::complete`] ends the command.
+//! Messages go in, commands come out. For each command, [`ControllerEnd::pull`] fetches its data (from
+//! the capsule, or by RDMA Read), [`ControllerEnd::push`] sends data to the host (by RDMA Write), and
+//! [`ControllerEnd::complete`] ends the command.
 //!
 //! A command's receive request is posted again only when its response is sent. The controller
 //! therefore always has a receive request for a host that respects its announced queue size, and
@@ -26,7 +26,7 @@ use rdma::{Endpoint, Limits};
 
 pub use crate::connection::{Closed, Fault, Parameters};
 use nvme_fabrics::transport::in_capsule;
-pub use nvme_fabrics::transport::{Held, Permission, Queue, Slot};
+pub use nvme_fabrics::transport::{ControllerEnd, Held, Permission, Queue, Slot};
 pub use types::{Config, Output, Statistics};
 
 use crate::connection::Core;
@@ -99,7 +99,7 @@ pub struct Connection<E> {
 }
 
 impl<E: Endpoint> Connection<E> {
-    /// A connection that a host requests at `endpoint`. Until [`Connection::set_queue`], it accepts
+    /// A connection that a host requests at `endpoint`. Until [`ControllerEnd::set_queue`], it accepts
     /// one command at a time.
     ///
     /// # Panics
@@ -129,20 +129,6 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Sets the parameters that the Connect command requested. Call this before the Connect is
-    /// completed.
-    ///
-    /// # Panics
-    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than the
-    /// settings of the connection and [`ADMIN_CAPSULE_DATA_MAX`] allow.
-    pub fn set_queue(&mut self, queue: Queue) {
-        let most = self.config.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX);
-        assert!(queue.capsule_data_max <= most, "at most {most} B in a capsule");
-        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
-        self.commands.grow(queue.size);
-        self.queue = queue;
-    }
-
     /// The endpoint, for inspection.
     pub const fn endpoint(&self) -> &E {
         &self.core.endpoint
@@ -153,130 +139,9 @@ impl<E: Endpoint> Connection<E> {
         &mut self.core.endpoint
     }
 
-    /// Whether the connection wants input from the host now. It wants requested data even while it
-    /// accepts no command: the data arrive behind commands, and their own commands end with them.
-    /// Messages that arrive nevertheless are kept; the receive requests bound them. Do not stop a
-    /// wire whose acknowledgements arrive together with the host's messages, as datagrams do.
-    pub fn wants_input(&self) -> bool {
-        !self.is_over() && (self.arrived.is_empty() || self.is_owed_data() || !self.is_stuffed())
-    }
-
-    /// How many bytes the connection holds for its host.
-    pub const fn held(&self) -> Held {
-        Held { to_host: self.backlog() + self.arrived_bytes, from_host: self.pulled }
-    }
-
-    /// Whether requested data of the host have not arrived.
-    pub const fn is_owed_data(&self) -> bool {
-        self.pulling > 0
-    }
-
-    /// Sets the connection's permission from now on.
-    pub fn permit(&mut self, permission: Permission) {
-        self.permission = permission;
-        if !self.is_over() {
-            self.ask_waiting();
-        }
-    }
-
-    /// Ends the connection at once and silently: unsent data are dropped.
-    pub fn give_up(&mut self) {
-        self.core.give_up();
-        self.forget();
-    }
-
-    /// Number of commands that were not completed.
-    pub const fn outstanding(&self) -> u16 {
-        self.commands.live()
-    }
-
     /// Counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
-    /// data arrive by [`Output::HostData`] after a read. Only one pull for each command is allowed.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
-    ///
-    /// # Panics
-    /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
-    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
-        assert!((1..=TRANSFER_BYTES_MAX).contains(&length), "a pull of 1..={TRANSFER_BYTES_MAX} B");
-        let over = self.is_over();
-        let capsule_data_max = self.queue.capsule_data_max as usize;
-        let command = self.commands.get(slot.0).expect("a pull is for a command in flight");
-        match command.pointer {
-            DataPointer::InCapsule { offset, length: offered } => {
-                let whole = core::mem::take(&mut command.capsule);
-                let whole = whole.slice(0..whole.len().min(capsule_data_max));
-                in_capsule(&whole, offset, offered, length).map(Some)
-            }
-            // A host may offer more than the command needs, as Linux does for Dataset Management.
-            DataPointer::Keyed { remote, .. } if remote.length >= length => {
-                if over {
-                    return Ok(None);
-                }
-                command.pull = Pull::new(length);
-                self.waiting.push_back(slot.0);
-                self.ask_waiting();
-                Ok(None)
-            }
-            pointer => Err(pointer.refusal()),
-        }
-    }
-
-    /// Sends the host `data`, which belong at `offset` of the `total` bytes that the command of
-    /// `slot` moves. Pieces may be in any order, and are written in that order.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor has no room for `total`
-    /// bytes.
-    ///
-    /// # Panics
-    /// When no command has that slot, or the piece does not lie within the whole.
-    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
-        if self.is_over() {
-            return Ok(());
-        }
-        let command = self.commands.get(slot.0).expect("a push is for a command in flight");
-        let remote = match command.pointer {
-            DataPointer::Keyed { remote, .. } if remote.length >= total => remote,
-            pointer => return Err(pointer.refusal()),
-        };
-        if data.is_empty() {
-            return Ok(());
-        }
-        let end = u32::try_from(data.len()).ok().and_then(|length| offset.checked_add(length));
-        assert!(end.is_some_and(|end| end <= total), "a piece lies within its transfer");
-        command.has_pushed = true;
-        self.write(remote, offset, data);
-        Ok(())
-    }
-
-    /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
-    /// data of the host are still being read for it. In that case the slot becomes free when the
-    /// data have arrived, and no further output names it.
-    ///
-    /// # Panics
-    /// When no command has that slot.
-    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
-        let over = self.is_over();
-        let command = self.commands.get(slot.0).expect("a completion is for a command in flight");
-        let entry = CompletionQueueEntry { command_id: command.id, ..entry };
-        if command.pull.is_active() {
-            // A response may end the loan of memory, so it waits for the reads of that memory.
-            let coming = command.pull.is_coming() && !over;
-            command.response = coming.then_some(entry);
-            // Data that were not requested yet are no longer needed.
-            self.waiting.retain(|waiting| *waiting != slot.0);
-            if coming {
-                return;
-            }
-        }
-        self.respond(slot.0, entry);
     }
 
     /// Ends the connection because of `fault`.
@@ -315,6 +180,109 @@ impl<E: Endpoint> Connection<E> {
         self.arrived.clear();
         self.waiting.clear();
         (self.arrived_bytes, self.unsent, self.pulling, self.reads) = (0, 0, 0, 0);
+    }
+}
+
+impl<E: Endpoint> ControllerEnd for Connection<E> {
+    fn set_queue(&mut self, queue: Queue) {
+        let most = self.config.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX);
+        assert!(queue.capsule_data_max <= most, "at most {most} B in a capsule");
+        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
+        self.commands.grow(queue.size);
+        self.queue = queue;
+    }
+
+    fn wants_input(&self) -> bool {
+        // Requested data are wanted even while no command is accepted: the data arrive behind
+        // commands, and their own commands end with them. Messages that arrive nevertheless are
+        // kept; the receive requests bound them. A wire whose acknowledgements arrive together with
+        // the host's messages, as datagrams do, must not be stopped.
+        !self.is_over() && (self.arrived.is_empty() || self.is_owed_data() || !self.is_stuffed())
+    }
+
+    fn held(&self) -> Held {
+        Held { to_host: self.backlog() + self.arrived_bytes, from_host: self.pulled }
+    }
+
+    fn is_owed_data(&self) -> bool {
+        self.pulling > 0
+    }
+
+    fn permit(&mut self, permission: Permission) {
+        self.permission = permission;
+        if !self.is_over() {
+            self.ask_waiting();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.core.give_up();
+        self.forget();
+    }
+
+    fn outstanding(&self) -> u16 {
+        self.commands.live()
+    }
+
+    fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+        assert!((1..=TRANSFER_BYTES_MAX).contains(&length), "a pull of 1..={TRANSFER_BYTES_MAX} B");
+        let over = self.is_over();
+        let capsule_data_max = self.queue.capsule_data_max as usize;
+        let command = self.commands.get(slot.0).expect("a pull is for a command in flight");
+        match command.pointer {
+            DataPointer::InCapsule { offset, length: offered } => {
+                let whole = core::mem::take(&mut command.capsule);
+                let whole = whole.slice(0..whole.len().min(capsule_data_max));
+                in_capsule(&whole, offset, offered, length).map(Some)
+            }
+            // A host may offer more than the command needs, as Linux does for Dataset Management.
+            DataPointer::Keyed { remote, .. } if remote.length >= length => {
+                if over {
+                    return Ok(None);
+                }
+                command.pull = Pull::new(length);
+                self.waiting.push_back(slot.0);
+                self.ask_waiting();
+                Ok(None)
+            }
+            pointer => Err(pointer.refusal()),
+        }
+    }
+
+    fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let command = self.commands.get(slot.0).expect("a push is for a command in flight");
+        let remote = match command.pointer {
+            DataPointer::Keyed { remote, .. } if remote.length >= total => remote,
+            pointer => return Err(pointer.refusal()),
+        };
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = u32::try_from(data.len()).ok().and_then(|length| offset.checked_add(length));
+        assert!(end.is_some_and(|end| end <= total), "a piece lies within its transfer");
+        command.has_pushed = true;
+        self.write(remote, offset, data);
+        Ok(())
+    }
+
+    fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        let over = self.is_over();
+        let command = self.commands.get(slot.0).expect("a completion is for a command in flight");
+        let entry = CompletionQueueEntry { command_id: command.id, ..entry };
+        if command.pull.is_active() {
+            // A response may end the loan of memory, so it waits for the reads of that memory.
+            let coming = command.pull.is_coming() && !over;
+            command.response = coming.then_some(entry);
+            // Data that were not requested yet are no longer needed.
+            self.waiting.retain(|waiting| *waiting != slot.0);
+            if coming {
+                return;
+            }
+        }
+        self.respond(slot.0, entry);
     }
 }
 

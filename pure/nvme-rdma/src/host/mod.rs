@@ -1,6 +1,6 @@
 //! A host's end of a connection: one queue.
 //!
-//! [`Connection::submit`] sends a command. Data that fit into the capsule go with it. For other
+//! [`HostEnd::submit`] sends a command. Data that fit into the capsule go with it. For other
 //! data, the host lends memory, and the controller reads or writes it. The response ends the loan
 //! before the data are returned to the owner.
 
@@ -18,6 +18,7 @@ use rdma::{Endpoint, Exposure, Key};
 
 pub use crate::connection::{Closed, Fault, Parameters};
 pub use nvme::host::{Completed, SubmitError};
+pub use nvme_fabrics::transport::HostEnd;
 pub use types::{Config, Output, Statistics};
 
 use crate::connection::Core;
@@ -86,37 +87,6 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Sends a command, with its identifier and data pointer filled in. [`Output::Completed`]
-    /// follows.
-    ///
-    /// # Errors
-    /// When the command is rejected; it then was not sent. [`SubmitError::Busy`] also when the
-    /// endpoint lends no more memory.
-    ///
-    /// # Panics
-    /// When the command moves more than [`TRANSFER_BYTES_MAX`] bytes.
-    #[inline]
-    pub fn submit(
-        &mut self,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<CommandId, SubmitError> {
-        if !self.is_ready() {
-            return Err(SubmitError::NotReady);
-        }
-        assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
-        if !self.has_room() {
-            return Err(SubmitError::Busy);
-        }
-        let (pointer, loan, inside) = self.place(data)?;
-        let command_id = self.commands.issue(Command { cookie, loan }).ok_or(SubmitError::Busy)?;
-        let entry = pointer.put(SubmissionQueueEntry { command_id, ..entry });
-        self.statistics.submitted += 1;
-        self.core.post(capsule(&entry.emit(), inside, None), (), false);
-        Ok(command_id)
-    }
-
     /// The data pointer of a command, and the data that go with the capsule.
     #[inline]
     fn place(&mut self, data: Data) -> Result<(DataPointer, Option<Loan>, Buffer), SubmitError> {
@@ -144,22 +114,6 @@ impl<E: Endpoint> Connection<E> {
     /// The endpoint, for the owner to move its bytes. Outputs may follow.
     pub const fn endpoint_mut(&mut self) -> &mut E {
         &mut self.core.endpoint
-    }
-
-    /// Whether commands can be submitted.
-    pub const fn is_ready(&self) -> bool {
-        self.core.is_ready()
-    }
-
-    /// Whether one more command can be submitted.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.is_ready() && self.commands.live() < self.window && self.core.sender.has_room()
-    }
-
-    /// Number of commands that have not ended.
-    pub const fn outstanding(&self) -> u16 {
-        self.commands.live()
     }
 
     /// Counters since the beginning.
@@ -205,6 +159,43 @@ impl<E: Endpoint> Connection<E> {
                 drop(self.core.endpoint.deregister(loan.key));
             }
         }
+    }
+}
+
+impl<E: Endpoint> HostEnd for Connection<E> {
+    #[inline]
+    fn submit(
+        &mut self,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<CommandId, SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotReady);
+        }
+        assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
+        if !self.has_room() {
+            return Err(SubmitError::Busy);
+        }
+        let (pointer, loan, inside) = self.place(data)?;
+        let command_id = self.commands.issue(Command { cookie, loan }).ok_or(SubmitError::Busy)?;
+        let entry = pointer.put(SubmissionQueueEntry { command_id, ..entry });
+        self.statistics.submitted += 1;
+        self.core.post(capsule(&entry.emit(), inside, None), (), false);
+        Ok(command_id)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.core.is_ready()
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.is_ready() && self.commands.live() < self.window && self.core.sender.has_room()
+    }
+
+    fn outstanding(&self) -> u16 {
+        self.commands.live()
     }
 }
 

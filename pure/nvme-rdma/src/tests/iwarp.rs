@@ -2,6 +2,7 @@
 
 use ::iwarp::{Config, Connection, Input};
 use engine::{Engine, Entropy};
+use nvme_fabrics::transport::HostEnd;
 use rdma::{Disconnected, Key, ProtectionDomain, QueuePairId, Remote, SharedDomain};
 
 use super::*;

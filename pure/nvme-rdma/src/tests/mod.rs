@@ -13,6 +13,7 @@ use core::cell::RefCell;
 use engine::{Buffer, Instant, Pool, Rng};
 use nvme::host::Data;
 use nvme::wire::{CompletionQueueEntry, QueueId, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 use proptest::prelude::*;
 use rdma::{Endpoint, Limits, LocalConfig, LocalEndpoint, SharedPool};
 

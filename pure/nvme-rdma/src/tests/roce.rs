@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use ::roce::{Config, Datagram, Device, Input, Output, Received, RoceEndpoint, SharedDevice};
 use engine::{Engine, Entropy, Nanos, settle};
+use nvme_fabrics::transport::HostEnd;
 use rdma::{Key, ProtectionDomain, Remote, SharedDomain};
 
 use super::*;

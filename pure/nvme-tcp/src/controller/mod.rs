@@ -1,8 +1,8 @@
 //! A controller's end of a connection: one queue.
 //!
-//! Bytes go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
-//! the capsule, or by R2T), [`Connection::push`] sends data to the host, and
-//! [`Connection::complete`] ends the command. [`Connection::outbox`] collects the bytes to send.
+//! Bytes go in, commands come out. For each command, [`ControllerEnd::pull`] fetches its data (from
+//! the capsule, or by R2T), [`ControllerEnd::push`] sends data to the host, and
+//! [`ControllerEnd::complete`] ends the command. [`Connection::outbox`] collects the bytes to send.
 //!
 //! PDUs are processed one at a time, when an output is polled. While the host leaves too much
 //! unread, the controller accepts no command, so that the memory of a connection is bounded.
@@ -22,7 +22,7 @@ use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CompletionQueueEntry, Status};
 
 use nvme_fabrics::transport::in_capsule;
-pub use nvme_fabrics::transport::{Held, Permission, Queue, Slot};
+pub use nvme_fabrics::transport::{ControllerEnd, Held, Permission, Queue, Slot};
 pub use types::{Closed, Config, Output, Statistics};
 
 use crate::assembly::Assembly;
@@ -61,7 +61,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that was just accepted. Until [`Connection::set_queue`], it accepts one command
+    /// A connection that was just accepted. Until [`ControllerEnd::set_queue`], it accepts one command
     /// at a time.
     ///
     /// # Panics
@@ -86,19 +86,6 @@ impl Connection {
         }
     }
 
-    /// Sets the parameters that the Connect command requested. Call this before the Connect is
-    /// completed.
-    ///
-    /// # Panics
-    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than
-    /// [`TRANSFER_BYTES_MAX`].
-    pub fn set_queue(&mut self, queue: Queue) {
-        assert!(queue.capsule_data_max <= TRANSFER_BYTES_MAX, "at most {TRANSFER_BYTES_MAX} B in a capsule");
-        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
-        self.slots.grow(queue.size);
-        self.queue = queue;
-    }
-
     /// The bytes to send.
     pub fn outbox(&mut self) -> &Outbox {
         self.release_held();
@@ -120,12 +107,6 @@ impl Connection {
         self.core.outbox.advance(count);
     }
 
-    /// Whether the connection wants bytes from the host now. Bytes that arrive nevertheless are
-    /// kept.
-    pub fn wants_input(&self) -> bool {
-        !self.is_over() && (self.core.reader.inbound.is_empty() || !self.is_stuffed())
-    }
-
     /// The place of the next bytes from the host, if they are data that are being assembled. A
     /// driver may receive directly into this place, and the rest into a block. Report the received
     /// bytes by [`Connection::landed`].
@@ -141,53 +122,71 @@ impl Connection {
         self.core.landed(count);
     }
 
-    /// How many bytes the connection holds for its host.
-    pub fn held(&self) -> Held {
+    /// Counters since the beginning.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Ends the connection because of `fault`, without reference to a PDU.
+    pub fn terminate(&mut self, fault: Fault) {
+        self.fail(fault, 0);
+    }
+
+    const fn is_over(&self) -> bool {
+        self.core.is_over()
+    }
+
+    /// Whether the connection accepts no further command: the host leaves too much unread or has
+    /// too much coming, or the permission is missing.
+    const fn is_stuffed(&self) -> bool {
+        !self.permission.commands || self.backlog() > self.config.backlog_bytes_max
+    }
+
+    const fn backlog(&self) -> u64 {
+        self.core.outbox.len() as u64 + self.reserved
+    }
+}
+
+impl ControllerEnd for Connection {
+    fn set_queue(&mut self, queue: Queue) {
+        assert!(queue.capsule_data_max <= TRANSFER_BYTES_MAX, "at most {TRANSFER_BYTES_MAX} B in a capsule");
+        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
+        self.slots.grow(queue.size);
+        self.queue = queue;
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.is_over() && (self.core.reader.inbound.is_empty() || !self.is_stuffed())
+    }
+
+    fn held(&self) -> Held {
         let to_host = self.backlog() + self.core.reader.inbound.len() as u64;
         Held { to_host, from_host: self.pulled }
     }
 
-    /// Whether requested data of the host have not arrived.
-    pub const fn is_owed_data(&self) -> bool {
+    fn is_owed_data(&self) -> bool {
         self.pulling > 0
     }
 
-    /// Sets the connection's permission from now on.
-    pub fn permit(&mut self, permission: Permission) {
+    fn permit(&mut self, permission: Permission) {
         self.permission = permission;
         if !self.is_over() {
             self.ask_waiting();
         }
     }
 
-    /// Ends the connection at once and silently, and drops the contents of the outbox.
-    pub fn give_up(&mut self) {
+    fn give_up(&mut self) {
         self.core.give_up();
         self.held = None;
         self.pieces.clear();
         self.early.clear();
     }
 
-    /// Number of commands that were not completed.
-    pub const fn outstanding(&self) -> u16 {
+    fn outstanding(&self) -> u16 {
         self.slots.live()
     }
 
-    /// Counters since the beginning.
-    pub const fn statistics(&self) -> Statistics {
-        self.statistics
-    }
-
-    /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
-    /// data arrive by [`Output::HostData`] once the host has sent them. Only one pull for each
-    /// command is allowed.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
-    ///
-    /// # Panics
-    /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
-    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+    fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
         assert!((1..=TRANSFER_BYTES_MAX).contains(&length), "a pull of 1..={TRANSFER_BYTES_MAX} B");
         let over = self.is_over();
         let command = self.slots.get(slot.0).expect("a pull is for a command in flight");
@@ -210,16 +209,7 @@ impl Connection {
         }
     }
 
-    /// Sends the host `data`, which belong at `offset` of the `total` bytes that the command of
-    /// `slot` moves. Pieces may be in any order.
-    ///
-    /// # Errors
-    /// The status to complete the command with, if its SGL descriptor has no room for `total`
-    /// bytes.
-    ///
-    /// # Panics
-    /// When no command has that slot, or the piece does not lie within the whole.
-    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+    fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
         if self.is_over() {
             return Ok(());
         }
@@ -235,13 +225,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
-    /// the host is still sending data for it. In that case the slot becomes free when the data have
-    /// arrived, and no further output names it.
-    ///
-    /// # Panics
-    /// When no command has that slot.
-    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+    fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
         let command = self.slots.get(slot.0).expect("a completion is for a command in flight");
         let entry = CompletionQueueEntry { command_id: command.id, ..entry };
         if command.pull.is_active() {
@@ -254,25 +238,6 @@ impl Connection {
             }
         }
         self.respond(slot, entry);
-    }
-
-    /// Ends the connection because of `fault`, without reference to a PDU.
-    pub fn terminate(&mut self, fault: Fault) {
-        self.fail(fault, 0);
-    }
-
-    const fn is_over(&self) -> bool {
-        self.core.is_over()
-    }
-
-    /// Whether the connection accepts no further command: the host leaves too much unread or has
-    /// too much coming, or the permission is missing.
-    const fn is_stuffed(&self) -> bool {
-        !self.permission.commands || self.backlog() > self.config.backlog_bytes_max
-    }
-
-    const fn backlog(&self) -> u64 {
-        self.core.outbox.len() as u64 + self.reserved
     }
 }
 

@@ -1,6 +1,6 @@
 //! A host's end of a connection: one queue.
 //!
-//! [`Connection::submit`] sends a command. Data that fit into the capsule go with it; longer data
+//! [`HostEnd::submit`] sends a command. Data that fit into the capsule go with it; longer data
 //! go when the controller requests them. [`Connection::outbox`] collects the bytes to send. Read
 //! data are a slice of the received block, or are assembled if they arrived in several blocks.
 
@@ -16,6 +16,7 @@ use nvme::host::Data;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
 pub use nvme::host::{Completed, SubmitError};
+pub use nvme_fabrics::transport::HostEnd;
 pub use types::{Closed, Config, DigestUse, Output, Statistics};
 
 use crate::assembly::Assembly;
@@ -62,33 +63,6 @@ impl Connection {
             statistics: Statistics::default(),
             config,
         }
-    }
-
-    /// Sends a command, with its identifier and data pointer filled in. [`Output::Completed`]
-    /// follows.
-    ///
-    /// # Errors
-    /// When the command is rejected; it then was not sent.
-    ///
-    /// # Panics
-    /// When the command moves more than [`TRANSFER_BYTES_MAX`] bytes.
-    #[inline]
-    pub fn submit(
-        &mut self,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<CommandId, SubmitError> {
-        if !self.is_ready() {
-            return Err(SubmitError::NotReady);
-        }
-        assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
-        let (pointer, moving, capsule) = self.place(entry.opcode, data);
-        let command_id = self.slots.issue(Command { cookie, moving }).ok_or(SubmitError::Busy)?;
-        let pdu = CommandCapsule { entry: pointer.put(SubmissionQueueEntry { command_id, ..entry }) };
-        self.statistics.submitted += 1;
-        self.core.send(PduKind::CommandCapsule, Flags::NONE, capsule, |common| pdu.emit(common));
-        Ok(command_id)
     }
 
     /// The data pointer of a command, and the data that go with the capsule.
@@ -150,21 +124,6 @@ impl Connection {
         self.core.landed(count);
     }
 
-    /// Whether commands can be submitted.
-    pub const fn is_ready(&self) -> bool {
-        self.core.is_ready()
-    }
-
-    /// Whether one more command can be submitted.
-    pub fn has_room(&self) -> bool {
-        self.is_ready() && self.slots.has_room()
-    }
-
-    /// Number of commands that have not ended.
-    pub const fn outstanding(&self) -> u16 {
-        self.slots.live()
-    }
-
     /// Counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
@@ -173,6 +132,39 @@ impl Connection {
     /// Ends the connection because of `fault`, without reference to a PDU.
     pub fn terminate(&mut self, fault: Fault) {
         self.fail(fault, 0);
+    }
+}
+
+impl HostEnd for Connection {
+    #[inline]
+    fn submit(
+        &mut self,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<CommandId, SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotReady);
+        }
+        assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
+        let (pointer, moving, capsule) = self.place(entry.opcode, data);
+        let command_id = self.slots.issue(Command { cookie, moving }).ok_or(SubmitError::Busy)?;
+        let pdu = CommandCapsule { entry: pointer.put(SubmissionQueueEntry { command_id, ..entry }) };
+        self.statistics.submitted += 1;
+        self.core.send(PduKind::CommandCapsule, Flags::NONE, capsule, |common| pdu.emit(common));
+        Ok(command_id)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.core.is_ready()
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_ready() && self.slots.has_room()
+    }
+
+    fn outstanding(&self) -> u16 {
+        self.slots.live()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::controller::{self, Queue, Slot};
 use crate::host::{self, DigestUse};
 use crate::wire::{Fault, INITIALISE_LENGTH};
 use nvme::host::Data;
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 
 /// Opcode and number of bytes of each command of a run: in the capsule, by R2Ts, to the host,
 /// without data.

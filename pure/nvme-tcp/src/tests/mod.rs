@@ -15,6 +15,7 @@ use crate::controller::{self, Queue, Slot};
 use crate::host::{self, DigestUse};
 use crate::{QUEUE_SIZE_MAX, SharedPool};
 use nvme::host::Data;
+use nvme_fabrics::transport::{ControllerEnd, HostEnd};
 
 const NOW: Instant = Instant::ZERO;
 /// Opcodes with the two lowest bits of a write and of a read.

@@ -11,6 +11,7 @@ use nvme::media::{Completion, MediumId, Request};
 use nvme::wire::{Status, SubmissionQueueEntry};
 use nvme_fabrics::authentication::Work;
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey, WorkId};
+use nvme_fabrics::transport::HostEnd as _;
 use nvme_fabrics::wire::{
     ConnectAttributes, ConnectCommand, ConnectData, FabricsCommand, HostId, PortId, PropertyGet, PropertySet,
     PropertySize, QueueId, property,
