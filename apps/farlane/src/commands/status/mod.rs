@@ -36,7 +36,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     found.all_read()
 }
 
-/// Prints the report of the daemon at the socket of `args`, or else of the only daemon of this kind.
+/// Prints the report of the daemon at the socket of `args`, or else of the only one of this kind.
 ///
 /// # Errors
 /// When there is no such daemon, or more than one, or standard output can't be written.
