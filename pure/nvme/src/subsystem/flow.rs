@@ -176,6 +176,7 @@ impl Flow {
     }
 
     /// The transfer of the command called `token`; `None` if the command moves no data.
+    #[inline]
     pub(super) fn transfer(&self, token: CommandToken) -> Option<Transfer> {
         let slot = self.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
         let from_host = slot.entry.opcode & 0b01 != 0;
