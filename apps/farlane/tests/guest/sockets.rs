@@ -95,7 +95,7 @@ fn a_name_that_can_not_be_had_is_reported_with_the_remedy() {
     let long = path(&"x".repeat(120));
     for (socket, words) in [
         (&taken, "another process listens there already"),
-        (&file, "that is no socket"),
+        (&file, "it is no socket"),
         (&path("missing/ssd"), "there is no directory"),
         (&long, "a socket's at most 107"),
     ] {
