@@ -6,6 +6,7 @@
 //! serves a distant link, a local virtual machine and virtual time.
 
 mod arbitration;
+mod config;
 mod dma;
 mod fetch;
 mod interrupts;
@@ -29,12 +30,13 @@ use nvme::media;
 use nvme::pointer::PageSize;
 use nvme::rate::Ceiling;
 use nvme::subsystem::{
-    AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
-    NamespaceTally, Notification, Output as CoreOutput, Permit, Subsystem as Core, Transport,
+    AsynchronousEvent, CommandToken, ControllerKey, Counters, Input as CoreInput, NamespaceTally,
+    Notification, Output as CoreOutput, Permit, Subsystem as Core,
 };
-use nvme::wire::{AdminOpcode, NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
 
+pub use config::{Config, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, SGL_SUPPORT};
 pub use dma::READS_MAX;
 pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
 pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
@@ -51,63 +53,8 @@ use rings::{CompletionQueue, SubmissionQueue};
 use shadow::{Doorbell, Shadow};
 use slots::{Ending, Slots, Transfer};
 
-/// The most I/O queue pairs of a controller.
-pub const IO_QUEUES_MAX: u16 = 64;
-/// The most entries of a queue (CAP.MQES).
-pub const QUEUE_ENTRIES_MAX: u32 = 4096;
-/// Controller ID (CNTLID) of the only controller of its subsystem.
-const CONTROLLER_ID: u16 = 1;
 /// Bytes of buffers that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 8 << 20;
-/// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
-/// SGLs longer than the data.
-pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
-
-/// The configuration of a controller.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The command core's configuration: identity and namespaces. Its limits on commands, queues,
-    /// vectors and SGLs are overridden by those of this [`Config`].
-    pub core: nvme::subsystem::Config,
-    /// Number of I/O queue pairs, 1..=[`IO_QUEUES_MAX`].
-    pub io_queues: u16,
-    /// The most entries of a queue, 2..=[`QUEUE_ENTRIES_MAX`].
-    pub queue_entries_max: u32,
-    /// The most commands that are fetched and not yet completed, at least 32.
-    pub commands_max: u16,
-    /// The limit of bytes in flight, for the data of I/O commands that have not completed. Beyond
-    /// the limit the controller fetches no I/O command and pulls no data from the host. Commands
-    /// that were fetched before may exceed the limit with data that goes to the host.
-    pub bytes_in_flight_max: u64,
-    /// Number of interrupt vectors of the function.
-    pub interrupt_vectors: u16,
-    /// Whether the host may leave doorbells in its memory (Doorbell Buffer Config). This helps only
-    /// where register writes are expensive and reads of host memory are cheap, as in a virtual
-    /// machine on the same host.
-    pub doorbell_buffers: bool,
-
-    /// Length in bytes of the controller memory buffer, in which the host may put submission
-    /// queues: a power of two, [`MEMORY_BUFFER_BYTES_MIN`]..=[`MEMORY_BUFFER_BYTES_MAX`]; 0 for no
-    /// buffer. Entries in the buffer need not be fetched, which saves most time on a long link, if
-    /// the driver uses the buffer. Linux uses one of 2 MiB or more where it has peer-to-peer DMA.
-    pub memory_buffer_bytes: u32,
-}
-
-impl Config {
-    /// The usual limits around `core`.
-    pub const fn new(core: nvme::subsystem::Config) -> Self {
-        Self {
-            core,
-            io_queues: IO_QUEUES_MAX,
-            queue_entries_max: QUEUE_ENTRIES_MAX,
-            commands_max: 512,
-            bytes_in_flight_max: 8 << 20,
-            interrupt_vectors: IO_QUEUES_MAX + 1,
-            doorbell_buffers: false,
-            memory_buffer_bytes: 0,
-        }
-    }
-}
 
 /// An input of the controller.
 #[derive(Debug)]
@@ -244,7 +191,7 @@ impl Controller {
         );
         config.core.commands_max = u32::from(config.commands_max);
         let mut core = Core::new(now, config.core.clone());
-        let key = core.add_controller(now, controller_config(&config));
+        let key = core.add_controller(now, config.of_controller());
         let queues = usize::from(config.io_queues) + 1;
         Self {
             core,
@@ -527,20 +474,6 @@ impl Controller {
             Transfer::None | Transfer::Pushing | Transfer::Failed(_) => self.finish(index),
         }
     }
-}
-
-/// The controller's configuration for the command core.
-fn controller_config(config: &Config) -> ControllerConfig {
-    let mut core = ControllerConfig {
-        io_queues_max: config.io_queues,
-        sgl_support: SGL_SUPPORT,
-        ..ControllerConfig::pcie(CONTROLLER_ID)
-    };
-    if let Transport::Pcie { interrupt_vectors, commands } = &mut core.transport {
-        *interrupt_vectors = config.interrupt_vectors;
-        commands.extend(config.doorbell_buffers.then_some(AdminOpcode::DoorbellBufferConfig));
-    }
-    core
 }
 
 impl Engine for Controller {
