@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use captures::ordered::Queue;
-use captures::statistics::as_json;
+use captures::statistics::Report;
 use captures::{Columns, Commands, Error, Groups, Population, Source, Times, of_kind};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -113,7 +113,9 @@ impl Capture {
             true
         })?;
         commands.analysis().check(&self.path, !groups.is_empty()).map_err(failed)?;
-        let text = as_json(&commands.analysis(), &groups).to_string();
+        let report = Report::of(&commands.analysis(), &groups);
+        let text =
+            serde_json::to_string(&report).map_err(|error| PyValueError::new_err(error.to_string()))?;
         py.import("json")?.call_method1("loads", (text,))
     }
 

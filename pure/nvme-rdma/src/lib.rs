@@ -11,9 +11,10 @@
 //! The world moves the endpoint's bytes, or lets a card do it: it reaches the endpoint by
 //! `endpoint_mut`. Where the endpoint is an [`Engine`](engine::Engine), the connection is one, too,
 //! and passes inputs on. After each event of the endpoint, the world takes outputs by `poll` until
-//! there are none. A controller's world moves bytes only while
-//! [`wants_input`](controller::Connection::wants_input) is true. After `Output::Closed`, the world
-//! moves the endpoint's last bytes, and drops the connection.
+//! there are none. A controller's world moves bytes only while [`wants_input`] is true. After
+//! `Output::Closed`, the world moves the endpoint's last bytes, and drops the connection.
+//!
+//! [`wants_input`]: nvme_fabrics::transport::ControllerEnd::wants_input
 //!
 //! In this example a host reads a block. The world executes the command. The two endpoints are
 //! joined without a wire.

@@ -12,10 +12,11 @@
 //! It calls `handle_timeout` at the deadline of `poll_timeout`. It takes outputs until
 //! `poll_output` returns `None`. It sends the contents of `outbox`, and reports the number of sent
 //! bytes by `sent`. Then it sleeps until bytes arrive, the socket can send, or the next deadline
-//! passes. A controller's world receives only while
-//! [`wants_input`](controller::Connection::wants_input) is true, and takes outputs after
-//! [`sent`](controller::Connection::sent), too. After `Output::Closed`, the world sends the rest of
-//! the outbox and closes the socket.
+//! passes. A controller's world receives only while [`wants_input`] is true, and takes outputs
+//! after [`sent`](controller::Connection::sent), too. After `Output::Closed`, the world sends the
+//! rest of the outbox and closes the socket.
+//!
+//! [`wants_input`]: nvme_fabrics::transport::ControllerEnd::wants_input
 //!
 //! In this example a host reads a block. The world is the wire, and it executes the command.
 //!
