@@ -28,14 +28,14 @@ pub enum Doubt {
         /// How many are.
         found: u64,
         /// How many the certificate knows.
-        told: u64,
+        certified: u64,
     },
     /// The certificate has another number of streams.
     Streams {
         /// How many there are.
         found: usize,
         /// How many the certificate has.
-        told: usize,
+        certified: usize,
     },
     /// The account of a stream is another.
     Account {
@@ -49,7 +49,7 @@ pub enum Doubt {
         /// The rule in the superblock; `None` if it does not say one.
         found: Option<SequenceRule>,
         /// The rule in the certificate.
-        told: Option<SequenceRule>,
+        certified: Option<SequenceRule>,
     },
     /// The digest of a stream is another.
     Digest {
@@ -68,19 +68,24 @@ impl fmt::Display for Doubt {
                 write!(f, "at {holes} places, bytes are neither stored nor declared as lost")
             }
             Self::Overlap => write!(f, "bytes are stored and declared as lost, too"),
-            Self::Bad { found, told } => {
-                write!(f, "{found} slots are bad, and the certificate knows {told}")
+            Self::Bad { found, certified } => {
+                write!(f, "{found} slots are bad, and the certificate knows {certified}")
             }
-            Self::Streams { found, told } => {
-                write!(f, "it has {found} streams, and the certificate {told}")
+            Self::Streams { found, certified } => {
+                write!(f, "it has {found} streams, and the certificate {certified}")
             }
             Self::Account { stream } => write!(f, "the certificate's account of stream {stream} is wrong"),
-            Self::Rule { stream, found, told } => {
+            Self::Rule { stream, found, certified } => {
                 let words = |rule: &Option<SequenceRule>| {
                     rule.map_or_else(|| "not known".to_string(), |rule| format!("'{rule}'"))
                 };
                 write!(f, "the rule of sequence of stream {stream} was changed after the recording: ")?;
-                write!(f, "it is {} in the superblock and {} in the certificate", words(found), words(told))
+                write!(
+                    f,
+                    "it is {} in the superblock and {} in the certificate",
+                    words(found),
+                    words(certified)
+                )
             }
             Self::Digest { stream } => write!(f, "the certificate's digest of stream {stream} is wrong"),
             Self::DigestOfAll => write!(f, "the certificate's digest of all streams is wrong"),
@@ -106,26 +111,26 @@ impl Survey {
         if self.overlap {
             return Some(Doubt::Overlap);
         }
-        let (found, told) = (self.bad.len() as u64, certificate.bad);
-        if found > told {
-            return Some(Doubt::Bad { found, told });
+        let (found, certified) = (self.bad.len() as u64, certificate.bad);
+        if found > certified {
+            return Some(Doubt::Bad { found, certified });
         }
         let accounts = self.accounts(&[]);
-        let (found, told) = (accounts.len(), certificate.streams.len());
-        if found != told {
-            return Some(Doubt::Streams { found, told });
+        let (found, certified) = (accounts.len(), certificate.streams.len());
+        if found != certified {
+            return Some(Doubt::Streams { found, certified });
         }
         let account = |of: &StreamTotals| (of.bytes_in, of.stored, of.lost, of.overwritten);
         let mut pairs = accounts.iter().zip(&certificate.streams);
-        let wrong = pairs.position(|(found, told)| account(found) != account(told));
+        let wrong = pairs.position(|(found, certified)| account(found) != account(certified));
         wrong.map(|stream| Doubt::Account { stream }).or_else(|| self.doubt_of_rules(certificate))
     }
 
     /// Whether the superblock has the rules that the certificate names.
     fn doubt_of_rules(&self, certificate: &Certificate) -> Option<Doubt> {
         (0..certificate.rules.len()).find_map(|stream| {
-            let (found, told) = (self.rule(stream), certificate.rule(stream));
-            (found != told).then_some(Doubt::Rule { stream, found, told })
+            let (found, certified) = (self.rule(stream), certificate.rule(stream));
+            (found != certified).then_some(Doubt::Rule { stream, found, certified })
         })
     }
 
@@ -147,11 +152,11 @@ impl Survey {
         if certificate.algorithm == Algorithm::None {
             return None;
         }
-        let told = &certificate.streams;
-        if digests.len() != told.len() {
-            return Some(Doubt::Streams { found: digests.len(), told: told.len() });
+        let certified = &certificate.streams;
+        if digests.len() != certified.len() {
+            return Some(Doubt::Streams { found: digests.len(), certified: certified.len() });
         }
-        let wrong = digests.iter().zip(told).position(|(digest, told)| *digest != told.digest);
+        let wrong = digests.iter().zip(certified).position(|(digest, certified)| *digest != certified.digest);
         let wrong = wrong.map(|stream| Doubt::Digest { stream });
         let is_all = certificate.digest == certificate.algorithm.digest_of_all(digests);
         wrong.or_else(|| (!is_all).then_some(Doubt::DigestOfAll))

@@ -120,7 +120,7 @@ pub(crate) struct Granting {
     arrived: CreditLimits,
     passed_on: CreditLimits,
     /// The limits that were last sent to the peer.
-    told: CreditLimits,
+    announced: CreditLimits,
     worth_company: bool,
     worth_segment: bool,
 }
@@ -133,33 +133,33 @@ impl Granting {
             window,
             arrived: none,
             passed_on: none,
-            told: window,
+            announced: window,
             worth_company: false,
             worth_segment: false,
         }
     }
     /// The limits to send to the peer. The account counts them as sent.
-    pub(crate) fn tell(&mut self) -> CreditLimits {
-        for (told, (passed, window)) in
-            self.told.lanes.iter_mut().zip(self.passed_on.lanes.iter().zip(&self.window.lanes))
+    pub(crate) fn announce(&mut self) -> CreditLimits {
+        for (announced, (passed, window)) in
+            self.announced.lanes.iter_mut().zip(self.passed_on.lanes.iter().zip(&self.window.lanes))
         {
-            *told = passed.plus(*window);
+            *announced = passed.plus(*window);
         }
         (self.worth_company, self.worth_segment) = (false, false);
-        self.told
+        self.announced
     }
     /// Counts a packet that arrived. False if it exceeds the granted limits.
     pub(crate) fn arrive(&mut self, (lane, cost): (Lane, Amount)) -> bool {
         let arrived = &mut self.arrived.lanes[lane.index()];
         *arrived = arrived.plus(cost);
-        arrived.is_within(self.told.lanes[lane.index()])
+        arrived.is_within(self.announced.lanes[lane.index()])
     }
     /// Counts a packet that has left our memory.
     pub(crate) const fn pass_on(&mut self, (lane, cost): (Lane, Amount)) {
         let index = lane.index();
         self.passed_on.lanes[index] = self.passed_on.lanes[index].plus(cost);
         let window = self.window.lanes[index];
-        let news = self.passed_on.lanes[index].plus(window).since(self.told.lanes[index]);
+        let news = self.passed_on.lanes[index].plus(window).since(self.announced.lanes[index]);
         self.worth_company |= news.headers > window.headers / 4 || news.data > window.data / 4;
         self.worth_segment |= news.headers > window.headers / 2 || news.data > window.data / 2;
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!(!granting.is_worth_company());
         granting.pass_on(cost);
         assert!(granting.is_worth_company() && granting.is_worth_segment());
-        assert!(spending.allow(granting.tell()) && !granting.is_worth_company());
+        assert!(spending.allow(granting.announce()) && !granting.is_worth_company());
         assert!(spending.take(Lane::Posted, 4) && !spending.take(Lane::Posted, 1));
         assert!(spending.take(Lane::Posted, 0) && !spending.take(Lane::Posted, 0));
         assert!(spending.take(Lane::Completion, 1), "lanes are apart");

@@ -217,7 +217,7 @@ impl Pair {
             Output::Reset => end.events.push("reset".into()),
             Output::Ahead(..) => end.events.push("ahead".into()),
             Output::Forget(_) => end.events.push("forget".into()),
-            Output::WantsTally => end.session.tell_tally(Tally::default()),
+            Output::WantsTally => end.session.report_tally(Tally::default()),
             Output::Registers(_) => end.events.push("registers".into()),
         }
     }

@@ -198,9 +198,9 @@ impl JoinedPaths {
                         self.lose(now, usize::from(path.0));
                     }
                     Output::End(_) => {
-                        let told = std::mem::take(&mut self.inputs);
+                        let inputs = std::mem::take(&mut self.inputs);
                         self.leave(context);
-                        self.inputs = told;
+                        self.inputs = inputs;
                         self.inputs.push_back(Input::Disconnected);
                     }
                 }

@@ -179,7 +179,7 @@ fn an_example_that_the_program_would_refuse_is_found() {
     for (line, expected) in [
         ("farlane export --listen 10.77.0.2:4430 --ram 1GiB", "reachable from other machines"),
         ("farlane export --eth eth1 --ram 1GiB", "reachable from other machines"),
-        ("farlane target --listen 0.0.0.0:4420 --nqn NQN --ram 1GiB", "prove nothing"),
+        ("farlane target --listen 0.0.0.0:4420 --nqn NQN --ram 1GiB", "need no authentication"),
         ("farlane export --listen 127.0.0.1:1 --listen 127.0.0.1:2 --ram 1GiB", "nothing to offer"),
         (
             "farlane model emulate --between near far --listen 127.0.0.1:1 --link l.toml",

@@ -96,7 +96,7 @@ fn a_copy_reports_the_copied_bytes_when_it_is_interrupted() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("bytes read in") && said.contains("interrupted: --offset "), "{said}");
-    assert!(said.contains("goes on behind them, with another --output"), "it would be emptied: {said}");
+    assert!(said.contains("continues behind them, with another --output"), "it would be emptied: {said}");
     // The pipe has less room than the first write, which has not ended.
     assert!(said.starts_with("0 bytes read in"), "bytes that were not taken were not copied: {said}");
     assert_serves(&far.url());

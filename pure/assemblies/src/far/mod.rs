@@ -92,7 +92,7 @@ impl Far {
     /// Applies `change` to the SSD's command core, for changes to its namespaces; the host is
     /// notified of them.
     pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Subsystem) -> T) -> T {
-        self.tell(now);
+        self.note_time(now);
         self.stir = true;
         self.function.with_core(now, change)
     }
@@ -135,7 +135,7 @@ impl<F: Device> Far<F> {
     /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
     /// processed as they come in, so that the time stamps on frames show how long that took.
     pub fn advance(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.downstream.advance(now);
     }
     /// Says how long segments of a connection may be; see [`Downstream::set_segment_max`].
@@ -149,7 +149,7 @@ impl<F: Device> Far<F> {
     /// Defers the bytes of a connection, if they are for the device; see
     /// [`Downstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
-        self.tell(now);
+        self.note_time(now);
         self.downstream.hold_back(now, connection)
     }
     /// Whether durations are measured here, by a watcher or by time stamps on frames, so that
@@ -164,7 +164,7 @@ impl<F: Device> Far<F> {
     /// Admits from now on the hosts with these keys, or every host if there is no list; see
     /// [`Downstream::set_access`].
     pub fn admit(&mut self, now: Instant, admitted: Option<Vec<Admitted>>) {
-        self.tell(now);
+        self.note_time(now);
         let access = match &admitted {
             None => Access::Anyone,
             Some(hosts) => Access::Keys(hosts.iter().map(|host| host.key).collect()),
@@ -184,12 +184,12 @@ impl<F: Device> Far<F> {
     }
     /// Ends the session, sends the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
-        self.tell(now);
+        self.note_time(now);
         self.closed = true;
         self.downstream.close(now, text);
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn note_time(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
         self.quiet = false;
@@ -324,7 +324,7 @@ impl<F: Device> Engine for Far<F> {
     type Output = Output<F::Output>;
 
     fn handle_input(&mut self, now: Instant, input: Input<F::Input>) {
-        self.tell(now);
+        self.note_time(now);
         match input {
             Input::Network(input) => {
                 if self.watch.is_on() {
@@ -342,7 +342,7 @@ impl<F: Device> Engine for Far<F> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.downstream.handle_timeout(now);
         self.function.on_timeout(now);
         self.stir = true;

@@ -119,7 +119,7 @@ impl<D: 'static> Guest<D> {
     ) {
         if data.is_none() {
             self.statistics.reads_refused += 1;
-            self.tell_outside(address, length, false);
+            self.report_outside(address, length, false);
         }
         self.port.root_mut().memory_read_done(token, data);
     }
@@ -128,10 +128,10 @@ impl<D: 'static> Guest<D> {
     /// gone. The write is dropped.
     pub fn memory_write_failed(&mut self, address: u64, length: usize) {
         self.statistics.writes_dropped += 1;
-        self.tell_outside(address, length, true);
+        self.report_outside(address, length, true);
     }
 
-    fn tell_outside(&mut self, address: u64, length: usize, write: bool) {
+    fn report_outside(&mut self, address: u64, length: usize, write: bool) {
         self.untold += 1;
         if self.now < self.quiet_until {
             return;

@@ -237,7 +237,7 @@ pub struct Guest<D> {
     script_serial: u64,
     timers: Deadlines<Timer>,
     /// Completion timeouts already reported, and when the next report may be made.
-    timeouts_told: u64,
+    timeouts_reported: u64,
     timeouts_quiet_until: Instant,
     /// Accesses outside of the guest's memory not yet reported, and when the next report may
     /// be made.
@@ -311,7 +311,7 @@ impl<D: 'static> Guest<D> {
             by_message: ByMessage::default(),
             script_serial: 0,
             timers: Deadlines::new(),
-            timeouts_told: 0,
+            timeouts_reported: 0,
             timeouts_quiet_until: Instant::ZERO,
             untold: 0,
             quiet_until: Instant::ZERO,
@@ -365,7 +365,7 @@ impl<D: 'static> Guest<D> {
     }
     /// A doorbell in shared memory was rung: `value` was stored at `offset` of BAR 0.
     pub fn ring(&mut self, now: Instant, offset: u64, value: u32) {
-        self.tell(now);
+        self.note_time(now);
         self.statistics.rings += 1;
         let data = self.pool.copy(&value.to_le_bytes());
         self.write_memory(RegionIndex::BAR0, offset, &data);
@@ -389,7 +389,7 @@ impl<D: 'static> Guest<D> {
 
     /// Sets the time to `now`: outputs polled after this call leave at `now`.
     pub fn advance(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.port.advance(now);
     }
 
@@ -401,13 +401,13 @@ impl<D: 'static> Guest<D> {
 
     /// Asks the far end how it is now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.port.ping(now);
     }
 
     /// Ends the session in order and sends the far end `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
-        self.tell(now);
+        self.note_time(now);
         self.port.close(now, text);
     }
 
@@ -429,7 +429,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn note_time(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
     }
@@ -496,7 +496,7 @@ impl<D: 'static> Engine for Guest<D> {
     type Output = Output<D>;
 
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
-        self.tell(now);
+        self.note_time(now);
         match input {
             Input::Connected(connection) => self.port.on_network(now, upstream::Input::Connected(connection)),
             Input::Received(connection, bytes) => {
@@ -523,9 +523,9 @@ impl<D: 'static> Engine for Guest<D> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.port.handle_timeout(now);
-        self.tell_timeouts();
+        self.report_timeouts();
         if let Some(server) = &mut self.server {
             server.handle_timeout(now);
         }

@@ -32,13 +32,13 @@ pub(super) fn nothing(offset: u64, bytes: &mut [u8]) {
 
 impl<D: 'static> Guest<D> {
     /// Reports the requests that timed out since the last report.
-    pub(super) fn tell_timeouts(&mut self) {
-        let times = self.port.root().requester_statistics().timeouts - self.timeouts_told;
+    pub(super) fn report_timeouts(&mut self) {
+        let times = self.port.root().requester_statistics().timeouts - self.timeouts_reported;
         let Some(request) = self.port.root().timed_out().filter(|_| times > 0) else { return };
         if self.now < self.timeouts_quiet_until {
             return;
         }
-        self.timeouts_told += times;
+        self.timeouts_reported += times;
         self.timeouts_quiet_until = self.now + TELL_EVERY;
         let within = self.port.root().config().timeout.longest();
         self.event(Event::CompletionTimeout { request, within, times });

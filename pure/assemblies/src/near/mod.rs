@@ -209,7 +209,7 @@ impl Near {
         controller: ControllerIndex,
         submission: Submission,
     ) -> Result<CommandId, SubmitError> {
-        self.tell(now);
+        self.note_time(now);
         let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
         self.work = Work::Drivers;
         if self.port.watch().is_on() {
@@ -223,14 +223,14 @@ impl Near {
     /// # Errors
     /// [`Busy`] when too many reads are under way.
     pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
-        self.tell(now);
+        self.note_time(now);
         self.port.root_mut().config_read(now, driver::config_cookie(cookie), target, offset)
     }
 
     /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
     /// processed as they come in, so that the time stamps on frames show how long that took.
     pub fn advance(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.port.advance(now);
     }
 
@@ -242,7 +242,7 @@ impl Near {
 
     /// Asks all far ends how they are now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.port.ping(now);
     }
 
@@ -254,11 +254,11 @@ impl Near {
 
     /// Ends all sessions in order and sends the far ends `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
-        self.tell(now);
+        self.note_time(now);
         self.port.close(now, text);
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn note_time(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
         self.work = self.work.max(Work::Port);
@@ -545,7 +545,7 @@ impl Engine for Near {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
-        self.tell(now);
+        self.note_time(now);
         match input {
             Input::Connected(connection) => self.port.on_network(now, upstream::Input::Connected(connection)),
             Input::Received(connection, bytes) => {
@@ -560,7 +560,7 @@ impl Engine for Near {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.tell(now);
+        self.note_time(now);
         self.work = Work::Drivers;
         self.port.handle_timeout(now);
         for driver in &mut self.drivers {

@@ -35,7 +35,7 @@ impl Near {
         cookie: u32,
     ) -> Result<(), Busy> {
         assert!(matches!(length, 4 | 8), "a register of {length} bytes");
-        self.tell(now);
+        self.note_time(now);
         let bar = self.drivers.get(controller.0).ok_or(Busy)?.bar;
         let address = bar + u64::from(offset);
         self.port.root_mut().read(now, driver::register_cookie(cookie), address, length)?;
@@ -46,7 +46,7 @@ impl Near {
     /// Writes a double word to a controller's registers in BAR0. The write is posted. It is dropped
     /// if there is no such controller.
     pub fn register_write(&mut self, now: Instant, controller: ControllerIndex, offset: u32, value: u32) {
-        self.tell(now);
+        self.note_time(now);
         let Some(bar) = self.drivers.get(controller.0).map(|driver| driver.bar) else { return };
         let data = self.pool.copy(&value.to_le_bytes());
         self.port.root_mut().write(bar + u64::from(offset), &data);

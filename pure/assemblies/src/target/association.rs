@@ -274,7 +274,7 @@ impl Target {
     }
 
     /// Sends the event that a discovery controller has, if any.
-    pub(super) fn tell_event(&mut self, key: AssociationKey) {
+    pub(super) fn report_event(&mut self, key: AssociationKey) {
         let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
         let admin = member.admin;
         let Some((command, dw0)) = self.fabrics.take_event(key) else { return };

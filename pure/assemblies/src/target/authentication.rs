@@ -76,7 +76,7 @@ impl Target {
     }
 
     fn on_progress(&mut self, id: ConnectionId, progress: Progress) {
-        let told = self.peers[id.0 as usize].as_ref().and_then(|peer| {
+        let event_of_peer = self.peers[id.0 as usize].as_ref().and_then(|peer| {
             let queue = peer.queue()?;
             let association = self.fabrics.association(queue.association)?;
             let (host, controller) = (association.host().clone(), association.controller());
@@ -93,7 +93,7 @@ impl Target {
         if why.is_some() {
             self.gate.count_refused("not_authenticated");
         }
-        if let Some(event) = told {
+        if let Some(event) = event_of_peer {
             self.log(event);
         }
         if let Some(peer) = self.peer(id)
@@ -137,7 +137,7 @@ impl Target {
             }
         }
         self.admit(id, true);
-        self.tell_connected(id);
+        self.report_connected(id);
     }
 
     /// A connection's host is admitted. Connections of the same address are known from then on if

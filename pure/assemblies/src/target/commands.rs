@@ -104,7 +104,7 @@ impl Target {
         }
         self.charge_discovery(id, bytes);
         self.on_discovery_heard(id);
-        self.tell_event(association);
+        self.report_event(association);
     }
 
     /// A host has had an answer of the discovery service of that many bytes.

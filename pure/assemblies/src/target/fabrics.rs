@@ -160,9 +160,9 @@ impl Target {
             self.gate.on_claim(id);
         } else if connected.subsystem.is_some() || by_key {
             self.admit(id, by_key);
-            self.tell_connected(id);
+            self.report_connected(id);
         } else {
-            self.tell_connected(id);
+            self.report_connected(id);
             self.on_discovery_heard(id);
         }
     }
@@ -171,7 +171,7 @@ impl Target {
     pub(super) fn on_discovery_heard(&mut self, id: ConnectionId) {
         if let Some(victim) = self.gate.on_discovery(self.now, id) {
             self.drop_connection(victim, &Close::Crowded);
-            self.tell_crowded(victim);
+            self.report_crowded(victim);
         }
     }
 
@@ -236,7 +236,7 @@ impl Target {
         Some(Role::Nvm(subsystem, controller))
     }
 
-    pub(super) fn tell_connected(&mut self, id: ConnectionId) {
+    pub(super) fn report_connected(&mut self, id: ConnectionId) {
         let Some(peer) = self.peers[id.0 as usize].as_ref() else { return };
         let Some(queue) = peer.queue() else { return };
         let Some(association) = self.fabrics.association(queue.association) else { return };

@@ -302,7 +302,7 @@ impl Gate {
 
     /// A stranger was turned away for another. Returns whether to report that: once until none was
     /// for a while.
-    pub(super) fn tell_crowded(&mut self, now: Instant) -> bool {
+    pub(super) fn report_crowded(&mut self, now: Instant) -> bool {
         self.crowded.replace(now).is_none_or(|before| now - before >= QUIET)
     }
 

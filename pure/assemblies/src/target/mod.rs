@@ -135,12 +135,12 @@ impl Target {
     /// is gone. A subsystem that is gone is forgotten.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.now = now;
-        let (told, ended) = self.fabrics.set_directory(directory);
+        let (notified, ended) = self.fabrics.set_directory(directory);
         for key in ended {
             self.end_association(key, &Close::NotOffered);
         }
-        for key in told {
-            self.tell_event(key);
+        for key in notified {
+            self.report_event(key);
         }
         self.apply_permits();
         for index in 0..self.subsystems.len() {
@@ -355,11 +355,11 @@ impl Target {
             Verdict::Room => {}
             Verdict::InsteadOf(victim) => {
                 self.drop_connection(victim, &Close::Crowded);
-                self.tell_crowded(victim);
+                self.report_crowded(victim);
             }
             Verdict::Full => {
                 self.drop_connection(id, &Close::Crowded);
-                return self.tell_crowded(id);
+                return self.report_crowded(id);
             }
         }
         for received in resume.into_iter().flatten() {
@@ -368,8 +368,8 @@ impl Target {
     }
 
     /// Reports that strangers are turned away for others, once until that has ceased.
-    fn tell_crowded(&mut self, id: ConnectionId) {
-        if self.gate.tell_crowded(self.now)
+    fn report_crowded(&mut self, id: ConnectionId) {
+        if self.gate.report_crowded(self.now)
             && let Some(peer) = self.peer(id).map(|peer| peer.address)
         {
             self.log(Event::Crowded { peer });

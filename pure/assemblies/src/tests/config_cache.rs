@@ -246,7 +246,7 @@ impl World {
 }
 
 /// The significant part of an answer: bytes that were not asked for are ignored.
-fn told(packet: &Packet, steps: &[Step]) -> (u16, CompletionStatus, Bdf, u16, u8, Vec<u8>) {
+fn answer(packet: &Packet, steps: &[Step]) -> (u16, CompletionStatus, Bdf, u16, u8, Vec<u8>) {
     let Kind::Completion(completion) = &packet.header.kind else { panic!("{packet:?}") };
     let mut bytes = packet.payload.to_vec();
     if let Step::Read { enables, .. } = steps[usize::from(completion.tag.get())] {
@@ -314,7 +314,7 @@ fn lockstep(seed: u64, count: usize) -> u64 {
         }
         world.run_for(Nanos::from_secs(3));
         let answers = world.answers.iter().filter(|packet| packet.tag() != OF_NONE);
-        let mut answers: Vec<_> = answers.map(|packet| told(packet, &steps)).collect();
+        let mut answers: Vec<_> = answers.map(|packet| answer(packet, &steps)).collect();
         answers.sort_by_key(|answer| answer.0);
         answers
     });

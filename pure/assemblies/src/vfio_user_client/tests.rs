@@ -206,7 +206,7 @@ fn interrupts_are_enabled_only_while_there_is_a_receiver() {
     run(&mut user, &mut far);
     assert_eq!(far.interrupts, [Setting::Enabled(false)]);
     assert_eq!(far.space[0x53], 0);
-    for (descriptors, told) in [
+    for (descriptors, expected) in [
         (std::vec![7, 8], [Setting::Descriptors(2), Setting::Enabled(true)]),
         (Vec::new(), [Setting::Enabled(false), Setting::Descriptors(0)]),
         (std::vec![7, 8], [Setting::Descriptors(2), Setting::Enabled(true)]),
@@ -214,7 +214,7 @@ fn interrupts_are_enabled_only_while_there_is_a_receiver() {
         far.interrupts.clear();
         user.listen(NOW, descriptors);
         let outputs = exchange(&mut user, &mut far);
-        assert_eq!(far.interrupts, told);
+        assert_eq!(far.interrupts, expected);
         assert!(matches!(outputs[..], [Output::Event(Event::Listening(true))]), "{outputs:?}");
     }
 }

@@ -192,7 +192,8 @@ impl Connection {
 
     /// Handles the peer's report of a fault of this end.
     fn on_terminate(&mut self, segment: &Segment) {
-        let fault = Terminate::parse(&segment.data).map_or(Fault::STREAM_CATASTROPHIC, |told| told.fault);
+        let fault =
+            Terminate::parse(&segment.data).map_or(Fault::STREAM_CATASTROPHIC, |terminate| terminate.fault);
         self.close(Disconnected::Reported(fault.describe()), fault.work_error());
     }
 

@@ -111,7 +111,7 @@ fn a_reply_that_cannot_be_used_is_answered_by_a_terminate() {
         take(&mut near);
         give(&mut near, &bytes);
         assert!(matches!(events(&mut near)[..], [Event::Disconnected(Disconnected::PeerFault(_))]));
-        terminate_of(&mut near).map(|(told, _)| told.fault)
+        terminate_of(&mut near).map(|(terminate, _)| terminate.fault)
     };
     let request = frame(FrameKind::Request, Revision::Two);
     assert_eq!(wrong(request.emit(Some(PART), b""), config(1)), Some(Fault::INVALID_STARTUP));

@@ -17,8 +17,8 @@ pub(super) struct End {
     /// Whether the application found too little room, so that the connection must report when there
     /// is more.
     blocked: bool,
-    told_finished: bool,
-    told_gone: bool,
+    reported_finished: bool,
+    reported_gone: bool,
     /// Whether the end waits for its turn to send.
     pub(super) queued: bool,
 }
@@ -30,14 +30,14 @@ impl End {
             stream: Stream::default(),
             delivered: 0,
             blocked: false,
-            told_finished: false,
-            told_gone: false,
+            reported_finished: false,
+            reported_gone: false,
             queued: false,
         }
     }
 
     fn room(&self) -> usize {
-        if self.told_gone || self.stream.buffers() >= BUFFERS_MAX {
+        if self.reported_gone || self.stream.buffers() >= BUFFERS_MAX {
             return 0;
         }
         self.endpoint.room() as usize
@@ -90,19 +90,19 @@ impl Connection {
     }
 
     /// Reports changes of its end to the application at `side`.
-    pub(super) fn tell(&mut self, side: Side, mut output: impl FnMut(Output)) {
+    pub(super) fn report(&mut self, side: Side, mut output: impl FnMut(Output)) {
         let (connection, there) = (self.id, side.other().index());
         while let Some(event) = self.ends[side.index()].endpoint.poll_event() {
             match event {
                 Event::Asked => output(Output::Incoming { connection, side }),
                 Event::Opened => output(Output::Opened { connection, side }),
                 Event::Gone(why) => {
-                    self.ends[side.index()].told_gone = true;
+                    self.ends[side.index()].reported_gone = true;
                     output(Output::Closed { connection, side, why });
                 }
             }
         }
-        if self.ends[side.index()].told_gone {
+        if self.ends[side.index()].reported_gone {
             return;
         }
         loop {
@@ -118,8 +118,8 @@ impl Connection {
             output(Output::Data { connection, side, data });
         }
         let end = &mut self.ends[side.index()];
-        if end.endpoint.is_finished() && !end.told_finished {
-            end.told_finished = true;
+        if end.endpoint.is_finished() && !end.reported_finished {
+            end.reported_finished = true;
             output(Output::Finished { connection, side });
         }
         if end.blocked && end.room() > 0 {
@@ -127,7 +127,7 @@ impl Connection {
             output(Output::Writable { connection, side });
         }
         if end.endpoint.is_closed() {
-            end.told_gone = true;
+            end.reported_gone = true;
             output(Output::Closed { connection, side, why: Gone::Closed });
         }
     }
@@ -136,16 +136,15 @@ impl Connection {
     pub(super) fn reset(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         end.endpoint.reset();
-        end.told_gone = true;
+        end.reported_gone = true;
     }
 
     /// Whether both sides are done with the connection, or one is and the other has never heard of
     /// it.
     pub(super) fn is_over(&self) -> bool {
-        self.ends.iter().any(|end| end.told_gone)
-            && self
-                .ends
-                .iter()
-                .all(|end| (end.told_gone && !end.endpoint.has_last_word()) || end.endpoint.is_listening())
+        self.ends.iter().any(|end| end.reported_gone)
+            && self.ends.iter().all(|end| {
+                (end.reported_gone && !end.endpoint.has_last_word()) || end.endpoint.is_listening()
+            })
     }
 }

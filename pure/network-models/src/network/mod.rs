@@ -353,7 +353,7 @@ impl Network {
     /// deadline.
     fn touch(&mut self, id: ConnectionId, side: Side) {
         let Some(connection) = self.slots.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
-        connection.tell(side, |output| {
+        connection.report(side, |output| {
             if let (Some(watched), Output::Data { .. }) = (&mut self.watched, &output) {
                 watched.handed.push_back(watched.current.clone());
             }

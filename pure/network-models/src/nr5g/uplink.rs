@@ -53,9 +53,9 @@ impl Uplink {
     /// The slot that the base station grants after it learned at `at` that data waits.
     fn granted(&self, at: Instant, bytes: u32) -> Grant {
         let decided = at + self.cell.station;
-        let (told, _) = self.cell.next(Direction::Down, decided);
+        let (informed, _) = self.cell.next(Direction::Down, decided);
         let prepared = (self.cell.slot() * u64::from(self.cell.k2)).max(self.cell.symbols(self.cell.n2));
-        self.in_uplink(told + prepared, bytes)
+        self.in_uplink(informed + prepared, bytes)
     }
 
     /// The grant that an idle device gets for data that is ready at `ready`.

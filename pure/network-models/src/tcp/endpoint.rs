@@ -197,13 +197,13 @@ impl Endpoint {
             // The acknowledgement of the SYN was lost.
             State::Open if segment.flags.syn => self.receiver.acknowledge(),
             State::Open => {
-                let told = Acknowledged {
+                let heard = Acknowledged {
                     number: segment.acknowledgement,
                     window: segment.window,
                     blocks: segment.blocks.as_slice(),
                     carries: segment.length > 0 || segment.flags.fin,
                 };
-                self.sender.on_acknowledged(now, told);
+                self.sender.on_acknowledged(now, heard);
                 self.receiver.on_segment(now, segment);
             }
             // The peer has not heard of the end yet.

@@ -40,7 +40,7 @@ pub(super) struct Receiver {
     fin: Option<Sequence>,
     due: Due,
     /// The number that the latest acknowledgement carried.
-    told: Sequence,
+    acknowledged: Sequence,
     quick: u32,
     /// The range that arrived twice.
     duplicate: Option<Range>,
@@ -57,7 +57,7 @@ impl Receiver {
             edge: 1,
             fin: None,
             due: Due::Never,
-            told: 1,
+            acknowledged: 1,
             quick: parameters.acknowledgement.quick,
             duplicate: None,
         };
@@ -168,7 +168,7 @@ impl Receiver {
     /// Decides when to acknowledge data that has arrived in order.
     fn schedule(&mut self, now: Instant, gaps: bool) {
         let rule = self.parameters.acknowledgement;
-        let unacknowledged = self.next - self.told;
+        let unacknowledged = self.next - self.acknowledged;
         let full = u64::from(rule.segments.saturating_sub(1)) * u64::from(self.segment_max);
         if gaps || self.quick > 0 || rule.delay == Nanos::ZERO || unacknowledged > full || self.is_finished()
         {
@@ -203,7 +203,7 @@ impl Receiver {
         segment.flags.ack = true;
         segment.acknowledgement = self.next;
         segment.window = u32::try_from(self.edge.saturating_sub(self.next)).unwrap_or(u32::MAX);
-        self.told = self.next;
+        self.acknowledged = self.next;
         if self.due != Due::Never {
             self.quick = self.quick.saturating_sub(1);
         }

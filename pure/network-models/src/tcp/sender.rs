@@ -194,31 +194,32 @@ impl Sender {
     }
 
     /// Takes an acknowledgement from the peer.
-    pub(super) fn on_acknowledged(&mut self, now: Instant, told: Acknowledged<'_>) {
-        if told.number > self.next {
+    pub(super) fn on_acknowledged(&mut self, now: Instant, heard: Acknowledged<'_>) {
+        if heard.number > self.next {
             // It acknowledges something that was never sent.
             return;
         }
-        let duplicate = match told.blocks {
-            [(_, end), ..] if *end <= told.number => true,
+        let duplicate = match heard.blocks {
+            [(_, end), ..] if *end <= heard.number => true,
             [(start, end), second, ..] => *start >= second.0 && *end <= second.1,
             _ => false,
         };
-        let blocks = if duplicate { &told.blocks[1..] } else { told.blocks };
+        let blocks = if duplicate { &heard.blocks[1..] } else { heard.blocks };
         let flown = self.board.outstanding();
-        let news = self.board.on_acknowledged(now, told.number, blocks, self.trip.least());
+        let news = self.board.on_acknowledged(now, heard.number, blocks, self.trip.least());
         if let Some(sample) = news.sample {
             self.trip.measure(now, sample);
         }
-        let edge = told.number + u64::from(told.window);
-        let repeated = told.number == self.unacknowledged && edge == self.edge && !told.carries && flown > 0;
+        let edge = heard.number + u64::from(heard.window);
+        let repeated =
+            heard.number == self.unacknowledged && edge == self.edge && !heard.carries && flown > 0;
         let delivered = self.count_duplicates(news, repeated);
-        self.unacknowledged = self.unacknowledged.max(told.number);
-        self.take_window(told.window, edge);
+        self.unacknowledged = self.unacknowledged.max(heard.number);
+        self.take_window(heard.window, edge);
         if duplicate {
             self.on_duplicate_arrival();
         }
-        self.on_tail_acknowledged(told.number, duplicate, repeated);
+        self.on_tail_acknowledged(heard.number, duplicate, repeated);
         if news.advanced {
             self.backoff = 0;
             self.end_phase();

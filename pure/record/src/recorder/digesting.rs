@@ -12,16 +12,16 @@ use engine::Buffer;
 pub(super) struct StreamDigest {
     here: Hasher,
     /// The last digest from the world.
-    told: Option<[u8; 32]>,
+    computed: Option<[u8; 32]>,
 }
 
 impl StreamDigest {
     pub(super) fn new(algorithm: Algorithm) -> Self {
-        Self { here: Hasher::new(algorithm), told: None }
+        Self { here: Hasher::new(algorithm), computed: None }
     }
 
     pub(super) fn value(&self) -> [u8; 32] {
-        self.told.unwrap_or_else(|| self.here.finalize())
+        self.computed.unwrap_or_else(|| self.here.finalize())
     }
 }
 
@@ -65,7 +65,7 @@ impl Recorder {
 
     pub(super) fn on_digested(&mut self, digest: [u8; 32]) {
         let Some((stream, chunk)) = self.digesting.chunks.pop_front() else { return };
-        self.streams[stream as usize].digest.told = Some(digest);
+        self.streams[stream as usize].digest.computed = Some(digest);
         self.release(chunk);
     }
 }

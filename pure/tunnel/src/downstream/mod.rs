@@ -257,7 +257,7 @@ impl Downstream {
             Some(Verdict::No(Ungreeted::ByPeer(code, text))) => {
                 self.gate.callers.refused += 1;
                 self.outputs.push_back(Output::Close { connection });
-                self.tell_failure(connection, HandshakeError::RefusedByPeer { code, text });
+                self.report_failure(connection, HandshakeError::RefusedByPeer { code, text });
             }
         }
     }
@@ -349,10 +349,10 @@ impl Downstream {
     fn refuse(&mut self, connection: ConnectionId, code: RefuseCode, text: String) {
         self.outputs.push_back(Output::Transmit { connection, bytes: self.gate.refusal(code, &text) });
         self.outputs.push_back(Output::Close { connection });
-        self.tell_failure(connection, HandshakeError::Refused { code, text });
+        self.report_failure(connection, HandshakeError::Refused { code, text });
     }
 
-    fn tell_failure(&mut self, connection: ConnectionId, error: HandshakeError) {
+    fn report_failure(&mut self, connection: ConnectionId, error: HandshakeError) {
         let event = Event::HandshakeFailed(error);
         self.outputs.push_back(Output::Event { connection: Some(connection), event });
     }
@@ -403,7 +403,7 @@ impl Downstream {
             _ if !strand.is_main() => None,
             From::WantsTally => {
                 let tally = self.store.tally().since(&self.counted);
-                self.session.main_mut().tell_tally(tally);
+                self.session.main_mut().report_tally(tally);
                 None
             }
             From::LinkUp { peer } => {

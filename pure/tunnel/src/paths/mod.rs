@@ -132,7 +132,7 @@ pub struct Paths {
     /// Bytes of the peer's stream that have been delivered.
     delivered: u64,
     /// How many of the delivered bytes were acknowledged on every path that had room for it.
-    told: u64,
+    confirmed: u64,
     acknowledge_at: Option<Instant>,
     outputs: VecDeque<Output>,
     pool: Pool,
@@ -163,7 +163,7 @@ impl Paths {
             acknowledged: 0,
             progress: Instant::ZERO,
             delivered: 0,
-            told: 0,
+            confirmed: 0,
             acknowledge_at: None,
             outputs: VecDeque::new(),
             pool: Pool::new(64 << 10),
@@ -199,7 +199,7 @@ impl Paths {
 
     /// Acknowledges the received bytes now, when waiting for more is not worthwhile.
     pub fn conclude(&mut self, now: Instant) {
-        if self.told < self.delivered {
+        if self.confirmed < self.delivered {
             self.acknowledge(now);
         }
     }
@@ -357,10 +357,10 @@ impl Paths {
     /// Acknowledges the received bytes on every path. A busy path acknowledges with its next
     /// record.
     fn acknowledge(&mut self, now: Instant) {
-        (self.acknowledge_at, self.told) = (None, self.delivered);
+        (self.acknowledge_at, self.confirmed) = (None, self.delivered);
         for index in 0..PATHS_MAX {
             if let Some(path) = &mut self.paths[index] {
-                path.owes |= path.told < self.delivered;
+                path.owes |= path.confirmed < self.delivered;
             }
             self.fill(now, index);
         }
@@ -398,7 +398,7 @@ impl Engine for Paths {
                     self.outputs.push_back(Output::Drop(path, error));
                     self.remove(path.index());
                 }
-                if self.delivered - self.told >= ACKNOWLEDGE_BYTES {
+                if self.delivered - self.confirmed >= ACKNOWLEDGE_BYTES {
                     self.acknowledge(now);
                 }
             }

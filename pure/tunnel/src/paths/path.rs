@@ -53,7 +53,7 @@ pub(super) struct Path {
     /// acknowledged.
     pub(super) owes: bool,
     /// How many bytes were acknowledged on this path.
-    pub(super) told: u64,
+    pub(super) confirmed: u64,
     pub(super) heard: Instant,
     spoke: Instant,
 }
@@ -69,7 +69,7 @@ impl Path {
             next,
             given: 0,
             owes: false,
-            told: 0,
+            confirmed: 0,
             heard: now,
             spoke: now,
         }
@@ -106,7 +106,7 @@ impl Path {
     pub(super) const fn on_record(&mut self, now: Instant, length: usize, delivered: u64) {
         self.next += length as u64;
         self.given += RECORD_LENGTH + length;
-        (self.owes, self.told, self.spoke) = (false, delivered, now);
+        (self.owes, self.confirmed, self.spoke) = (false, delivered, now);
     }
 
     /// When the path is lost if it stays silent.

@@ -147,7 +147,7 @@ impl Session {
 
     /// Answers [`Output::WantsTally`]. The tally goes with the Pong that is due. If none is due any
     /// more, the link that asked is down, and the next one may want no tally.
-    pub(crate) fn tell_tally(&mut self, tally: Tally) {
+    pub(crate) fn report_tally(&mut self, tally: Tally) {
         let is_wanted = self.pong_due.is_some() && self.link.as_ref().is_some_and(|link| link.tallied);
         self.tally_due = is_wanted.then_some(tally);
     }

@@ -176,7 +176,7 @@ impl Session {
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
             wants_tally: self.role == Role::Upstream && config.tally,
             wants_registers: self.role == Role::Upstream && config.config_cache,
-            strands: self.strands_told(),
+            strands: self.strands_announced(),
             member: self.member,
             digests: if self.role == Role::Upstream { config.digests } else { self.peer_digests },
             time: config.time,
@@ -196,7 +196,7 @@ impl Session {
         }
     }
     /// The number of strands in a Hello or Welcome, or 0 if none were asked for.
-    fn strands_told(&self) -> u16 {
+    fn strands_announced(&self) -> u16 {
         let asked = matches!(self.role, Role::Upstream) || self.peer_strands > 1;
         if asked && self.strands_ours() > 1 { self.strands_ours() } else { 0 }
     }

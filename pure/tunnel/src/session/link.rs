@@ -252,8 +252,8 @@ impl Link {
     }
 
     /// The limits to send to the peer, which count as sent.
-    pub(super) fn tell_credits(&mut self) -> CreditLimits {
-        self.granting.tell()
+    pub(super) fn announce_credits(&mut self) -> CreditLimits {
+        self.granting.announce()
     }
     pub(super) fn allow(&mut self, limits: CreditLimits) -> Result<(), ProtocolError> {
         self.blocked = false;

@@ -66,7 +66,7 @@ impl Session {
         };
         let mut at = 0;
         if self.acknowledge_due || link.credits_due(false) {
-            let credit = Frame::Credit(link.tell_credits());
+            let credit = Frame::Credit(link.announce_credits());
             at += put(&credit, &mut bytes[at..]);
             let others = frames > 0 || self.ping_due || self.pong_due.is_some();
             self.statistics.acknowledgements_alone += u64::from(!others);

@@ -64,7 +64,7 @@ impl FarLink for LinkEnd {
         let via = if further.is_open(via) { via } else { Strand::MAIN };
         for ranges in ranges.chunks(RANGES_MAX) {
             let message = Message::Courses { key, strand, ranges: ranges.to_vec() };
-            further.tell(&mut self.main, now, via, &message);
+            further.inform(&mut self.main, now, via, &message);
         }
     }
 }

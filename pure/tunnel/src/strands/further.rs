@@ -144,7 +144,7 @@ impl FurtherStrands {
         }
     }
 
-    pub(super) fn tell(&mut self, main: &mut Session, now: Instant, strand: Strand, message: &Message) {
+    pub(super) fn inform(&mut self, main: &mut Session, now: Instant, strand: Strand, message: &Message) {
         let packet = message.packet(&mut self.pool);
         // The session drops a message that is too long for the peer. If it counted in the order,
         // the peer would wait for it for ever.
@@ -161,7 +161,7 @@ impl FurtherStrands {
         if key == AheadKey::ALL {
             // Forgetting takes effect with the next packet. The message is that packet, before
             // anything is known anew.
-            self.tell(main, now, strand, &Message::Clear);
+            self.inform(main, now, strand, &Message::Clear);
         }
     }
 

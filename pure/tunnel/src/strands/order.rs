@@ -22,7 +22,7 @@ pub(super) struct Order {
     /// Posted packets sent on each strand.
     sent: [u32; STRANDS_MAX],
     /// For each strand, the counts of the other strands that were last sent on it.
-    told: [[u32; STRANDS_MAX]; STRANDS_MAX],
+    announced: [[u32; STRANDS_MAX]; STRANDS_MAX],
     /// Posted packets of the peer that were passed on, for each strand.
     passed_on: [u32; STRANDS_MAX],
 }
@@ -31,15 +31,15 @@ impl Order {
     /// The counts that must be sent on `strand` before a packet goes there, if any.
     pub(super) fn before(&mut self, strand: Strand) -> Option<Vec<After>> {
         let others = if strand.is_main() { 1..STRANDS_MAX } else { 0..1 };
-        if self.sent[others.clone()] == self.told[strand.index()][others.clone()] {
+        if self.sent[others.clone()] == self.announced[strand.index()][others.clone()] {
             return None;
         }
         let mut after = Vec::new();
-        let told = &mut self.told[strand.index()];
+        let announced = &mut self.announced[strand.index()];
         for other in Strand::first(STRANDS_MAX).filter(|other| others.contains(&other.index())) {
             let posted = self.sent[other.index()];
-            if told[other.index()] != posted {
-                told[other.index()] = posted;
+            if announced[other.index()] != posted {
+                announced[other.index()] = posted;
                 after.push(After { strand: other, posted });
             }
         }

@@ -155,7 +155,7 @@ impl Reading {
     }
 
     /// Whether the medium says that just this is held.
-    pub(super) fn tells(&self, holding: &Holding) -> bool {
+    pub(super) fn accounts_for(&self, holding: &Holding) -> bool {
         let found = self.holding();
         let streams = 0..u32::try_from(self.survey.streams()).unwrap_or(0);
         found.pins == holding.pins
@@ -196,19 +196,19 @@ impl Reading {
             gaps.entry(gap.stream).or_default().push((gap.from, gap.end()));
         }
         let holding = self.holding();
-        for (number, (told, source)) in (0..).zip(certificate.streams.iter().zip(sources)) {
+        for (number, (certified, source)) in (0..).zip(certificate.streams.iter().zip(sources)) {
             let gaps = gaps.remove(&number).unwrap_or_default();
             let lost: u64 = gaps.iter().map(|(from, end)| end - from).sum();
             let came = source.came;
-            if told.bytes_in > came || is_whole && told.bytes_in != came {
-                found.push(format!("stream {number}: {} bytes in, but {came} came", told.bytes_in));
+            if certified.bytes_in > came || is_whole && certified.bytes_in != came {
+                found.push(format!("stream {number}: {} bytes in, but {came} came", certified.bytes_in));
             }
-            let held = holding.ranges(number, told.bytes_in);
+            let held = holding.ranges(number, certified.bytes_in);
             let held_bytes: u64 = held.iter().map(|(from, end)| end - from).sum();
-            if (told.lost, told.stored + told.lost, held_bytes + told.overwritten)
-                != (lost, held_bytes, told.bytes_in)
+            if (certified.lost, certified.stored + certified.lost, held_bytes + certified.overwritten)
+                != (lost, held_bytes, certified.bytes_in)
             {
-                found.push(format!("stream {number}: {told:?}, but {lost} of {held:?} are in gaps"));
+                found.push(format!("stream {number}: {certified:?}, but {lost} of {held:?} are in gaps"));
             }
             if gaps.windows(2).any(|pair| pair[0].1 > pair[1].0) {
                 found.push(format!("stream {number}: gaps overlap: {gaps:?}"));
@@ -237,9 +237,9 @@ impl Reading {
                     let chunks = self.survey.entries.iter().filter(|entry| entry.stream == number);
                     source.digest_of_chunks(algorithm, chunks.map(|entry| (entry.offset, entry.end())))
                 }
-                false => source.digest(algorithm, told.bytes_in, &gaps),
+                false => source.digest(algorithm, certified.bytes_in, &gaps),
             };
-            if expected != told.digest {
+            if expected != certified.digest {
                 found.push(format!("stream {number}: the digest is not that of the received bytes"));
             }
         }

@@ -34,7 +34,7 @@ pub(super) fn cut(reading: &mut Reading, rng: &Rng) -> Vec<String> {
         }
     }
     *reading = Reading::new(medium, reading.chunk());
-    match before.filter(|before| !reading.tells(before)) {
+    match before.filter(|before| !reading.accounts_for(before)) {
         Some(before) => vec![format!("held was {before:?}, reported {:?}", reading.survey.ring)],
         None => Vec::new(),
     }

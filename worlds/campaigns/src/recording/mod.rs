@@ -170,7 +170,7 @@ impl Run {
     /// The troubles of the run.
     fn troubles(&self, vices: &[Vices], is_cut: bool) -> Vec<Trouble> {
         let is_fast = |source: &Source| !source.is_network() && !source.lost.is_empty();
-        let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
+        let is_full = self.ended.as_ref().is_some_and(|certified| certified.reason == Reason::Full);
         let more = [
             (self.sources.iter().any(Source::is_network), Trouble::LossyNetwork),
             (self.sources.iter().any(Source::has_dropped), Trouble::FullSocket),
@@ -380,11 +380,11 @@ impl Run {
         if reading.is_proved() {
             wrong("proved", reading.false_claims(&sources, true));
         }
-        if let Some(told) = &ended {
+        if let Some(certified) = &ended {
             // Nor has one whose slots the recorder counts, and which it therefore never overfills.
-            let has_room = config.ring.is_some() || told.slots < slots;
+            let has_room = config.ring.is_some() || certified.slots < slots;
             let is_well = was_well && has_room && plan.heal < plan.stop;
-            wrong("end", wrong_at_end(told, &recorder, &reading, lied, is_well));
+            wrong("end", wrong_at_end(certified, &recorder, &reading, lied, is_well));
         }
         let kept = if lied { Vec::new() } else { promises.kept(&holding) };
         wrong("lost", reading.missing(&kept));
@@ -410,26 +410,29 @@ impl Run {
 /// The faults of the end of a recording that was not cut off. A medium that is well takes the
 /// certificate.
 fn wrong_at_end(
-    told: &Certificate,
+    certified: &Certificate,
     recorder: &Recorder,
     reading: &Reading,
     lied: bool,
     is_well: bool,
 ) -> Vec<String> {
     let (is_certified, holding) = (recorder.is_certified(), recorder.holding());
-    let is_calm = matches!(told.reason, Reason::SourceEnded | Reason::Asked);
+    let is_calm = matches!(certified.reason, Reason::SourceEnded | Reason::Asked);
     let mut wrong = Vec::new();
-    if !lied && is_certified && (!reading.is_proved() || reading.survey.certificate.as_ref() != Some(told)) {
-        wrong.push(format!("{told:?} does not prove itself: {}", reading.reason()));
+    if !lied
+        && is_certified
+        && (!reading.is_proved() || reading.survey.certificate.as_ref() != Some(certified))
+    {
+        wrong.push(format!("{certified:?} does not prove itself: {}", reading.reason()));
     }
-    if !lied && is_certified && !reading.tells(&holding) {
+    if !lied && is_certified && !reading.accounts_for(&holding) {
         wrong.push(format!("held is {holding:?}, reported {:?}", reading.survey.ring));
     }
     if is_calm && is_well && !is_certified {
-        wrong.push(format!("the medium is well and {told:?} is not certified"));
+        wrong.push(format!("the medium is well and {certified:?} is not certified"));
     }
     let adds_up = |of: &&StreamTotals| of.bytes_in == of.stored + of.lost + of.overwritten;
-    let odd = told.streams.iter().filter(|of| !adds_up(of));
+    let odd = certified.streams.iter().filter(|of| !adds_up(of));
     wrong.extend(odd.map(|of| format!("{of:?} does not add up")));
     wrong
 }
@@ -446,7 +449,7 @@ fn recover(reading: &mut Reading, sources: &[Source]) -> Vec<String> {
         true => wrong.extend(reading.false_claims(sources, false)),
         false => wrong.push(format!("it does not prove itself: {}", reading.reason())),
     }
-    if before.as_ref().is_some_and(|before| !reading.tells(before)) {
+    if before.as_ref().is_some_and(|before| !reading.accounts_for(before)) {
         wrong.push(format!("held was {before:?}, reported {:?}", reading.survey.ring));
     }
     wrong

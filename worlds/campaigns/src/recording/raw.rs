@@ -117,7 +117,7 @@ fn config(pages: u64, rng: &mut Rng) -> RawConfig {
 
 impl Run {
     fn troubles(&self, vices: Vices, is_cut: bool) -> Vec<Trouble> {
-        let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
+        let is_full = self.ended.as_ref().is_some_and(|certified| certified.reason == Reason::Full);
         let more = [
             (self.source.is_network(), Trouble::LossyNetwork),
             (self.source.has_dropped(), Trouble::FullSocket),
@@ -239,8 +239,8 @@ impl Run {
         digest.bytes(&medium);
         let mut failures = std::mem::take(&mut self.failures);
         failures.extend(self.source.wrong());
-        if let Some(told) = &self.ended {
-            failures.extend(self.false_claims(told));
+        if let Some(certified) = &self.ended {
+            failures.extend(self.false_claims(certified));
         }
         if !lied {
             let kept = self.promises.taken[..self.promises.kept].to_vec();
@@ -256,14 +256,16 @@ impl Run {
     }
 
     /// The false claims in the report.
-    fn false_claims(&self, told: &Certificate) -> Vec<String> {
+    fn false_claims(&self, certified: &Certificate) -> Vec<String> {
         let mut found = Vec::new();
         // Lost packets whose bytes are not known take no place.
         let known = self.recorder.gaps().iter().filter(|gap| gap.bytes > 0);
         let mut gaps: Vec<_> = known.map(|gap| (gap.from, gap.end())).collect();
         gaps.sort_unstable();
         let lost: u64 = gaps.iter().map(|(from, end)| end - from).sum();
-        let [stream] = told.streams.as_slice() else { return vec![format!("{told:?} is not of one stream")] };
+        let [stream] = certified.streams.as_slice() else {
+            return vec![format!("{certified:?} is not of one stream")];
+        };
         let account = (stream.bytes_in, stream.stored + stream.lost, stream.lost);
         if account != (self.source.came, self.source.came, lost) {
             found.push(format!("{stream:?}, but {} came and {lost} are in gaps", self.source.came));

@@ -15,11 +15,11 @@ pub(super) struct Triggering {
     passed: Option<u64>,
 }
 
-/// The faults of the trigger that the medium reports. `must_tell`: it has to report the one that
+/// The faults of the trigger that the medium reports. `must_report`: it has to report the one that
 /// there was.
-pub(super) fn wrong(told: Option<Trigger>, was: Option<Trigger>, must_tell: bool) -> Vec<String> {
-    let is_so = told == was || told.is_none() && !must_tell;
-    if is_so { Vec::new() } else { vec![format!("{told:?} is reported, and there was {was:?}")] }
+pub(super) fn wrong(reported: Option<Trigger>, was: Option<Trigger>, must_report: bool) -> Vec<String> {
+    let is_so = reported == was || reported.is_none() && !must_report;
+    if is_so { Vec::new() } else { vec![format!("{reported:?} is reported, and there was {was:?}")] }
 }
 
 impl Triggering {
@@ -48,11 +48,11 @@ impl Triggering {
         };
         let young = sources.iter().enumerate().map(first_young).enumerate();
         let wrong = young.filter(|(stream, first)| recorder.passed(*stream) > *first);
-        let told = wrong.map(|(stream, first)| {
+        let reported = wrong.map(|(stream, first)| {
             let passed = recorder.passed(stream);
             format!("stream {stream} begins at byte {passed}, and {first} came within {keep} before {now:?}")
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Lets the sources count from the first byte that is recorded, once the recording waits for no

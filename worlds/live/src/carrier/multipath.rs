@@ -55,7 +55,7 @@ struct Dialling {
     /// The latest attempt, or the connection, has failed.
     has_failed: bool,
     /// The value of `has_failed` that was reported last.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// One stream over several TCP connections.
@@ -103,7 +103,7 @@ impl JoinedPaths {
                 pause: PAUSE,
                 joined: now,
                 has_failed: false,
-                is_told: false,
+                is_reported: false,
             });
         }
         joined
@@ -191,7 +191,7 @@ impl JoinedPaths {
         let of_slot = |(slot, number): (&mut Slot, u8)| {
             let dialling = slot.dialling.as_mut()?;
             let is_new =
-                core::mem::replace(&mut dialling.is_told, dialling.has_failed) != dialling.has_failed;
+                core::mem::replace(&mut dialling.is_reported, dialling.has_failed) != dialling.has_failed;
             is_new.then_some((number, dialling.has_failed))
         };
         self.slots.iter_mut().zip(0..).find_map(of_slot)

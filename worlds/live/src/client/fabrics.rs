@@ -229,11 +229,11 @@ impl<D: FabricDriver> Fabrics<D> {
     /// Notes which digests a path has to do without; returns news of a change.
     fn note_digests(&mut self, path: PathIndex) -> Option<News> {
         let missing = self.blocking.driver.missing_digests(path);
-        let told = match missing {
+        let known = match missing {
             Some(what) => self.missing.insert(path, what),
             None => self.missing.remove(&path),
         };
-        missing.filter(|_| missing != told).map(|what| News::NoDigests(path, what))
+        missing.filter(|_| missing != known).map(|what| News::NoDigests(path, what))
     }
 
     /// Remembers a command; returns its cookie for the driver.

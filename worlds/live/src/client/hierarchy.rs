@@ -130,18 +130,18 @@ impl Blocking<NearDriver> {
         use tunnel::Event as Link;
         let deadline = self.now() + timeout;
         // A long wait is reported, because a silent one looks like a hang.
-        let mut tell_at = Some(self.now() + TELL_AFTER);
+        let mut report_at = Some(self.now() + REPORT_AFTER);
         let mut refusal = None;
         let mut news = Vec::new();
         loop {
             if let Some(result) = ready(self.near()) {
-                self.driver.tell_again(news);
+                self.driver.report_again(news);
                 return result;
             }
-            match self.next_event(Some(tell_at.map_or(deadline, |at| at.min(deadline)))) {
-                // Before `tell_at`, nothing comes only where nothing ever will: that ends the wait.
-                Ok(None) if tell_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
-                    let why = self.why_late(refusal.as_ref(), TELL_AFTER);
+            match self.next_event(Some(report_at.map_or(deadline, |at| at.min(deadline)))) {
+                // Before `report_at`, nothing comes only where nothing ever will: that ends the wait.
+                Ok(None) if report_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
+                    let why = self.why_late(refusal.as_ref(), REPORT_AFTER);
                     tracing::warn!("{why}; trying for {timeout}");
                 }
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(Failure::Pcie(failure))),
@@ -182,7 +182,7 @@ impl Blocking<NearDriver> {
 }
 
 /// How long a far end is waited for before the wait is reported.
-const TELL_AFTER: Nanos = Nanos::from_secs(1);
+const REPORT_AFTER: Nanos = Nanos::from_secs(1);
 
 /// Whether the next attempt, which the engines make by themselves, is worth waiting for.
 const fn passes(error: &HandshakeError) -> bool {

@@ -105,7 +105,7 @@ impl NearDriver {
     }
 
     /// Returns events to the front of the queue, so that they come again before all others.
-    pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
+    pub(crate) fn report_again(&mut self, events: Vec<Event>) {
         events.into_iter().rev().for_each(|event| self.shell.events.push_front(event));
     }
 

@@ -470,9 +470,9 @@ impl Reactor {
             }
             Err(error) => return Err(error),
         }
-        let mut told = 0;
+        let mut count = 0;
         for event in &self.events {
-            told += 1;
+            count += 1;
             match event.token() {
                 // Sources that are looked at in each turn are no news.
                 EACH_TURN => {}
@@ -480,7 +480,7 @@ impl Reactor {
                 _ => self.news = true,
             }
         }
-        self.has_more = told == NEWS_MAX;
+        self.has_more = count == NEWS_MAX;
         Ok(())
     }
 

@@ -107,7 +107,7 @@ impl Batch {
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for (header, name) in headers[..count].iter().zip(&self.names) {
-            let (stamp, dropped) = told(&header.msg_hdr);
+            let (stamp, dropped) = control_of(&header.msg_hdr);
             let words = (header.msg_hdr.msg_namelen as usize).div_ceil(8).min(NAME_WORDS);
             let (length, sender) =
                 (header.msg_len as usize, fold(&name[..words], header.msg_hdr.msg_namelen));
@@ -143,7 +143,7 @@ fn fold(name: &[u64], length: libc::socklen_t) -> u64 {
 }
 
 /// The kernel's data with a message: its time, and the count of dropped packets.
-fn told(message: &libc::msghdr) -> (Stamp, Option<u32>) {
+fn control_of(message: &libc::msghdr) -> (Stamp, Option<u32>) {
     let (mut stamp, mut dropped) = (Stamp::None, None);
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };

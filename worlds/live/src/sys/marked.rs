@@ -31,12 +31,12 @@ pub(crate) struct Marked {
 /// # Errors
 /// When the system has no such options.
 pub(crate) fn enable(socket: &impl AsRawFd, is_ipv6: bool, mark: libc::c_int) -> io::Result<()> {
-    let (level, class, tell) = match is_ipv6 {
+    let (level, class, option) = match is_ipv6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_RECVTCLASS),
         false => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS),
     };
     set_option(socket, level, class, mark)?;
-    set_option(socket, level, tell, 1)
+    set_option(socket, level, option, 1)
 }
 
 /// Receives without waiting, one datagram for each of the first [`BATCH_MAX`] `places`.

@@ -10,7 +10,7 @@ const BUDGET_MIN: u64 = 64 << 20;
 const BUDGET_MAX: u64 = 4 << 30;
 
 /// The system's reports of its memory, and of that of the control group (cgroup) of this process.
-fn told() -> [String; 2] {
+fn limits() -> [String; 2] {
     ["/proc/meminfo", "/sys/fs/cgroup/memory.max"]
         .map(|path| std::fs::read_to_string(path).unwrap_or_default())
 }
@@ -21,7 +21,7 @@ fn told() -> [String; 2] {
 pub fn total() -> Option<u64> {
     static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
     *TOTAL.get_or_init(|| {
-        let [machine, group] = told();
+        let [machine, group] = limits();
         total_of(&machine, &group)
     })
 }
@@ -29,14 +29,14 @@ pub fn total() -> Option<u64> {
 /// The bytes of memory that new data may take now without others having to leave, as the system
 /// estimates it. `None` if the system does not say.
 pub fn available() -> Option<u64> {
-    let [machine, group] = told();
+    let [machine, group] = limits();
     field(&machine, "MemAvailable:").into_iter().chain(group.trim().parse().ok()).min()
 }
 
 /// How many bytes a serving process may hold for others by default: an eighth of the memory
 /// available to it, at least 64 MiB and at most 4 GiB.
 pub fn budget_default() -> u64 {
-    let [machine, group] = told();
+    let [machine, group] = limits();
     budget_of(&machine, &group)
 }
 

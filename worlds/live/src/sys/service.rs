@@ -107,7 +107,7 @@ pub(crate) fn keep(listener: &TcpListener) {
 
 /// Lets the manager close its copy of the listener on `address`, which is no longer served.
 pub fn forget(address: SocketAddr) {
-    tell(&format!("FDSTOREREMOVE=1\nFDNAME={}", name(address)), SendFlags::empty());
+    notify(&format!("FDSTOREREMOVE=1\nFDNAME={}", name(address)), SendFlags::empty());
 }
 
 /// An address as the name of a descriptor, which has no colons.
@@ -123,19 +123,19 @@ pub fn ready(status: &str) {
     unused.iter().filter_map(|one| one.local_addr().ok()).for_each(forget);
     // A status is one line.
     let status = status.lines().next().unwrap_or_default();
-    tell(&format!("READY=1\nSTATUS={status}"), SendFlags::empty());
+    notify(&format!("READY=1\nSTATUS={status}"), SendFlags::empty());
 }
 
 /// Reports to the manager that the process reads its configuration again; [`ready`] ends that.
 pub fn reloading() {
     let now = clock_gettime(ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
-    tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), SendFlags::empty());
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), SendFlags::empty());
 }
 
 /// Reports to the manager that the process ends in good order.
 pub(crate) fn stopping() {
-    tell("STOPPING=1\nSTATUS=ending", SendFlags::DONTWAIT);
+    notify("STOPPING=1\nSTATUS=ending", SendFlags::DONTWAIT);
 }
 
 /// How often to call [`beat`], if the manager watches this process.
@@ -145,10 +145,10 @@ pub(crate) fn beat_every() -> Option<Nanos> {
 
 /// Reports to the manager that the process is alive, without waiting.
 pub(crate) fn beat() {
-    tell("WATCHDOG=1", SendFlags::DONTWAIT);
+    notify("WATCHDOG=1", SendFlags::DONTWAIT);
 }
 
-fn tell(text: &str, flags: SendFlags) {
+fn notify(text: &str, flags: SendFlags) {
     if let Some(Manager { socket: Some(socket), .. }) = MANAGER.get() {
         // A manager that does not read takes its own decisions.
         let _ = send(socket, text.as_bytes(), flags | SendFlags::NOSIGNAL);

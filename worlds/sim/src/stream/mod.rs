@@ -397,9 +397,9 @@ impl<P> Core<P> {
         let Some((index, side)) = self.side_of(node, id) else { return };
         let connection = &self.streams.connections[index];
         let latency = self.streams.links[connection.link].profile.latency;
-        let tell_peer = connection.ends[side].state == State::Open;
+        let informs_peer = connection.ends[side].state == State::Open;
         self.forget(index, side);
-        if tell_peer && self.streams.connections[index].ends[1 - side].state != State::Closed {
+        if informs_peer && self.streams.connections[index].ends[1 - side].state != State::Closed {
             self.streams.connections[index].ends[1 - side].state = State::Cut;
             self.arrive(index, 1 - side, self.now + latency, Arrival::Closed(Closed::ByPeer));
         }

@@ -62,9 +62,9 @@ fn change(document: &mut DocumentMut, far_ends: &[FarEnd]) -> Result<Vec<String>
 
 /// A line for each namespace that has another identifier at the next start, in which they are
 /// numbered in this order.
-fn renumbered(order: &[Backing], told: &[OfferedNamespace]) -> Result<Vec<String>, String> {
+fn renumbered(order: &[Backing], offered: &[OfferedNamespace]) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
-    let mut rest: Vec<_> = told.iter().collect();
+    let mut rest: Vec<_> = offered.iter().collect();
     for (next, backing) in (1..).zip(order) {
         let mut found = None;
         for (place, one) in rest.iter().enumerate() {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn far_end(keeps_state: bool, namespaces: &[(u32, &str)]) -> FarEnd {
-        let told = |(nsid, text): &(u32, &str)| match text.strip_prefix("ram ") {
+        let offered = |(nsid, text): &(u32, &str)| match text.strip_prefix("ram ") {
             Some(ram) => {
                 OfferedNamespace { nsid: *nsid, namespace: None, ram: Some(ram.to_owned()), ana_group: None }
             }
@@ -202,7 +202,7 @@ mod tests {
                 ana_group: None,
             },
         };
-        FarEnd { keeps_state, namespaces: namespaces.iter().map(told).collect() }
+        FarEnd { keeps_state, namespaces: namespaces.iter().map(offered).collect() }
     }
 
     fn changed(text: &str, far_ends: &[FarEnd]) -> Result<(String, Vec<String>), String> {
@@ -259,11 +259,11 @@ mod tests {
         for start in starts {
             for chosen in 0..1_u32 << all.len() {
                 let picked: Vec<_> = (0..all.len()).filter(|bit| chosen >> bit & 1 == 1).collect();
-                let told: Vec<_> = (1..).zip(picked.iter().map(|bit| all[*bit])).collect();
+                let offered: Vec<_> = (1..).zip(picked.iter().map(|bit| all[*bit])).collect();
                 let text = format!("[export]\n{start}");
-                let (now, _) = changed(&text, &[far_end(true, &told)]).unwrap();
+                let (now, _) = changed(&text, &[far_end(true, &offered)]).unwrap();
                 // A second save changes nothing.
-                assert_eq!(changed(&now, &[far_end(true, &told)]).unwrap().0, now, "{start} {told:?}");
+                assert_eq!(changed(&now, &[far_end(true, &offered)]).unwrap().0, now, "{start} {offered:?}");
             }
         }
     }

@@ -129,10 +129,10 @@ impl Server {
     fn report_offered(&self) -> Result<Value, String> {
         let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
         let config = path.transpose().map_err(|error| error.to_string())?;
-        let told = |one: &Numbered| OfferedNamespace::of(one.id, &one.backing);
+        let offered = |one: &Numbered| OfferedNamespace::of(one.id, &one.backing);
         let far_end = |one: &Offered| FarEnd {
             keeps_state: one.has_state,
-            namespaces: one.listed.iter().map(told).collect(),
+            namespaces: one.listed.iter().map(offered).collect(),
         };
         let far_ends = self.offered.iter().map(far_end).collect();
         let is_given_beside = crate::config_file::is_given_beside(&["namespace", "ram"]);

@@ -46,10 +46,10 @@ fn change(text: &str, document: &mut DocumentMut, offered: &Subsystems) -> Resul
 fn change_namespaces(
     table: &mut dyn TableLike,
     listed: &[Listed],
-    told: &[OfferedNamespace],
+    offered: &[OfferedNamespace],
 ) -> Result<(), String> {
     let mut wanted = Vec::new();
-    for one in told {
+    for one in offered {
         let ana_group = one.ana_group.unwrap_or(1);
         wanted.push(Listed { id: one.nsid, ana_group, backing: one.backing()? });
     }
@@ -217,7 +217,7 @@ state = "non-optimized" # far
 nqn = "nqn.2026-01.io.farlane:two"
 "#;
 
-    fn told(namespaces: &str, ana: &str) -> Subsystems {
+    fn offered(namespaces: &str, ana: &str) -> Subsystems {
         let of = |nqn: &str, namespaces: &str, ana: &str| {
             format!(r#"{{"nqn":"nqn.2026-01.io.farlane:{nqn}","namespaces":[{namespaces}],"ana":[{ana}]}}"#)
         };
@@ -237,7 +237,7 @@ nqn = "nqn.2026-01.io.farlane:two"
         let disk = r#"{"nsid":1,"namespace":"disk.img,size=10737418240","ana_group":1}"#;
         let memory = r#"{"nsid":2,"ram":"1MiB"},{"nsid":3,"ram":"2MiB","ana_group":2}"#;
         let added = "\n[[subsystem.namespace]]\nid = 5\nram = \"4096\"\n";
-        let same = changed(TEXT, &told(&format!("{disk},{memory}"), slow));
+        let same = changed(TEXT, &offered(&format!("{disk},{memory}"), slow));
         // The second subsystem has a namespace that was added.
         assert_eq!(
             same.replace("ram = \"4096\"\nid = 5", "id = 5\nram = \"4096\""),
@@ -246,7 +246,7 @@ nqn = "nqn.2026-01.io.farlane:two"
         let grown = r#"{"nsid":1,"namespace":"disk.img,size=20GiB"},{"nsid":3,"ram":"2MiB","ana_group":2}"#;
         let new = r#"{"nsid":2,"namespace":"/srv/new.img,block=4096,readonly"}"#;
         let port = r#"{"group":1,"port":"127.0.0.1:4420","state":"inaccessible"}"#;
-        let now = changed(TEXT, &told(&format!("{grown},{new}"), &format!("{slow},{port}")));
+        let now = changed(TEXT, &offered(&format!("{grown},{new}"), &format!("{slow},{port}")));
         for kept in ["# what we offer", "# the first", "# the disk", "# large", "# slow", "# far"] {
             assert!(now.contains(kept), "{kept}: {now}");
         }
@@ -254,7 +254,7 @@ nqn = "nqn.2026-01.io.farlane:two"
         let listed = listed_in(&now).unwrap();
         let of_first: Vec<_> = listed[0].1.iter().map(|one| one.id).collect();
         assert_eq!(of_first, [1, 2, 3], "{now}");
-        let again = told(&format!("{grown},{new}"), &format!("{slow},{port}"));
+        let again = offered(&format!("{grown},{new}"), &format!("{slow},{port}"));
         assert_eq!(changed(&now, &again), now, "what is saved twice is saved");
     }
 }

@@ -41,7 +41,7 @@ dd if=$DISK of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null
 farlane observe capture connect --stop >/dev/null
 wait $! || cat /tmp/captured
 STATS=$(farlane observe trace stats /tmp/block.pcapng --json)
-echo "$STATS" | grep -q '"read":{"blocks":64,"bytes":262144,"count":64,.*"inferred":0,' && echo "captured" ||
+echo "$STATS" | grep -q '"read":{"count":64,"blocks":64,"bytes":262144,.*"inferred":0,' && echo "captured" ||
     echo "captured only $STATS"
 PID=$(pid)
 sleep 1

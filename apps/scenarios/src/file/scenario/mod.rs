@@ -397,7 +397,7 @@ impl Scenario {
         self.ended(&mut bench, Played { boot, tasks, ..Played::default() })
     }
 
-    fn play_loads(&self, seed: u64, mut told: impl FnMut(&jobs::Done)) -> Played {
+    fn play_loads(&self, seed: u64, mut report: impl FnMut(&jobs::Done)) -> Played {
         let rng = Rng::from_seed(seed);
         let mut ssd = self.setup.ssd(rng.fork("ssd"));
         let all: Vec<_> = self.loads.iter().map(|(_, job)| *job).collect();
@@ -411,7 +411,7 @@ impl Scenario {
             outcome.ended = outcome.ended.max(done.at);
             events += 1;
             digest.word(done.at.as_nanos());
-            told(&done);
+            report(&done);
         });
         let mut tasks = Vec::new();
         for ((name, _), both) in self.loads.iter().zip(outcomes) {

@@ -152,11 +152,11 @@ impl World {
         }
     }
 
-    fn cut(&mut self, port: u8, tell_upstream: bool) {
+    fn cut(&mut self, port: u8, informs_upstream: bool) {
         if let Some(connection) = self.connections[usize::from(port)].take() {
             let input = downstream::Input::Disconnected(ConnectionId(connection));
             self.far[usize::from(port)].handle_input(self.now, input);
-            if tell_upstream {
+            if informs_upstream {
                 self.upstream.handle_input(self.now, Input::Disconnected(ConnectionIndex(port)));
             }
         }

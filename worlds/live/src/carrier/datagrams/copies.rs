@@ -118,7 +118,7 @@ impl Copies {
         let merge = self.received.entry(from).or_insert_with(|| Merge::new(names.len()));
         let is_new = merge.accept(now, path, tag.sequence);
         while let Some(change) = merge.poll_change() {
-            tell(from, names, change);
+            log(from, names, change);
         }
         is_new.then_some(payload)
     }
@@ -126,7 +126,7 @@ impl Copies {
 
 /// Says that a path has failed, or works again. The others bring everything, so nothing else
 /// shows it.
-fn tell(from: Mac, names: &[String], Change { path, is_failing, missing, passed }: Change) {
+fn log(from: Mac, names: &[String], Change { path, is_failing, missing, passed }: Change) {
     let (name, from) = (names.get(path).map_or("", String::as_str), ethernet::mac_text(from));
     match is_failing {
         true => tracing::warn!(

@@ -66,7 +66,7 @@ struct Absence {
     /// When to look for it next.
     at: Instant,
     /// The last logged reason why it can't be used.
-    told: String,
+    logged: String,
 }
 
 /// Frames at one interface or several.
@@ -392,7 +392,7 @@ impl Frames {
                     path = name,
                     "{name}: the interface was deleted; frames go by the others alone until it is back"
                 );
-                self.absences[path] = Some(Absence { at: now + AGAIN_EVERY, told: String::new() });
+                self.absences[path] = Some(Absence { at: now + AGAIN_EVERY, logged: String::new() });
                 continue;
             };
             if now < absence.at {
@@ -407,9 +407,9 @@ impl Frames {
             match (reopened, &mut self.absences[path]) {
                 (Err(error), Some(absence)) => {
                     let why = error.to_string();
-                    if why != absence.told {
+                    if why != absence.logged {
                         tracing::warn!(path = name, "{why}; trying again every second");
-                        absence.told = why;
+                        absence.logged = why;
                     }
                 }
                 (_, absence) => {

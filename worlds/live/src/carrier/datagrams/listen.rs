@@ -43,7 +43,7 @@ struct Again {
     options: Options,
     /// The time of the next attempt, and the last logged reason why it is not possible.
     at: Instant,
-    told: String,
+    logged: String,
 }
 
 impl Listener {
@@ -62,7 +62,7 @@ impl Listener {
     /// of this network has the port there.
     pub fn at(place: Ethernet, options: &Options, now: Instant) -> io::Result<Self> {
         let wire = Wire::at(place.clone(), options)?;
-        let again = Again { place, options: *options, at: Instant::ZERO, told: String::new() };
+        let again = Again { place, options: *options, at: Instant::ZERO, logged: String::new() };
         Self::over(wire, Some(again), now)
     }
 
@@ -102,12 +102,12 @@ impl Listener {
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) {
         let Some(again) = &mut self.again else { return };
         if let Some(why) = self.port.borrow().lost()
-            && again.told.is_empty()
+            && again.logged.is_empty()
         {
             tracing::warn!("{why}; no host reaches this far end there until the interface is back");
-            (again.at, again.told) = (now + AGAIN_EVERY, why.to_owned());
+            (again.at, again.logged) = (now + AGAIN_EVERY, why.to_owned());
         }
-        if again.told.is_empty() || now < again.at {
+        if again.logged.is_empty() || now < again.at {
             return;
         }
         again.at = now + AGAIN_EVERY;
@@ -120,9 +120,9 @@ impl Listener {
             }
             Err(error) => {
                 let why = error.to_string();
-                if why != again.told {
+                if why != again.logged {
                     tracing::warn!("{why}; trying again every second");
-                    again.told = why;
+                    again.logged = why;
                 }
             }
         }
@@ -201,7 +201,7 @@ impl Again {
         if wire.is_down() {
             return Ok(None);
         }
-        let again = Self { told: String::new(), ..self.clone() };
+        let again = Self { logged: String::new(), ..self.clone() };
         let listener = Listener::over(wire, Some(again), now)?;
         sources.add(listener.as_raw_fd(), Attention::OnNews)?;
         Ok(Some(listener))

@@ -123,7 +123,7 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     /// Whether it has been reported that connections are turned away.
     is_refusing: bool,
     /// The latest time that the engines were given within a turn: their time never goes back.
-    told: Instant,
+    latest: Instant,
     stopping: bool,
 }
 
@@ -141,8 +141,8 @@ impl<F: FnMut(Event)> FarDriver<F> {
         now: Instant,
         change: impl FnOnce(&mut Subsystem, &mut Media) -> T,
     ) -> T {
-        let now = now.max(self.told);
-        self.told = now;
+        let now = now.max(self.latest);
+        self.latest = now;
         let media = self.shell.backing.media_to_change();
         let result = self.far.engine_mut().with_core(now, |core| change(core, media));
         self.far.exchange(now, &mut self.shell);
@@ -178,7 +178,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             next_id: 0,
             pool: Pool::default(),
             is_refusing: false,
-            told: Instant::ZERO,
+            latest: Instant::ZERO,
             stopping: false,
         }
     }
@@ -255,14 +255,14 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Handles bytes from the peer at `index`, if there is such a peer.
     fn receive_from(&mut self, index: usize, context: &Context<'_>) -> bool {
         // The turn's own time is good enough, unless a watcher records when things happen.
-        let mut now = context.now.max(self.told);
+        let mut now = context.now.max(self.latest);
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
             let Some(peer) = self.shell.peers.get_mut(index) else { return busy };
             let id = peer.id;
             // Until the device has room, a host's bytes for it stay in the socket.
             if !self.shell.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
-                self.told = now;
+                self.latest = now;
                 peer.stream.keep_up(&mut self.pool);
                 break;
             }
@@ -305,7 +305,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 far.advance(now);
             }
             // An answer is sent before anything else is looked at.
-            self.told = now;
+            self.latest = now;
             self.far.exchange(now, &mut self.shell);
             let downstream = self.far.engine().downstream();
             if let Some(peer) = self.shell.peers.get_mut(index) {
@@ -409,7 +409,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             listener.turn(context.now, sources);
         }
         // A watcher that records when things happen has got later times than the turn's own.
-        let now = context.now.max(self.told);
+        let now = context.now.max(self.latest);
         busy |= self.doorkeeper.turn(now, self.far.engine_mut(), &mut self.shell.report);
         for peer in &mut self.shell.peers {
             busy |= peer.stream.turn(context.now, sources);

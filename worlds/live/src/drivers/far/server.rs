@@ -36,7 +36,7 @@ pub struct Server {
     redial_at: Instant,
     redial: Nanos,
     /// Whether it has been reported that no process serves the socket.
-    told: bool,
+    is_logged: bool,
     /// Reports which vectors were signalled.
     epoll: OwnedFd,
     vectors: Vec<OwnedFd>,
@@ -59,7 +59,7 @@ impl Server {
             closing: false,
             redial_at: Instant::ZERO,
             redial: REDIAL,
-            told: false,
+            is_logged: false,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             vectors: Vec::new(),
             signalled: Vec::new(),
@@ -79,12 +79,12 @@ impl Server {
         match Connection::connect(&self.path).and_then(watched) {
             Ok(connection) => {
                 self.connection = Some(connection);
-                self.told = false;
+                self.is_logged = false;
                 world.inputs.push_back(Input::Connected);
                 true
             }
             Err(error) => {
-                if !core::mem::replace(&mut self.told, true) {
+                if !core::mem::replace(&mut self.is_logged, true) {
                     (world.report)(Event::NoServer(error));
                 }
                 self.wait(world.now);

@@ -207,7 +207,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         tracing::debug!(peer = %stream.peer(), "{}: connected", stream.peer());
         self.shell.peers.push(Peer { id, stream, identified: false, opening, is_host: false, closing: None });
         self.hasten();
-        let now = context.now.max(self.told);
+        let now = context.now.max(self.latest);
         let input = Input::Network(downstream::Input::Accepted(id, address));
         self.far.engine_mut().handle_input(now, input);
         self.far.exchange(now, &mut self.shell);

@@ -127,12 +127,12 @@ fn signals(
 ) -> io::Result<(Answers, io::Result<Vec<Nanos>>)> {
     let near = eventfd(0, EventfdFlags::CLOEXEC)?;
     let (far, clock) = (near.try_clone()?, Clock::start());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (arrived, arrivals) = std::sync::mpsc::channel();
     let answers = thread::Builder::new().name("floor".into()).spawn(move || {
         keep_to(0);
         for _ in 0..count {
             rustix::io::read(&far, &mut [0_u8; 8])?;
-            if tell.send(clock.now()).is_err() {
+            if arrived.send(clock.now()).is_err() {
                 // The other side has given up.
                 break;
             }
@@ -146,12 +146,12 @@ fn signals(
             let start = clock.now();
             rustix::io::write(&near, &1_u64.to_ne_bytes())?;
             // Signals that are not waited for become one.
-            Ok(told.recv_timeout(patience).map_err(|_| lost())? - start)
+            Ok(arrivals.recv_timeout(patience).map_err(|_| lost())? - start)
         })
         .collect();
     if measured.is_err() {
         // The thread may sleep, and ends when it finds that no receiver is left.
-        drop(told);
+        drop(arrivals);
         rustix::io::write(&near, &1_u64.to_ne_bytes())?;
     }
     Ok((answers, measured))

@@ -562,7 +562,7 @@ fn a_served_card_is_used_through_its_window() {
 
 /// A card that a thread serves, and its events.
 struct Served {
-    told: mpsc::Receiver<String>,
+    reports: mpsc::Receiver<String>,
     stop: Stop,
     thread: thread::JoinHandle<()>,
 }
@@ -572,23 +572,23 @@ impl Served {
         let listener = Listener::bind(socket).unwrap();
         let mut reactor = Reactor::new(Clock::start(), SPIN).unwrap();
         let (stop, url) = (reactor.stop(), url.clone());
-        let (tell, told) = mpsc::channel();
+        let (sender, reports) = mpsc::channel();
         let thread = thread::spawn(move || {
             let wire = Wire::open(&url).unwrap();
-            let report = |event| tell.send(format!("{event:?}")).unwrap();
+            let report = |event| sender.send(format!("{event:?}")).unwrap();
             let mut driver = CardDriver::new(listener, wire, [2, 0, 0, 0, 0, 9], SPIN, report).unwrap();
             reactor.run(&mut driver).unwrap();
         });
-        Self { told, stop, thread }
+        Self { reports, stop, thread }
     }
 
     /// Waits until the card reports an event that begins so.
     fn wait(&self, what: &str) -> String {
         loop {
-            let told = self.told.recv_timeout(Duration::from(PATIENCE));
-            let told = told.unwrap_or_else(|error| panic!("{what} is not reported: {error}"));
-            if told.starts_with(what) {
-                return told;
+            let reports = self.reports.recv_timeout(Duration::from(PATIENCE));
+            let reports = reports.unwrap_or_else(|error| panic!("{what} is not reported: {error}"));
+            if reports.starts_with(what) {
+                return reports;
             }
         }
     }

@@ -111,7 +111,7 @@ impl Measurement {
 
     /// Takes the client's events until `now`. Returns whether there were any.
     fn take_news(&mut self, context: &Context<'_>, now: Instant) -> io::Result<bool> {
-        let mut told = false;
+        let mut has_news = false;
         loop {
             let output = match &mut self.carried {
                 Carried::Iwarp(_, client) => client.engine_mut().0.poll(now),
@@ -119,11 +119,11 @@ impl Measurement {
                 Carried::Verbs(_, client) => client.poll(now),
             };
             match output {
-                None => return Ok(told),
+                None => return Ok(has_news),
                 Some(Output::Connect) => self.join(context)?,
                 Some(output) => self.news.push_back(output),
             }
-            told = true;
+            has_news = true;
         }
     }
 }

@@ -59,15 +59,15 @@ struct Worker {
 impl Worker {
     fn start(algorithm: Algorithm, call: Arc<Call>) -> io::Result<Self> {
         let (lent, orders) = channel::<Lent>();
-        let (told, answers) = channel();
-        let work = move || work(algorithm, &orders, &told, &call);
+        let (digests_out, answers) = channel();
+        let work = move || work(algorithm, &orders, &digests_out, &call);
         let thread = std::thread::Builder::new().name("digests".into()).spawn(work)?;
         Ok(Self { lent: Some(lent), answers, thread: Some(thread) })
     }
 }
 
 /// Answers orders until there will be none any more.
-fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, call: &Call) {
+fn work(algorithm: Algorithm, orders: &Receiver<Lent>, digests_out: &Sender<[u8; 32]>, call: &Call) {
     let mut digests = vec![Hasher::new(algorithm); STREAMS_MAX];
     let mut silent = 0;
     let ring = |silent: &mut usize| {
@@ -86,7 +86,7 @@ fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, 
         let Some(Lent { stream, start, length }) = order else { return };
         // SAFETY: the buffer is held until this is answered.
         digests[stream].update(unsafe { std::slice::from_raw_parts(start, length) });
-        if told.send(digests[stream].finalize()).is_err() {
+        if digests_out.send(digests[stream].finalize()).is_err() {
             return;
         }
         silent += 1;

@@ -288,8 +288,8 @@ impl Handle {
     pub fn take_trigger(&self) -> Option<Time> {
         let is_asked = self.requested.trigger.swap(false, Ordering::Acquire);
         let nanos = self.requested.trigger_time.swap(0, Ordering::Relaxed);
-        let told = Time { nanos, source: TimeSource::Host };
-        is_asked.then(|| if nanos > 0 { told } else { real_time() })
+        let asked_at = Time { nanos, source: TimeSource::Host };
+        is_asked.then(|| if nanos > 0 { asked_at } else { real_time() })
     }
 
     /// Waits until a start is requested. Returns false if the process is to end instead.

@@ -30,7 +30,7 @@ pub fn record_raw(
     source: Source,
     limits: Limits,
     handle: &Handle,
-    mut tell: impl FnMut(&Status),
+    mut report: impl FnMut(&Status),
 ) -> Result<Recorded, Refused> {
     let mut sink = Sink::create(target, overwrite, config.start)?;
     sink.keep()?;
@@ -50,7 +50,7 @@ pub fn record_raw(
     });
     let (sink, recorder) = (Stripes::single(sink, config.chunk), RawRecorder::new(config));
     let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO)?;
-    let mut session = Session::new(recorder, sink, vec![source], handle, &mut tell);
+    let mut session = Session::new(recorder, sink, vec![source], handle, &mut report);
     session.limits = limits;
     session.run(&mut reactor)?;
     Ok(session.recorded()?)

@@ -371,8 +371,8 @@ impl Early {
         let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { return };
         let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
         let is_certificate = header.kind == Kind::Certificate && slot == CERTIFICATE_SLOT && is_ours;
-        if let Some(told) = Certificate::parse(payload).filter(|_| is_certificate) {
-            self.algorithm = told.algorithm;
+        if let Some(certificate) = Certificate::parse(payload).filter(|_| is_certificate) {
+            self.algorithm = certificate.algorithm;
         }
         if header.kind != Kind::Data || !is_ours || payload.is_empty() {
             return;

@@ -26,7 +26,7 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
         let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
         let limits = Limits { time: Some(Duration::from_secs(30)), bytes: None };
         let mut acknowledged = 0;
-        let tell = |status: &Status| {
+        let report = |status: &Status| {
             let progress = status.progress;
             if acknowledged == 0 && progress.acknowledged > 0 {
                 rustix::fs::fcntl_add_seals(&medium, SealFlags::FUTURE_WRITE).unwrap();
@@ -35,7 +35,7 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
         };
         let sources = vec![Source::generate(20_000_000)];
         let handle = Handle::new(Direction::Write, End::new().unwrap());
-        let recorded = record(place, config, sources, limits, &handle, tell).unwrap();
+        let recorded = record(place, config, sources, limits, &handle, report).unwrap();
         let certificate = &recorded.certificate;
         assert_eq!((certificate.reason, recorded.is_certified), (Reason::Failed, false), "{recorded:?}");
         let (came, stored, lost) =
@@ -103,8 +103,8 @@ fn a_certificate_that_lies_about_slots_neither_stops_readers_nor_recovery() {
     let limits = Limits { time: None, bytes: Some(1 << 20) };
     let handle = Handle::new(Direction::Write, End::new().unwrap());
     let sources = vec![Source::generate(500_000_000)];
-    let told = record(place, config, sources, limits, &handle, |_| {}).unwrap().certificate;
-    let lie = Certificate { slots: u64::MAX, index: u64::MAX, bad: 0, ..told };
+    let certificate = record(place, config, sources, limits, &handle, |_| {}).unwrap().certificate;
+    let lie = Certificate { slots: u64::MAX, index: u64::MAX, bad: 0, ..certificate };
     forge(&path, Kind::Certificate, 1, |payload| lie.emit(payload));
     let opened = Recording::open(&path).unwrap().survey;
     assert_eq!(opened.bytes(), 1 << 20);

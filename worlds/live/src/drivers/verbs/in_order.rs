@@ -12,7 +12,7 @@ use crate::sys::verbs::Ended;
 struct Request<T> {
     item: T,
     /// The device reports when it is done.
-    is_told: bool,
+    is_signalled: bool,
     /// How it has ended, once that is known.
     ended: Option<Ended>,
 }
@@ -41,8 +41,8 @@ impl<T> InOrder<T> {
     }
 
     /// Adds one, which the device reports when it is done, or only when it has failed.
-    pub(super) fn push(&mut self, item: T, is_told: bool) {
-        self.requests.push_back(Request { item, is_told, ended: None });
+    pub(super) fn push(&mut self, item: T, is_signalled: bool) {
+        self.requests.push_back(Request { item, is_signalled, ended: None });
     }
 
     /// The device reports that a request has ended. Earlier requests that it does not report are
@@ -50,7 +50,7 @@ impl<T> InOrder<T> {
     pub(super) fn end(&mut self, number: u64, ended: Ended) {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(index) = index.filter(|index| *index < self.requests.len()) else { return };
-        for before in self.requests.iter_mut().take(index).filter(|one| !one.is_told) {
+        for before in self.requests.iter_mut().take(index).filter(|one| !one.is_signalled) {
             before.ended.get_or_insert(Ended::Done);
         }
         self.requests[index].ended = Some(ended);

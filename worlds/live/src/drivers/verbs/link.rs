@@ -77,7 +77,7 @@ pub(super) struct Link {
     first_receive: u64,
     sends: InOrder<Sent>,
     /// Send requests since the last one whose end the device reports.
-    untold: u16,
+    unsignalled: u16,
     loans: BTreeMap<Key, Loan>,
     is_established: bool,
     /// The user knows that the connection is made. It gets no completion before.
@@ -105,7 +105,7 @@ impl Link {
             receives: VecDeque::new(),
             first_receive: 0,
             sends: InOrder::new(),
-            untold: 0,
+            unsignalled: 0,
             loans: BTreeMap::new(),
             is_established: false,
             is_known: false,
@@ -426,20 +426,20 @@ impl Link {
         // the pages of requests that it need not report to TCP, which goes on reading them after
         // the requests are done.
         let is_wanted = signalled || matches!(kind, Kind::Read(_));
-        let is_told = is_wanted || pair.is_iwarp() || self.untold + 1 >= self.depths.send / 2;
+        let is_signalled = is_wanted || pair.is_iwarp() || self.unsignalled + 1 >= self.depths.send / 2;
         let bytes = match (&block, &operation) {
             (Some(block), _) => Bytes::In(block, length),
             (None, Operation::Send { inline, .. }) => Bytes::Inline(inline),
             (None, _) => Bytes::Inline(&[]),
         };
-        if let Err(error) = pair.post_send(self.sends.next_number(), work, bytes, is_told) {
+        if let Err(error) = pair.post_send(self.sends.next_number(), work, bytes, is_signalled) {
             if let Some(block) = block {
                 pair.give(block);
             }
             return Err(not_taken(&error));
         }
-        self.untold = if is_told { 0 } else { self.untold + 1 };
-        self.sends.push(Sent { id, kind, block, is_wanted }, is_told);
+        self.unsignalled = if is_signalled { 0 } else { self.unsignalled + 1 };
+        self.sends.push(Sent { id, kind, block, is_wanted }, is_signalled);
         Ok(())
     }
 

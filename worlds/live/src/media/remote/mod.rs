@@ -73,7 +73,7 @@ pub struct RemoteMedium {
     /// Chooses the I/O queue of the latest command; the queues take turns.
     queue: u16,
     /// The log says that digests are missing.
-    is_told: bool,
+    is_logged: bool,
     link: Link,
     /// The time at which the device was last there.
     seen: Instant,
@@ -222,7 +222,7 @@ impl RemoteMedium {
                 Event::Here(_) => self.on_here(),
                 Event::Away(news) => {
                     if self.link == Link::Here {
-                        self.tell(&format!(
+                        self.log(&format!(
                             "is away: {}; commands wait for {}",
                             news.brief(),
                             self.place.hold
@@ -230,9 +230,9 @@ impl RemoteMedium {
                         (self.link, self.seen) = (Link::Away, self.clock.now());
                     }
                 }
-                Event::News(news @ News::NoDigests(..)) if !self.is_told => {
-                    self.is_told = true;
-                    self.tell(&news.brief());
+                Event::News(news @ News::NoDigests(..)) if !self.is_logged => {
+                    self.is_logged = true;
+                    self.log(&news.brief());
                 }
                 Event::Failed(failure) => self.lose(&failure.to_string()),
                 Event::News(_) | Event::Probed(_) | Event::Register(_) => continue,
@@ -242,7 +242,7 @@ impl RemoteMedium {
         moved
     }
 
-    fn tell(&self, what: &str) {
+    fn log(&self, what: &str) {
         (self.report)(&format!("{} {what}", self.place));
     }
 
@@ -253,7 +253,7 @@ impl RemoteMedium {
             self.seen = now;
         }
         if !matches!(self.link, Link::Lost { .. } | Link::Coming) {
-            self.tell(&format!("can't be used: {why}; trying again"));
+            self.log(&format!("can't be used: {why}; trying again"));
         }
         self.controller = None;
         self.link = Link::Lost { again: now + RETRY };
@@ -266,7 +266,7 @@ impl RemoteMedium {
         }
         match self.found() {
             Some((extent, abilities)) => {
-                self.tell("is back");
+                self.log("is back");
                 (self.commands.extents[0], self.commands.abilities) = (extent, abilities);
                 self.link = Link::Here;
             }
@@ -297,7 +297,7 @@ impl RemoteMedium {
             if again <= now {
                 self.link = Link::Lost { again: now + RETRY };
                 if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
-                    (self.controller, self.is_told, self.link) = (Some(controller), false, Link::Coming);
+                    (self.controller, self.is_logged, self.link) = (Some(controller), false, Link::Coming);
                     is_busy = true;
                 }
             }

@@ -124,7 +124,7 @@ pub fn open(
         gate,
         controller: None,
         queue: 0,
-        is_told: false,
+        is_logged: false,
         link: Link::Here,
         seen: clock.now(),
         commands,

@@ -57,31 +57,31 @@ impl Fold {
 
     /// The lines to write about the windows that have ended.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Line> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         self.kinds.retain(|_, kind| {
             if now < kind.ends {
                 return true;
             }
-            told.extend(kind.tell());
+            lines.extend(kind.summary());
             // A kind of line that goes on repeating itself gets one line in each window.
             let goes_on = std::mem::take(&mut kind.counted) > 0;
             (kind.ends, kind.written) = (now + WINDOW, WRITTEN_MAX);
             goes_on
         });
-        told
+        lines
     }
 
     /// The lines to write although no window has ended, because no more lines will come.
     pub(super) fn end(&mut self) -> Vec<Line> {
-        let told = self.kinds.values().filter_map(Kind::tell).collect();
+        let lines = self.kinds.values().filter_map(Kind::summary).collect();
         self.kinds.clear();
         self.last.clear();
-        told
+        lines
     }
 }
 
 impl Kind {
-    fn tell(&self) -> Option<Line> {
+    fn summary(&self) -> Option<Line> {
         let (seconds, counted) = (WINDOW.as_secs(), self.counted);
         let mut line = self.latest.clone().filter(|_| counted > 0)?;
         line.text += &format!(" ({counted} more like it in the last {seconds} s)");

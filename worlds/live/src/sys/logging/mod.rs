@@ -36,8 +36,8 @@ pub const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How often a caller that waits for room in a full queue looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-static ERRORS: OnceLock<Teller> = OnceLock::new();
-static OUTPUT: OnceLock<Teller> = OnceLock::new();
+static ERRORS: OnceLock<StreamQueue> = OnceLock::new();
+static OUTPUT: OnceLock<StreamQueue> = OnceLock::new();
 static OUTLIVES_READER: AtomicBool = AtomicBool::new(false);
 /// Where [`begin`] has errors written, until the first is logged. Only then does a thread start:
 /// one that ran before its process gave up rights would keep them.
@@ -67,8 +67,8 @@ pub fn report(line: String) {
 
 /// Waits until all messages are written, for at most [`FLUSH_MAX`] for each of the two streams.
 pub fn flush() {
-    for teller in [&OUTPUT, &ERRORS].into_iter().filter_map(OnceLock::get) {
-        teller.flush(FLUSH_MAX);
+    for stream in [&OUTPUT, &ERRORS].into_iter().filter_map(OnceLock::get) {
+        stream.flush(FLUSH_MAX);
     }
 }
 
@@ -81,16 +81,16 @@ pub fn write_last(text: String) {
     flush();
 }
 
-fn errors() -> &'static Teller {
+fn errors() -> &'static StreamQueue {
     ERRORS.get_or_init(|| {
         let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Teller::new("errors", chosen.unwrap_or_else(|| Streams::new(Box::new(io::stderr()))), |_| {})
+        StreamQueue::new("errors", chosen.unwrap_or_else(|| Streams::new(Box::new(io::stderr()))), |_| {})
     })
 }
 
-fn output() -> &'static Teller {
+fn output() -> &'static StreamQueue {
     OUTPUT.get_or_init(|| {
-        Teller::new("output", Streams::new(Box::new(io::stdout())), |error| {
+        StreamQueue::new("output", Streams::new(Box::new(io::stdout())), |error| {
             if error.kind() == io::ErrorKind::BrokenPipe && !outlives_reader() {
                 std::process::exit(0);
             }
@@ -109,12 +109,12 @@ enum Item {
 }
 
 /// A stream's queue to the thread that owns the stream.
-struct Teller {
+struct StreamQueue {
     queue: SyncSender<Item>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Teller {
+impl StreamQueue {
     /// Starts a thread that writes to `streams` and calls `failed` with each error.
     fn new(name: &str, streams: Streams, failed: fn(&io::Error)) -> Self {
         let (queue, items) = sync_channel(WAITING_MAX);
@@ -170,7 +170,7 @@ fn write_without_thread(item: &Item) {
     }
 }
 
-/// Where a teller writes.
+/// Where a stream writes.
 struct Streams {
     texts: Box<dyn Write + Send>,
     /// Where lines go, if not to where texts go.
@@ -221,7 +221,7 @@ impl Writer {
                 Ok(Item::Text(text)) => self.write_text(&text),
                 Ok(Item::Flush(done)) => {
                     self.write_all(Fold::end);
-                    self.tell_dropped();
+                    self.report_dropped();
                     // The caller may have given up waiting.
                     let _ = done.send(());
                 }
@@ -238,14 +238,14 @@ impl Writer {
             return Ok(item);
         }
         // The queue is empty, so there is room again.
-        self.tell_dropped();
+        self.report_dropped();
         match self.fold.due() {
             None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => self.items.recv_timeout(due.saturating_duration_since(Instant::now())),
         }
     }
 
-    fn tell_dropped(&mut self) {
+    fn report_dropped(&mut self) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             self.write_line(&Line::warning(format!(

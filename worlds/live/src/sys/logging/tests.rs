@@ -34,24 +34,24 @@ impl Write for Pipe {
     }
 }
 
-fn teller() -> (Teller, Pipe) {
+fn stream() -> (StreamQueue, Pipe) {
     let pipe = Pipe::default();
-    (Teller::new("test", Streams::new(Box::new(pipe.clone())), |_| {}), pipe)
+    (StreamQueue::new("test", Streams::new(Box::new(pipe.clone())), |_| {}), pipe)
 }
 
 #[test]
 fn a_stream_without_a_reader_stops_no_writer_and_its_losses_are_reported_later() {
-    let (teller, pipe) = teller();
+    let (stream, pipe) = stream();
     // The stream takes nothing until this loop has ended.
     for number in 0..10 * WAITING_MAX {
-        teller.send(Item::Text(format!("{number}\n")));
+        stream.send(Item::Text(format!("{number}\n")));
     }
-    assert!(!teller.flush(Duration::from_millis(10)), "nothing can have been written");
+    assert!(!stream.flush(Duration::from_millis(10)), "nothing can have been written");
     assert_eq!(pipe.text(), "");
     pipe.read_from_now_on();
-    assert!(teller.flush(Duration::from_secs(60)));
-    teller.send(Item::Text("last\n".to_owned()));
-    assert!(teller.flush(Duration::from_secs(60)));
+    assert!(stream.flush(Duration::from_secs(60)));
+    stream.send(Item::Text("last\n".to_owned()));
+    assert!(stream.flush(Duration::from_secs(60)));
     let text = pipe.text();
     assert!(text.starts_with("0\n1\n2\n") && text.contains("\nlast\n"), "{text}");
     let lost = text.lines().find_map(|line| line.strip_prefix("farlane: ")?.split(' ').next()?.parse().ok());
@@ -61,11 +61,11 @@ fn a_stream_without_a_reader_stops_no_writer_and_its_losses_are_reported_later()
 
 #[test]
 fn the_end_reports_the_counts() {
-    let (teller, pipe) = teller();
+    let (stream, pipe) = stream();
     pipe.read_from_now_on();
     for _ in 0..7 {
-        teller.send(Item::Line(Line::warning("no answer".to_owned())));
+        stream.send(Item::Line(Line::warning("no answer".to_owned())));
     }
-    assert!(teller.flush(Duration::from_secs(60)));
+    assert!(stream.flush(Duration::from_secs(60)));
     assert_eq!(pipe.text(), "farlane: no answer\nfarlane: no answer (6 more like it in the last 10 s)\n");
 }

@@ -157,17 +157,17 @@ impl Channel {
         }
         let event = NonNull::new(event).ok_or(io::ErrorKind::InvalidData)?;
         // SAFETY: the library has just made the event, and frees it when it is acknowledged below.
-        let told = unsafe { self.told(event.as_ref()) };
+        let happening = unsafe { self.happening_of(event.as_ref()) };
         // SAFETY: the event is acknowledged once, and its contents were copied.
         checked(unsafe { (self.0.library.cm.rdma_ack_cm_event)(event.as_ptr()) })?;
-        Ok(Some(told))
+        Ok(Some(happening))
     }
 
     /// Copies an event.
     ///
     /// # Safety
     /// The private data that the event names must be there.
-    unsafe fn told(&self, event: &abi::CmEvent) -> Happening {
+    unsafe fn happening_of(&self, event: &abi::CmEvent) -> Happening {
         let happened = Happened::of(event.event, event.status);
         let parameters = &event.parameters;
         let length = usize::from(parameters.private_data_length);

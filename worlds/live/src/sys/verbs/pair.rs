@@ -85,15 +85,15 @@ pub(crate) struct Completion {
 }
 
 impl From<abi::WorkCompletion> for Completion {
-    fn from(told: abi::WorkCompletion) -> Self {
-        let ended = Ended::of(told.status);
-        let has = |flag| ended == Ended::Done && told.flags & flag != 0;
+    fn from(completions: abi::WorkCompletion) -> Self {
+        let ended = Ended::of(completions.status);
+        let has = |flag| ended == Ended::Done && completions.flags & flag != 0;
         Self {
-            id: told.id,
+            id: completions.id,
             ended,
-            length: told.length,
-            immediate: has(abi::WC_IMMEDIATE).then(|| u32::from_be(told.word)),
-            invalidated: has(abi::WC_INVALIDATED).then_some(told.word),
+            length: completions.length,
+            immediate: has(abi::WC_IMMEDIATE).then(|| u32::from_be(completions.word)),
+            invalidated: has(abi::WC_INVALIDATED).then_some(completions.word),
         }
     }
 }
@@ -386,12 +386,13 @@ impl Pair {
     /// # Errors
     /// When the completion queue is broken.
     pub(crate) fn poll(&self) -> io::Result<impl ExactSizeIterator<Item = Completion> + use<>> {
-        let mut told = [abi::WorkCompletion::default(); BATCH];
+        let mut completions = [abi::WorkCompletion::default(); BATCH];
         // SAFETY: the completion queue exists, and writes no more completions than there is room.
-        let count = unsafe { (self.calls.poll)(self.completions.as_ptr(), BATCH_MAX, told.as_mut_ptr()) };
+        let count =
+            unsafe { (self.calls.poll)(self.completions.as_ptr(), BATCH_MAX, completions.as_mut_ptr()) };
         let count = usize::try_from(count)
             .map_err(|_| io::Error::other("the completion queue of an RDMA device is broken"))?;
-        Ok(told.into_iter().take(count).map(Completion::from))
+        Ok(completions.into_iter().take(count).map(Completion::from))
     }
 
     /// Has the next completion end a sleep over [`AsRawFd`], after former reports are dropped.

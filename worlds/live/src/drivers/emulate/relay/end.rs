@@ -26,7 +26,7 @@ pub(super) struct End {
     unsent: Buffer,
     /// Whether the socket gives no more bytes, and whether the model knows.
     read_all: bool,
-    told: bool,
+    is_reported: bool,
     /// When the model last had no room. Bytes that came before enter the model when it has room
     /// again.
     full_at: Instant,
@@ -105,8 +105,8 @@ impl End {
                 continue;
             }
             if self.read_all {
-                if !self.told {
-                    self.told = true;
+                if !self.is_reported {
+                    self.is_reported = true;
                     flow.model.input(now, Input::Finish { connection, side });
                     any = true;
                 }

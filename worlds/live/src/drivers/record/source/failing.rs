@@ -9,7 +9,7 @@ use tracing::warn;
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     fails: bool,
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl Failing {
@@ -18,7 +18,7 @@ impl Failing {
         let error = result.as_ref().err().filter(|error| !is_usual(error.kind()));
         self.fails = error.is_some();
         if let Some(error) = error
-            && !std::mem::replace(&mut self.is_told, true)
+            && !std::mem::replace(&mut self.is_logged, true)
         {
             warn!("{what} fails and is tried again and again: {error}");
         }
@@ -44,7 +44,7 @@ mod tests {
         let mut failing = Failing::default();
         let mut ends = |result: io::Result<()>| {
             failing.on_result("accepting a connection", &result);
-            (failing.fails(), failing.is_told)
+            (failing.fails(), failing.is_logged)
         };
         assert_eq!(ends(Err(io::ErrorKind::WouldBlock.into())), (false, false));
         let full = || Err(io::Error::from_raw_os_error(libc::EMFILE));
