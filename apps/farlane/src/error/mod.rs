@@ -128,9 +128,7 @@ pub(crate) enum Error {
     OneSerial { serial: String, count: usize },
 
     #[error(transparent)]
-    #[diagnostic(help(
-        "each --namespace needs a file or block device of its own; see farlane export --help"
-    ))]
+    #[diagnostic(help("each --namespace needs a file or block device of its own (farlane export --help)"))]
     Open(#[from] OpenError),
 
     #[error("{error}")]
@@ -330,9 +328,7 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane nvme identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },
 
-    #[error(
-        "--verify compares nothing with --rw {workload}: only data that the run itself has written are known"
-    )]
+    #[error("--verify compares nothing with --rw {workload}: only data of this run's writes are known")]
     #[diagnostic(help("use --rw write, randwrite, rw or randrw with --verify, or leave --verify out"))]
     NothingToVerify { workload: String },
 

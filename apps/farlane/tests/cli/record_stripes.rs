@@ -82,7 +82,7 @@ fn a_striped_recording_is_proved_replayed_and_exported_from_all_members_in_any_o
     let other = media.at("other");
     succeed(&["record", "--from", "generate:9MB", "--to", &other, "--size", "1MB"]);
     let error = fail(&["recording", "verify", a, b, &other]);
-    assert!(error.contains("number 3") && error.contains("another recording"), "{error}");
+    assert!(error.contains("member 3") && error.contains("another recording"), "{error}");
     let error = fail(&["recording", "verify", &other, &other]);
     assert!(error.contains("no members of a set"), "{error}");
     // The present file is not overwritten, and the message names it.

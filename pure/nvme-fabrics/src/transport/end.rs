@@ -40,6 +40,7 @@ pub trait ControllerEnd {
     /// # Panics
     /// When no command has that slot, or `length` is 0 or more than the fabric moves.
     fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status>;
+
     /// Sends the host `data`, which belong at `offset` of the `total` bytes that the command of
     /// `slot` moves. Pieces may be in any order.
     ///
@@ -50,6 +51,7 @@ pub trait ControllerEnd {
     /// # Panics
     /// When no command has that slot, or the piece does not lie within the whole.
     fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status>;
+
     /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
     /// data of the host are still coming for it. In that case the slot becomes free when the data
     /// have arrived, and no further output names it.

@@ -35,10 +35,12 @@ pub struct Config {
     /// where register writes are expensive and reads of host memory are cheap, as in a virtual
     /// machine on the same host.
     pub doorbell_buffers: bool,
+
     /// Length in bytes of the controller memory buffer, in which the host may put submission
-    /// queues: a power of two from [`MEMORY_BUFFER_BYTES_MIN`] to [`MEMORY_BUFFER_BYTES_MAX`]; 0 for
-    /// no buffer. Entries in the buffer need not be fetched, which saves most time on a long link,
-    /// if the driver uses the buffer. Linux uses one of 2 MiB or more where it has peer-to-peer DMA.
+    /// queues: a power of two from [`MEMORY_BUFFER_BYTES_MIN`] to [`MEMORY_BUFFER_BYTES_MAX`]; 0
+    /// for no buffer. Entries in the buffer need not be fetched, which saves most time on a long
+    /// link, if the driver uses the buffer. Linux uses one of 2 MiB or more where it has
+    /// peer-to-peer DMA.
     ///
     /// [`MEMORY_BUFFER_BYTES_MIN`]: super::MEMORY_BUFFER_BYTES_MIN
     /// [`MEMORY_BUFFER_BYTES_MAX`]: super::MEMORY_BUFFER_BYTES_MAX

@@ -83,7 +83,7 @@ mod tests {
         let latencies = Latencies::new(6_000, &[1, 1, 0]);
         page.add_latencies(&Labels::new(), ("farlane_seconds", "Times"), &latencies);
         let text = of(page);
-        for line in ["_sum 6e-6", "_count 2", "_bucket{le=\"2e-6\"} 1", "_bucket{le=\"+Inf\"} 2"] {
+        for line in ["_sum 0.000006", "_count 2", "_bucket{le=\"0.000002\"} 1", "_bucket{le=\"+Inf\"} 2"] {
             assert!(text.contains(&format!("farlane_seconds{line}\n")), "{line}: {text}");
         }
         assert_eq!(text.matches("_bucket").count(), Latencies::BOUNDS_NS.len() + 1);

@@ -36,6 +36,7 @@ pub(super) trait BlockDriver {
         clock: Clock,
         medium: RemoteMedium,
     ) -> Result<Self::Served, Error>;
+
     /// Whether the block device is there by now.
     ///
     /// # Errors

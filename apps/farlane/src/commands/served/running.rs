@@ -25,11 +25,13 @@ pub(crate) trait Running {
     /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
     /// Returns its length in bytes.
     fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String>;
+
     /// The answer to a request that has added or removed a namespace.
     ///
     /// # Errors
     /// When the answer can't be written as JSON.
     fn changed(&self, index: usize, nsid: u32) -> Result<Value, String>;
+
     /// The answer to a request that has given a namespace `bytes` bytes.
     ///
     /// # Errors

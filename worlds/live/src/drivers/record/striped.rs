@@ -272,7 +272,7 @@ mod tests {
         // More members than the first one says, fewer, and chunks of another length.
         for odd in [part(CHUNK, 63, 64), part(CHUNK, 0, 3), part(2 * CHUNK, 0, 2)] {
             let why = refusal(vec![part(CHUNK, 1, 2), odd]);
-            assert!(why.contains("number 2") && why.contains("another recording"), "{why}");
+            assert!(why.contains("member 2") && why.contains("another recording"), "{why}");
         }
         let why = refusal(vec![part(CHUNK, 1, 2), part(CHUNK, 1, 2)]);
         assert!(why.contains("member 1 of 2 is named twice"), "{why}");
