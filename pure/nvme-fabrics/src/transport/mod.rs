@@ -69,12 +69,12 @@ impl Permission {
     pub const ALL: Self = Self { commands: true, data: true };
 }
 
-/// The `length` bytes that a command uses of a capsule's data. Its descriptor offers `offered` bytes
-/// at `offset`.
+/// The `length` bytes that a command uses of a capsule's data. Its descriptor offers `offered`
+/// bytes at `offset`.
 ///
 /// # Errors
-/// The status to complete the command with, if the bytes do not lie within the capsule, or are fewer
-/// than the command uses.
+/// The status to complete the command with, if the bytes do not lie within the capsule, or are
+/// fewer than the command uses.
 pub fn in_capsule(capsule: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
     let start = usize::try_from(offset).ok().filter(|start| *start <= capsule.len());
     let start = start.ok_or(StatusCode::SglOffsetInvalid)?;

@@ -1,8 +1,8 @@
 //! A controller's end of a connection: one queue.
 //!
-//! Messages go in, commands come out. For each command, [`ControllerEnd::pull`] fetches its data (from
-//! the capsule, or by RDMA Read), [`ControllerEnd::push`] sends data to the host (by RDMA Write), and
-//! [`ControllerEnd::complete`] ends the command.
+//! Messages go in, commands come out. For each command, [`ControllerEnd::pull`] fetches its data
+//! (from the capsule, or by RDMA Read), [`ControllerEnd::push`] sends data to the host (by RDMA
+//! Write), and [`ControllerEnd::complete`] ends the command.
 //!
 //! A command's receive request is posted again only when its response is sent. The controller
 //! therefore always has a receive request for a host that respects its announced queue size, and
@@ -99,8 +99,8 @@ pub struct Connection<E> {
 }
 
 impl<E: Endpoint> Connection<E> {
-    /// A connection that a host requests at `endpoint`. Until [`ControllerEnd::set_queue`], it accepts
-    /// one command at a time.
+    /// A connection that a host requests at `endpoint`. Until [`ControllerEnd::set_queue`], it
+    /// accepts one command at a time.
     ///
     /// # Panics
     /// When `config` exceeds a limit of one of its fields, or the endpoint accepts no requests.

@@ -61,8 +61,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that was just accepted. Until [`ControllerEnd::set_queue`], it accepts one command
-    /// at a time.
+    /// A connection that was just accepted. Until [`ControllerEnd::set_queue`], it accepts one
+    /// command at a time.
     ///
     /// # Panics
     /// When `config` exceeds a limit of one of its fields.

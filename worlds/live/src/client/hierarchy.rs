@@ -139,7 +139,8 @@ impl Blocking<NearDriver> {
                 return result;
             }
             match self.next_event(Some(report_at.map_or(deadline, |at| at.min(deadline)))) {
-                // Before `report_at`, nothing comes only where nothing ever will: that ends the wait.
+                // Before `report_at`, nothing comes only where nothing ever will: that ends the
+                // wait.
                 Ok(None) if report_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
                     let why = self.why_late(refusal.as_ref(), REPORT_AFTER);
                     tracing::warn!("{why}; trying for {timeout}");
