@@ -5,7 +5,7 @@ use nvme::host::command;
 use nvme::subsystem::{CompletionResult, Notification, SanitizeStatus};
 use nvme::wire::feature::FeatureId;
 use nvme::wire::log::LogPage;
-use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
 
 use super::hosts::{Outgoing, name};
 use super::rules::{BLOCKS, NAMESPACES, State};
@@ -14,6 +14,8 @@ use crate::checker::{End, Kind, OperationId};
 
 /// Ignore Existing Key (IEKEY), in CDW10 of Reservation Register.
 const IGNORE_KEY: u32 = 1 << 3;
+/// The number of the change that sanitizes.
+const SANITIZE: u64 = 11;
 /// Sanitize Action (SANACT): Block Erase.
 const BLOCK_ERASE: u32 = 0b010;
 /// Offsets in the health log.
@@ -169,17 +171,17 @@ impl World {
     }
 
     fn take_step(&mut self, step: Step) {
-        let Step { host, io, entry, data, states, erases, sanitizes, aborts } = step;
+        let queue = if step.io { self.some_queue(step.host) } else { None };
+        if step.io && queue.is_none() {
+            return self.director.steps.push(step); // The host connects a queue meanwhile.
+        }
+        let Step { host, entry, data, states, erases, sanitizes, aborts, .. } = step;
         let begun: Vec<_> = states.into_iter().map(|state| self.timeline.begin(self.now, state)).collect();
         let erasures: Vec<_> = erases
             .into_iter()
             .map(|namespace| (namespace, self.checkers[namespace].begin(Kind::WriteZeroes, 0..BLOCKS)))
             .collect();
         let states = begun.first().copied().zip(begun.last().copied());
-        let queue = io.then(|| self.below(self.hosts[host].queues.len()));
-        if let Some(queue) = queue {
-            self.move_queue(host, queue);
-        }
         if aborts {
             self.director.preemptions.push((self.now, None));
         }
@@ -237,18 +239,21 @@ impl World {
     /// The subsystem reports a change to the world.
     pub(super) fn on_notification(&mut self, notification: &Notification) {
         let Notification::SanitizeChanged(record) = notification else { return };
-        if record.status == SanitizeStatus::Completed
-            && record.data_erased
-            && self.timeline.newest().sanitizing
-        {
-            let erasures = self.director.under_way.take().map(|change| change.erasures).unwrap_or_default();
-            for (namespace, operation) in erasures {
-                self.checkers[namespace].end(operation, End::Done(&[]));
-            }
-            self.director.pair_value = 0;
-            let state = State { sanitizing: false, ..self.timeline.newest().clone() };
-            self.change_by_world(state);
+        if self.timeline.newest().sanitize != Some(StatusCode::SanitizeInProgress) {
+            return;
         }
+        let (end, sanitize) = match record.status {
+            SanitizeStatus::Completed if record.data_erased => (End::Done(&[]), None),
+            SanitizeStatus::Failed => (End::Failed, Some(StatusCode::SanitizeFailed)),
+            _ => return,
+        };
+        let erasures = self.director.under_way.take().map(|change| change.erasures).unwrap_or_default();
+        for (namespace, operation) in erasures {
+            self.checkers[namespace].end(operation, end);
+        }
+        self.director.pair_value = 0;
+        let state = State { sanitize, ..self.timeline.newest().clone() };
+        self.change_by_world(state);
     }
 
     /// Notes a change that the world has made, and that ends once all lanes have seen it.
@@ -264,7 +269,12 @@ impl World {
         let one = &state.namespaces[namespace];
         let mut next = state.clone();
         let place = &mut next.namespaces[namespace];
-        match self.director.rng.below(17) {
+        let kind = match self.director.rng.below(17) {
+            // The subsystem refuses any other command that changes something.
+            kind if kind < SANITIZE && state.sanitize.is_some() => SANITIZE,
+            kind => kind,
+        };
+        match kind {
             0..5 => self.change_reservation(&state, namespace, host),
             5 => {
                 place.protected = !one.protected;
@@ -280,29 +290,34 @@ impl World {
                 step.erases.push(namespace);
                 self.take_step(step);
             }
-            7 => {
-                if let Some(short) = state.namespaces.iter().position(|one| one.blocks < BLOCKS) {
-                    return self.resize(next, short, BLOCKS);
-                }
-                next.sanitizing = true;
-                let entry = admin(AdminOpcode::Sanitize, NamespaceId::NONE, BLOCK_ERASE);
-                let mut step = Step::new(host, entry).to(next);
-                (step.erases, step.sanitizes) = ((0..NAMESPACES).collect(), true);
-                self.take_step(step);
-            }
-            8 => self.attach_or_detach(next, namespace, host),
-            9 => self.reach(next, if state.unreached.is_some() { None } else { Some(host) }),
-            10 => self.set_read_only(next, namespace, !one.read_only),
-            11 => {
+            7 => self.attach_or_detach(next, namespace, host),
+            8 => self.reach(next, if state.unreached.is_some() { None } else { Some(host) }),
+            9 => self.set_read_only(next, namespace, !one.read_only),
+            10 => {
                 let blocks = if one.blocks < BLOCKS { BLOCKS } else { 8 + self.director.rng.below(48) };
                 self.resize(next, namespace, blocks);
             }
+            SANITIZE => self.sanitize(next, host),
             12 => self.attach(),
             13 => self.detach(),
             14 => self.kill(next, host),
             15 => self.abort_something(),
             _ => self.read_health(host),
         }
+    }
+
+    fn sanitize(&mut self, mut next: State, host: usize) {
+        if let Some(short) = next.namespaces.iter().position(|one| one.blocks < BLOCKS) {
+            return self.resize(next, short, BLOCKS);
+        }
+        next.sanitize = Some(StatusCode::SanitizeInProgress);
+        // A reservation of another host would deny this.
+        let holder = next.namespaces.iter().find_map(|one| one.holder);
+        let sender = holder.map_or(host, |(holder, _)| holder);
+        let entry = admin(AdminOpcode::Sanitize, NamespaceId::NONE, BLOCK_ERASE);
+        let mut step = Step::new(sender, entry).to(next);
+        (step.erases, step.sanitizes) = ((0..NAMESPACES).collect(), true);
+        self.take_step(step);
     }
 
     fn change_reservation(&mut self, state: &State, namespace: usize, host: usize) {
@@ -453,6 +468,9 @@ impl World {
     fn undo(&mut self) {
         let state = self.timeline.newest().clone();
         let next = state.clone();
+        if state.sanitize.is_some() {
+            return self.sanitize(next, 0);
+        }
         if state.unreached.is_some() {
             return self.reach(next, None);
         }
@@ -478,7 +496,7 @@ impl World {
                 return self.protect(index, 0, next);
             }
         }
-        self.director.done = !self.timeline.newest().sanitizing && self.unseen.is_empty();
+        self.director.done = self.unseen.is_empty();
     }
 
     /// Reads the health log when nothing is under way.

@@ -2,7 +2,7 @@
 
 use engine::{Instant, Nanos};
 use nvme::host::command;
-use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity};
+use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity, Lane};
 use nvme::wire::{IoOpcode, NamespaceId, QueueId, StatusCode, SubmissionQueueEntry};
 
 use super::rules::{Access, BLOCKS, NAMESPACES};
@@ -15,12 +15,21 @@ const PAIR_BLOCK: u64 = BLOCKS - 1;
 const DEALLOCATE: u32 = 1 << 2;
 
 /// A queue of a host, and the thread that it is on.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) id: QueueId,
     pub(super) place: Place,
     /// When the latest command arrives.
     last: Instant,
+}
+
+/// Until when the subsystem may execute a command that its host has lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Doubt {
+    /// Until the lane knows that the subsystem has dropped the queue's commands.
+    Queue(Place, ControllerKey, QueueId),
+    /// Until the lane is no more.
+    Lane(Place),
 }
 
 /// A command that is to be sent.
@@ -112,18 +121,27 @@ impl World {
         self.after(pause, Event::Host(host));
     }
 
-    /// Moves a queue to another lane, if its own is no more: its connection is gone, and the host
-    /// makes another.
-    pub(super) fn move_queue(&mut self, host: usize, queue: usize) {
-        let Queue { id, place, .. } = self.hosts[host].queues[queue];
-        if self.stations.get(&place).is_none_or(|station| station.leaving) {
+    /// Whether a host can use a queue. A queue moves to another lane if its own is no more: its
+    /// connection is gone, and the host makes another. The target accepts that once nothing
+    /// executes commands of the old connection.
+    fn has_queue(&mut self, host: usize, queue: usize) -> bool {
+        let (key, Queue { id, place, .. }) = (self.hosts[host].key, self.hosts[host].queues[queue]);
+        let Some(station) = self.stations.get(&place) else {
             self.hosts[host].queues[queue] = self.place_queue(id);
-        }
+            return true;
+        };
+        let is_dropping = |lane: &Lane| lane.is_dropping(key, id);
+        !station.leaving && !station.lane.as_ref().is_some_and(is_dropping)
+    }
+
+    /// Some queue that a host can use.
+    pub(super) fn some_queue(&mut self, host: usize) -> Option<usize> {
+        let queue = self.below(self.hosts[host].queues.len());
+        self.has_queue(host, queue).then_some(queue)
     }
 
     fn send_something(&mut self, host: usize) {
-        let queue = self.below(self.hosts[host].queues.len());
-        self.move_queue(host, queue);
+        let Some(queue) = self.some_queue(host) else { return };
         if self.rng.one_in(400) {
             let (place, id) = (self.hosts[host].queues[queue].place, self.hosts[host].queues[queue].id);
             return self.drop_queue(host, place, id);
@@ -189,7 +207,9 @@ impl World {
                 continue; // It has sent nothing yet.
             }
             for queue in 0..self.hosts[host].queues.len() {
-                self.move_queue(host, queue);
+                if !self.has_queue(host, queue) {
+                    continue; // The connection's end ends first halves, too.
+                }
                 self.send_io(host, queue, 0, IoOpcode::Flush, Kind::Flush, 0..1);
             }
         }
@@ -335,13 +355,42 @@ impl World {
         if self.pending.values().any(|one| one.sender == Sender::Director && one.host == host) {
             return; // The director could not know whether its change was made.
         }
+        let of_queue = |one: &Pending| (one.host, one.place, one.queue) == (host, place, id);
+        self.doubt_where(Doubt::Queue(place, key, id), of_queue);
         let Some(lane) = self.stations.get_mut(&place).and_then(|one| one.lane.as_mut()) else { return };
         lane.drop_queue(now, key, id);
-        let of_queue = |one: &Pending| (one.host, one.place, one.queue) == (host, place, id);
         let ids: Vec<_> = self.pending.iter().filter(|(_, one)| of_queue(one)).map(|(id, _)| *id).collect();
         self.forget_commands(place, &ids);
         self.settle(place);
         self.lose_where(|one| one.sender == Sender::Host && of_queue(one));
+    }
+
+    /// Notes which commands the subsystem may execute although their hosts lose them.
+    pub(super) fn doubt_where(&mut self, doubt: Doubt, is_lost: impl Fn(&Pending) -> bool) {
+        for one in self.pending.values_mut().filter(|one| is_lost(one)) {
+            let lane = self.stations.get(&one.place).and_then(|station| station.lane.as_ref());
+            let handed_over = |token| lane.is_some_and(|lane| lane.has_handed_over(token));
+            let Some(access) = one.access.as_ref().filter(|_| one.token.is_some_and(handed_over)) else {
+                continue;
+            };
+            let namespace = access.namespace;
+            self.doubts.extend(one.operations.drain(..).map(|operation| (doubt, namespace, operation)));
+        }
+    }
+
+    /// Ends lost operations that nothing executes any longer.
+    pub(super) fn resolve_doubts(&mut self) {
+        let stations = &self.stations;
+        let is_over = |doubt: Doubt| match doubt {
+            Doubt::Lane(place) => !stations.contains_key(&place),
+            Doubt::Queue(place, key, queue) => {
+                let lane = stations.get(&place).and_then(|station| station.lane.as_ref());
+                !lane.is_some_and(|lane| lane.is_dropping(key, queue))
+            }
+        };
+        for (_, namespace, operation) in self.doubts.extract_if(.., |(doubt, ..)| is_over(*doubt)) {
+            self.checkers[namespace].end(operation, End::Failed);
+        }
     }
 
     /// Hosts lose the commands that `is_lost` selects.

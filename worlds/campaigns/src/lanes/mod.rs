@@ -24,7 +24,7 @@ use crate::campaign::Outcome;
 use crate::checker::{Checker, OperationId};
 use crate::workload::Counts;
 use director::Director;
-use hosts::Host;
+use hosts::{Doubt, Host};
 use medium::{Entry, Medium};
 use rules::{Access, BLOCKS, NAMESPACES, Timeline};
 use threads::Station;
@@ -77,8 +77,10 @@ enum Event {
     Direct,
     /// Hosts end first halves of fused pairs, by a command that is not the second half.
     Flush,
-    /// A thread does nothing until then.
+    /// A thread does nothing for so long.
     Stall(Place, Nanos),
+    /// A thread may go on, unless another stall has begun.
+    Resume(Place),
 }
 
 /// Who sent a command.
@@ -123,6 +125,8 @@ struct World {
     director: Director,
     pending: BTreeMap<u64, Pending>,
     next_id: u64,
+    /// Operations of lost commands that the subsystem may still execute, by namespace.
+    doubts: Vec<(Doubt, usize, OperationId)>,
     timeline: Timeline,
     /// Changes that no command completes: the version that lanes must have, and the new state.
     unseen: Vec<(u64, usize)>,
@@ -173,6 +177,7 @@ impl World {
             hosts: Vec::new(),
             pending: BTreeMap::new(),
             next_id: 0,
+            doubts: Vec::new(),
             timeline: Timeline::new(),
             unseen: Vec::new(),
             checkers: (0..NAMESPACES).map(|_| Checker::new(BLOCKS, BLOCK)).collect(),
@@ -211,9 +216,13 @@ impl World {
         self.after(Nanos::ZERO, Event::Direct);
         self.after(Nanos::from_micros(100), Event::Flush);
         let until = self.now + DRAIN;
-        self.run_until(until, |world| !world.director.is_done() || !world.pending.is_empty());
+        let is_busy = |world: &Self| !world.pending.is_empty() || !world.doubts.is_empty();
+        self.run_until(until, |world| !world.director.is_done() || is_busy(world));
         for (id, one) in self.pending.iter().take(2) {
             self.failures.push(format!("command {id} has not ended: {one:?}"));
+        }
+        if !self.doubts.is_empty() {
+            self.failures.push(format!("a lost command has not ended: {:?}", self.doubts));
         }
         if !self.director.is_done() {
             self.failures.push(format!("a change has not ended: {:?}", self.director));
@@ -299,6 +308,7 @@ impl World {
                 }
             }
             self.note_seen();
+            self.resolve_doubts();
         }
     }
 
@@ -310,13 +320,19 @@ impl World {
         at.map(|at| at.max(station.stalled))
     }
 
+    /// Lets an event happen, or keeps it until its thread goes on.
     fn on_event(&mut self, event: Event) {
-        if let Some(place) = self.place_of(&event)
-            && let Some(stalled) = self.stations.get(&place).map(|one| one.stalled)
-            && stalled > self.now
-        {
-            return self.at(stalled, event);
+        let now = self.now;
+        let place = self.place_of(&event);
+        match place.and_then(|place| self.stations.get_mut(&place)) {
+            Some(station) if station.stalled > now || !station.backlog.is_empty() => {
+                station.backlog.push_back(event);
+            }
+            _ => self.happen(event),
         }
+    }
+
+    fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive(id) => self.on_arrival(id),
             Event::Data(id, fails) => self.on_data(id, fails),
@@ -337,9 +353,11 @@ impl World {
             Event::Stall(place, length) => {
                 let until = self.now + length;
                 if let Some(station) = self.stations.get_mut(&place) {
-                    station.stalled = until;
+                    station.stalled = station.stalled.max(until);
+                    self.at(until, Event::Resume(place));
                 }
             }
+            Event::Resume(place) => self.resume(place),
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) struct State {
     pub(super) namespaces: [Namespace; NAMESPACES],
     /// The host that does not reach the namespaces.
     pub(super) unreached: Option<usize>,
-    pub(super) sanitizing: bool,
+    /// The status with which a sanitize operation refuses commands: in progress, or failed.
+    pub(super) sanitize: Option<StatusCode>,
 }
 
 impl State {
@@ -43,7 +44,7 @@ impl State {
             blocks: BLOCKS,
             holder: None,
         };
-        Self { namespaces: [namespace(), namespace()], unreached: None, sanitizing: false }
+        Self { namespaces: [namespace(), namespace()], unreached: None, sanitize: None }
     }
 
     /// The statuses with which a command may fail in this state; empty if it must not fail.
@@ -60,11 +61,11 @@ impl State {
         refuse(one.formatting, StatusCode::FormatInProgress);
         refuse(changes && (one.protected || one.read_only), StatusCode::NamespaceWriteProtected);
         refuse(access.end > one.blocks, StatusCode::LbaOutOfRange);
-        if self.sanitizing {
+        if let Some(code) = self.sanitize {
             if access.opcode == IoOpcode::Flush {
                 refusals.clear();
             } else {
-                refusals.push(StatusCode::SanitizeInProgress);
+                refusals.push(code);
             }
         }
         refusals

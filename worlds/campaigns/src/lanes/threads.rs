@@ -1,12 +1,13 @@
 //! The threads of the subsystem and its lanes, and the messages between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::Request;
 use nvme::subsystem::{CommandToken, Input, Lane, LaneId, Output, ToLane, ToSubsystem};
 use nvme::wire::{Status, StatusCode};
 
+use super::hosts::Doubt;
 use super::{Event, Place, Plant, World};
 
 /// A thread with its engine; the subsystem is elsewhere.
@@ -15,13 +16,15 @@ pub(super) struct Station {
     pub(super) lane: Option<Lane>,
     /// Until when the thread does nothing.
     pub(super) stalled: Instant,
+    /// What happened while the thread did nothing, in its order.
+    pub(super) backlog: VecDeque<Event>,
     /// The commands of the engine by token.
     commands: BTreeMap<u32, u64>,
     /// When the latest message to the lane arrives, and the latest one from it.
     last_to: Instant,
     last_from: Instant,
     /// Until when messages to the lane are kept from it, because of a planted fault.
-    late: Instant,
+    late: Option<Instant>,
     /// Whether no new commands come to the lane, because it will end.
     pub(super) leaving: bool,
     /// Whether the lane has ended all commands and takes no more.
@@ -33,10 +36,11 @@ impl Station {
         Self {
             lane,
             stalled: Instant::ZERO,
+            backlog: VecDeque::new(),
             commands: BTreeMap::new(),
             last_to: Instant::ZERO,
             last_from: Instant::ZERO,
-            late: Instant::ZERO,
+            late: None,
             leaving: false,
             ended: false,
         }
@@ -132,7 +136,20 @@ impl World {
         if place == Place::Subsystem {
             // A lane that has reported its end is no more.
             let alive: Vec<_> = self.subsystem.lanes().map(Place::Lane).collect();
-            self.stations.retain(|place, _| *place == Place::Subsystem || alive.contains(place));
+            let is_gone = |place: &Place, _: &mut _| *place != Place::Subsystem && !alive.contains(place);
+            let gone: Vec<_> = self.stations.extract_if(.., is_gone).collect();
+            for event in gone.into_iter().flat_map(|(_, station)| station.backlog) {
+                self.after(Nanos::ZERO, event);
+            }
+        }
+    }
+
+    /// A thread goes on with what has happened meanwhile.
+    pub(super) fn resume(&mut self, place: Place) {
+        while let Some(station) = self.stations.get_mut(&place).filter(|one| one.stalled <= self.now)
+            && let Some(event) = station.backlog.pop_front()
+        {
+            self.happen(event);
         }
     }
 
@@ -232,16 +249,18 @@ impl World {
         let place = Place::Lane(lane);
         let (now, version) = (self.now, message.version());
         let Some(station) = self.stations.get_mut(&place) else { return };
-        if station.late > now {
-            let late = station.late;
-            return self.at(late, Event::ToLane(lane, message));
+        // All times are whole microseconds: what was kept arrives before anything later.
+        let kept_until = |late: Instant| late + Nanos::new(1);
+        if let Some(late) = station.late.filter(|late| *late >= now) {
+            return self.at(kept_until(late), Event::ToLane(lane, message));
         }
         if let Some(version) = version {
             match self.plant {
                 Some(Plant::OlderView) if !self.planted && self.rng.one_in(8) => {
                     self.planted = true;
-                    station.late = now + Nanos::from_micros(400);
-                    let late = station.late;
+                    let late = now + Nanos::from_micros(400);
+                    station.late = Some(late);
+                    let late = kept_until(late);
                     let seen = Box::new(ToSubsystem::acknowledgement(version, 0));
                     self.post_to_subsystem(place, seen);
                     return self.at(late, Event::ToLane(lane, message));
@@ -254,6 +273,9 @@ impl World {
             }
         }
         let ends = message.is_end();
+        if ends {
+            self.doubt_where(Doubt::Lane(place), |one| one.place == place);
+        }
         self.hand(place, Input::FromSubsystem(message));
         if ends {
             self.end_station(place);

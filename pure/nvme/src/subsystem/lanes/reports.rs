@@ -34,6 +34,8 @@ impl Subsystem {
                 if let Some(token) = lanes.token_of(lane, hand) {
                     self.drop_handed(token);
                 }
+                // The requests that media have of the command are disowned before this leaves.
+                self.flow.outputs.push_back(Output::ToLane(lane, boxed(Order::Dropped(hand))));
             }
             Report::Acknowledged { seen, quiet } => {
                 lanes.acknowledge(lane, seen, quiet);
@@ -70,9 +72,11 @@ impl Subsystem {
         self.on_command(controller, token, queue, entry);
     }
 
-    /// Ends a command that a lane has handed over, and whose queue the lane has lost.
+    /// Ends a command that a lane has handed over, and whose queue the lane has lost. The other half
+    /// of a fused pair ends with it.
     fn drop_handed(&mut self, token: CommandToken) {
-        self.end_commands(|one, _| one == token);
+        let second = self.flow.slots.peek(token).and_then(|slot| slot.partner);
+        self.end_commands(|one, slot| one == token || Some(one) == second || slot.partner == Some(token));
         self.flow.unsaved = false;
         if let Some(lanes) = &mut self.lanes {
             lanes.free(token);

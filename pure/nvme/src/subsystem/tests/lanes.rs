@@ -303,3 +303,28 @@ fn a_lane_that_ends_is_waited_for_until_it_is_quiet() {
     assert_eq!(lanes.bench.subsystem.lanes().collect::<Vec<_>>(), [lanes.lanes[1].0]);
     assert!(!lanes.has_ended(0, 0), "its connection is gone");
 }
+
+#[test]
+fn a_queue_is_dropped_once_the_subsystem_has_dropped_its_commands() {
+    let mut lanes = Lanes::new(1);
+    lanes.pulls_wait = true;
+    lanes.io(0, 1, SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) });
+    lanes.io(0, 0, SubmissionQueueEntry { flags: 2, ..io(IoOpcode::Write, 1, 0, 1) });
+    lanes.io(0, 2, io(IoOpcode::WriteUncorrectable, 1, 1, 1));
+    lanes.deliver();
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    assert_eq!(lanes.bench.subsystem.in_flight(controller, IO), 3);
+    lanes.lanes[0].1.drop_queue(now, controller, IO);
+    lanes.drain_lane(0);
+    assert_eq!(lanes.lanes[0].1.in_flight(controller, IO), 0);
+    // The half of a pair that ends first ends the other half, too, and what waited goes on: it takes
+    // effect although its queue is dropped, because the subsystem does not know that yet.
+    let (lane, message) = lanes.to_subsystem.pop_front().unwrap();
+    lanes.bench.subsystem.handle_input(now, Input::FromLane(lane, message));
+    lanes.drain_subsystem();
+    assert_eq!(lanes.bench.subsystem.in_flight(controller, IO), 0);
+    assert!(lanes.lanes[0].1.is_dropping(controller, IO));
+    lanes.deliver();
+    assert!(!lanes.lanes[0].1.is_dropping(controller, IO));
+    assert!(lanes.completed.is_empty());
+}
