@@ -2,7 +2,9 @@
 
 mod commands;
 pub mod file;
+mod lanes;
 pub mod nvme;
+pub mod ram;
 pub mod remote;
 mod resize;
 pub mod state;
@@ -18,7 +20,9 @@ use ::nvme::wire::NamespaceId;
 use engine::Instant;
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
+pub use lanes::{LaneMediaChange, MediaForLane};
 pub use nvme::NvmeMedium;
+pub use ram::SharedRam;
 pub use remote::RemoteMedium;
 pub use resize::ResizeError;
 
@@ -37,6 +41,8 @@ const GONE: usize = usize::MAX;
 pub enum Medium {
     /// Memory of this process: every request ends at once.
     Ram(RamDisk),
+    /// Memory of this process that several threads use: every request ends at once.
+    SharedRam(SharedRam),
     /// A file or block device of this machine.
     File(FileMedium),
     /// An NVMe controller of this machine.
@@ -52,6 +58,12 @@ pub enum Medium {
 impl From<RamDisk> for Medium {
     fn from(disk: RamDisk) -> Self {
         Self::Ram(disk)
+    }
+}
+
+impl From<SharedRam> for Medium {
+    fn from(ram: SharedRam) -> Self {
+        Self::SharedRam(ram)
     }
 }
 
@@ -105,6 +117,8 @@ pub struct Media {
     state: Option<usize>,
     /// Indices of removed media that are dropped as soon as their requests have ended.
     going: Vec<usize>,
+    /// This thread's part in what threads share; `None` while one thread uses the media.
+    sharing: Option<Box<lanes::Sharing>>,
 }
 
 impl Media {
@@ -121,7 +135,10 @@ impl Media {
         if self.is_full() {
             return Err(MediaFull);
         }
-        let medium = medium.into();
+        let mut medium = medium.into();
+        if self.sharing.is_some() {
+            medium = medium.for_threads();
+        }
         let free = self.media.iter().position(|one| matches!(one, Medium::Gone));
         let place = free.unwrap_or(self.media.len());
         if matches!(medium, Medium::State(_)) {
@@ -131,9 +148,10 @@ impl Media {
             Some(gone) => *gone = medium,
             None => self.media.push(medium),
         }
-        let name = u32::try_from(self.places.len()).map_err(|_| MediaFull)?;
+        let name = MediumId(u32::try_from(self.places.len()).map_err(|_| MediaFull)?);
         self.places.push(place);
-        Ok(MediumId(name))
+        self.note_added_for_lanes(name, place);
+        Ok(name)
     }
 
     /// Whether there are [`MEDIA_MAX`] media, so that none can be added.
@@ -151,6 +169,7 @@ impl Media {
         if place != GONE {
             self.going.push(place);
             self.let_go();
+            self.note_removed_for_lanes(id);
         }
     }
 
@@ -177,8 +196,12 @@ impl Media {
         {
             keeper.on_use();
         }
+        if let Some(sharing) = &self.sharing {
+            sharing.on_use();
+        }
         match self.media.get_mut(index).unwrap_or(&mut Medium::Gone) {
             Medium::Ram(disk) => disk.submit(request, out),
+            Medium::SharedRam(ram) => ram.submit(request, out),
             Medium::File(file) => file.submit(request),
             Medium::Nvme(controller) => controller.submit(request),
             Medium::Remote(remote) => remote.submit(request),
@@ -204,8 +227,13 @@ impl Media {
         if !self.going.is_empty() {
             self.let_go();
         }
+        if self.sharing.as_ref().is_some_and(|sharing| sharing.take_used())
+            && let Some(keeper) = self.keeper()
+        {
+            keeper.on_use();
+        }
         self.media.iter_mut().try_fold(0, |done, medium| match medium {
-            Medium::Ram(_) | Medium::Gone => Ok(done),
+            Medium::Ram(_) | Medium::SharedRam(_) | Medium::Gone => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
             Medium::Nvme(controller) => Ok(done + controller.reap(out)),
             Medium::Remote(remote) => Ok(done + remote.reap(out)),
@@ -226,9 +254,10 @@ impl Media {
             Medium::File(file) => file.poll_fd(),
             Medium::State(keeper) => Some(keeper.poll_fd()),
             Medium::Remote(remote) => Some(remote.poll_fd()),
-            Medium::Ram(_) | Medium::Nvme(_) | Medium::Gone => None,
+            Medium::Ram(_) | Medium::SharedRam(_) | Medium::Nvme(_) | Medium::Gone => None,
         });
-        files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
+        let sharing = self.sharing.iter().filter_map(|sharing| sharing.poll_fd());
+        files.chain(sharing).chain(self.controllers().flat_map(NvmeMedium::poll_fds))
     }
 
     /// The time at which `reap` has to be called even when no descriptor is readable.
@@ -311,7 +340,12 @@ impl Drop for Media {
             Medium::File(file) => file.sync().is_ok(),
             // Memory ends with us. A controller or a far device has all data passed to it, and a
             // power supply of its own.
-            Medium::Ram(_) | Medium::Nvme(_) | Medium::Remote(_) | Medium::State(_) | Medium::Gone => true,
+            Medium::Ram(_)
+            | Medium::SharedRam(_)
+            | Medium::Nvme(_)
+            | Medium::Remote(_)
+            | Medium::State(_)
+            | Medium::Gone => true,
         });
         if let Some(keeper) = self.keeper().filter(|_| is_durable) {
             keeper.on_rest();
@@ -321,7 +355,7 @@ impl Drop for Media {
 
 fn in_flight(medium: &Medium) -> usize {
     match medium {
-        Medium::Ram(_) | Medium::Gone => 0,
+        Medium::Ram(_) | Medium::SharedRam(_) | Medium::Gone => 0,
         Medium::File(file) => file.in_flight(),
         Medium::Nvme(controller) => controller.in_flight(),
         Medium::Remote(remote) => remote.in_flight(),

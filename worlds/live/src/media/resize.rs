@@ -60,19 +60,31 @@ impl Media {
     /// # Panics
     /// When no medium of this name was ever added.
     pub fn resize(&mut self, id: MediumId, bytes: Option<u64>) -> Result<u64, ResizeError> {
+        let result = self.resize_medium(id, bytes);
+        if let Ok(bytes) = result {
+            self.note_resized_for_lanes(id, bytes);
+        }
+        result
+    }
+
+    fn resize_medium(&mut self, id: MediumId, bytes: Option<u64>) -> Result<u64, ResizeError> {
         let place = self.places[id.0 as usize];
         match (self.media.get_mut(place).unwrap_or(&mut Medium::Gone), bytes) {
             (Medium::File(file), bytes) => file.resize(bytes).map_err(ResizeError::File),
             (Medium::Remote(remote), None) => Ok(remote.measure()),
-            (Medium::Ram(_), None) => Err(ResizeError::NothingToMeasure),
-            (Medium::Ram(disk), Some(bytes)) => {
+            (Medium::Ram(_) | Medium::SharedRam(_), None) => Err(ResizeError::NothingToMeasure),
+            (medium @ (Medium::Ram(_) | Medium::SharedRam(_)), Some(bytes)) => {
                 if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(BLOCK) {
                     return Err(ResizeError::Memory(bytes));
                 }
                 if let Some(machine) = crate::sys::memory::total().filter(|machine| bytes > *machine) {
                     return Err(ResizeError::Machine { asked: bytes, machine });
                 }
-                disk.resize(bytes);
+                match medium {
+                    Medium::SharedRam(ram) => ram.resize(bytes),
+                    Medium::Ram(disk) => disk.resize(bytes),
+                    _ => {}
+                }
                 Ok(bytes)
             }
             (Medium::Remote(_) | Medium::Nvme(_) | Medium::State(_) | Medium::Gone, _) => {

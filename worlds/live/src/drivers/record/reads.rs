@@ -114,7 +114,7 @@ impl<'a> Lane<'a> {
         // A file that can be read here, but not by another descriptor, is read one by one.
         let ring = direct.is_ok();
         let file = direct.or_else(|_| file.try_clone())?;
-        Ok(Some(Self::File(Box::new(Kernel::new(file, ring).0))))
+        Ok(Some(Self::File(Box::new(Kernel::new(file.into(), ring).0))))
     }
 
     /// Begins a read. Gives the block back if the medium can't do it at once with others.

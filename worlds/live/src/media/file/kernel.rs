@@ -7,6 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use engine::{Buffer, BufferMut};
 use io_uring::{IoUring, opcode, types};
@@ -43,7 +44,7 @@ pub(crate) type Ended = (u32, Call, io::Result<usize>);
 pub(crate) struct Kernel {
     /// `None` when calls are made one at a time, each within `start`.
     ring: Option<ManuallyDrop<IoUring>>,
-    file: File,
+    file: Arc<File>,
     /// The calls under way, by name.
     calls: Vec<Option<Call>>,
     /// The number of calls pushed to the ring that the kernel does not know yet.
@@ -57,7 +58,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Prepares calls on `file`: many at a time if `ring` asks for that and the kernel has a ring,
     /// otherwise one at a time. Returns the error when a ring was refused.
-    pub(crate) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
+    pub(crate) fn new(file: Arc<File>, ring: bool) -> (Self, Option<io::Error>) {
         match ring.then(|| set_up(IoUring::builder())) {
             None => (Self::over(file, None), None),
             Some(Ok(ring)) => (Self::over(file, Some(ring)), None),
@@ -69,6 +70,7 @@ impl Kernel {
     /// makes system calls all the time, or sleeps: the kernel does not interrupt it for each call
     /// that has ended.
     pub(crate) fn cooperative(file: File) -> Self {
+        let file = Arc::new(file);
         let mut builder = IoUring::builder();
         builder.setup_coop_taskrun();
         // Kernels before 5.19 do not know it.
@@ -76,13 +78,13 @@ impl Kernel {
         Self::over(file, ring.ok())
     }
 
-    fn over(file: File, ring: Option<IoUring>) -> Self {
+    fn over(file: Arc<File>, ring: Option<IoUring>) -> Self {
         let calls = (0..CALLS_MAX).map(|_| None).collect();
         let ring = ring.map(ManuallyDrop::new);
         Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }
     }
 
-    pub(crate) const fn file(&self) -> &File {
+    pub(crate) const fn file(&self) -> &Arc<File> {
         &self.file
     }
 

@@ -1,6 +1,7 @@
 //! A file or a block device as a medium.
 
 pub(crate) mod kernel;
+mod lane;
 mod open;
 mod resize;
 #[cfg(test)]
@@ -19,7 +20,8 @@ use rustix::fs::FallocateFlags;
 use tracing::warn;
 
 use kernel::{CALLS_MAX, Call, Kernel};
-use open::MEMORY_ALIGNMENT;
+pub use lane::FileForLane;
+use open::{MEMORY_ALIGNMENT, Opened};
 pub use open::{Note, OpenCause, OpenError, Options};
 
 /// The longest piece of a read, in bytes: one buffer holds one piece.
@@ -50,8 +52,7 @@ pub struct FileMedium {
     kernel: Kernel,
     pool: Pool,
     size: u64,
-    block: u32,
-    readonly: bool,
+    options: Options,
     regular: bool,
     /// The alignment in bytes of transfers that bypass the page cache; `None` when they don't
     /// bypass it.
@@ -123,9 +124,9 @@ pub(crate) fn survive_size_limits() {
 }
 
 impl FileMedium {
-    fn new(path: &Path, opened: open::Opened, options: &Options) -> Self {
-        let open::Opened { file, size, regular, direct, mut notes } = opened;
-        let (kernel, refused) = Kernel::new(file, options.ring);
+    fn new(path: &Path, opened: Opened, options: &Options) -> Self {
+        let Opened { file, size, regular, direct, mut notes } = opened;
+        let (kernel, refused) = Kernel::new(Arc::new(file), options.ring);
         notes.extend(refused.map(|error| Note::OneAtATime(error.to_string())));
         let mut pool = Pool::new(POOL_RETAIN);
         let zero_length = usize::try_from(ZERO_PIECE_MAX).expect("the limit fits memory");
@@ -136,8 +137,7 @@ impl FileMedium {
             kernel,
             pool,
             size,
-            block: options.block,
-            readonly: options.readonly,
+            options: *options,
             regular,
             direct,
             notes,
@@ -159,11 +159,11 @@ impl FileMedium {
     }
     /// The size of a block in bytes.
     pub const fn block(&self) -> u32 {
-        self.block
+        self.options.block
     }
     /// Whether every change is refused.
     pub const fn readonly(&self) -> bool {
-        self.readonly
+        self.options.readonly
     }
     /// In which ways the medium is served less well than it could be; empty when there are none.
     pub fn notes(&self) -> &[Note] {
@@ -171,7 +171,7 @@ impl FileMedium {
     }
     /// Waits until everything written is durable.
     pub(super) fn sync(&self) -> io::Result<()> {
-        if self.readonly { Ok(()) } else { self.kernel.file().sync_data() }
+        if self.options.readonly { Ok(()) } else { self.kernel.file().sync_data() }
     }
     /// The number of requests that have not ended.
     pub fn in_flight(&self) -> usize {
@@ -231,9 +231,9 @@ impl FileMedium {
             Operation::WriteZeroes { offset, length, .. } => (*offset, *length, true),
             Operation::Deallocate { offset, length } => (*offset, *length, true),
             // Nothing was ever written to a read-only medium.
-            Operation::Flush => return self.readonly.then_some(Ok(())),
+            Operation::Flush => return self.options.readonly.then_some(Ok(())),
         };
-        if changes && self.readonly {
+        if changes && self.options.readonly {
             return Some(Err(MediaError::ReadOnly));
         }
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);

@@ -1,5 +1,6 @@
 //! Changing the length of a file or block device after it was opened.
 
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 use tracing::warn;
@@ -20,15 +21,15 @@ impl FileMedium {
     }
 
     fn try_resize(&mut self, wanted: Option<u64>) -> Result<u64, OpenCause> {
-        let mut file = self.kernel.file();
+        let mut file: &File = self.kernel.file();
         let found =
             file.seek(SeekFrom::End(0)).map_err(|error| OpenCause::Io { doing: "find its size", error })?;
         let size = wanted.unwrap_or(found);
-        check_size(size, self.block, wanted.is_none())?;
-        if size != found && (!self.regular || self.readonly) && size > found {
+        check_size(size, self.options.block, wanted.is_none())?;
+        if size != found && (!self.regular || self.options.readonly) && size > found {
             return Err(OpenCause::SizeDiffers { found, given: size });
         }
-        if size != found && self.regular && !self.readonly {
+        if size != found && self.regular && !self.options.readonly {
             file.set_len(size).map_err(|error| no_space_or("set its size", size, error))?;
             if let Some(note) = thin(file, size) {
                 warn!("{}: {note}", self.path.display());
