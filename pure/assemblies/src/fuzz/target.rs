@@ -73,6 +73,9 @@ impl Bench {
                         self.target.handle_input(self.now, Input::Closed(id));
                     }
                     Output::HandOver { .. }
+                    | Output::ToLane { .. }
+                    | Output::ToHome { .. }
+                    | Output::Disowned { .. }
                     | Output::Admitted(_)
                     | Output::Work { .. }
                     | Output::Listen(_)

@@ -39,7 +39,9 @@ impl Target {
             served.access.push(PortAccess { port, group, state });
         }
         for controller in there {
-            served.core.set_ana_state(now, controller, group, state);
+            if let Some(home) = served.core.home_mut() {
+                home.set_ana_state(now, controller, group, state);
+            }
         }
         self.drain_core(key);
         self.work();
@@ -60,9 +62,9 @@ impl Target {
     ) -> bool {
         self.now = now;
         let there = self.controllers_of(key, |id, _| id == controller);
-        if let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) {
+        if let Some(home) = self.home_mut(key) {
             for controller in &there {
-                served.core.set_ana_state(now, *controller, group, state);
+                home.set_ana_state(now, *controller, group, state);
             }
         }
         self.drain_core(key);

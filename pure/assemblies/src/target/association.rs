@@ -9,6 +9,7 @@ use nvme_fabrics::target::{AssociationKey, Claim, SubsystemKey};
 use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::Nqn;
 
+use super::lanes::Away;
 use super::peer::{Role, Standing};
 use super::{Close, ConnectionId, Event, Output, Target};
 
@@ -20,13 +21,31 @@ pub(super) struct Member {
     pub(super) admin: ConnectionId,
     /// The I/O queues and their connections.
     pub(super) queues: Vec<(QueueId, ConnectionId)>,
+    /// The I/O queues that lanes of other reactors have.
+    pub(super) away: Vec<Away>,
     /// Connections that claim I/O queues and have yet to authenticate.
     pub(super) claimants: Vec<ConnectionId>,
+    /// Distinguishes the association from every other of this target.
+    pub(super) life: u64,
+    /// The version of the subsystem's views that has the controller.
+    pub(super) version: u64,
 }
 
 impl Member {
-    pub(super) const fn new(controller: Option<(SubsystemKey, ControllerKey)>, admin: ConnectionId) -> Self {
-        Self { controller, admin, queues: Vec::new(), claimants: Vec::new() }
+    pub(super) const fn new(
+        controller: Option<(SubsystemKey, ControllerKey)>,
+        admin: ConnectionId,
+        life: u64,
+    ) -> Self {
+        Self {
+            controller,
+            admin,
+            queues: Vec::new(),
+            away: Vec::new(),
+            claimants: Vec::new(),
+            life,
+            version: 0,
+        }
     }
 
     /// All connections, that of the Admin Queue last.
@@ -94,6 +113,7 @@ impl Target {
             Standing::AwaitingConnect(_) => {
                 let address = peer.address;
                 peer.standing = Standing::Over;
+                self.forget_joining(id);
                 // Port scanners and health checks close without a word; they are not worth an
                 // event. Connections dropped for others are counted.
                 if !matches!(why, Close::Lost | Close::Crowded) {
@@ -101,6 +121,7 @@ impl Target {
                 }
                 return;
             }
+            Standing::Queue(queue) if queue.guest.is_some() => return self.release_guest(id, why),
             Standing::Queue(queue) => (queue.association, queue.claim, queue.is_admitted),
         };
         let number = claim.queue;
@@ -134,15 +155,17 @@ impl Target {
         let Standing::Queue(queue) = standing else { return };
         let Role::Nvm(subsystem, controller) = queue.role else { return };
         let Some(member) = self.members[queue.association.0 as usize].as_mut() else { return };
+        let before = member.queues.len();
         member.queues.retain(|(_, connection)| *connection != id);
-        let is_last = member.queues.is_empty();
+        self.lanes.own_queues -= before - member.queues.len();
+        let is_last = member.queues.is_empty() && member.away.is_empty();
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
         served.core.drop_queue(now, controller, queue.queue);
         for token in tokens {
             served.retire(token);
         }
-        if is_last {
-            served.core.set_io_queues_exist(controller, false);
+        if let Some(home) = served.core.home_mut().filter(|_| is_last) {
+            home.set_io_queues_exist(controller, false);
         }
         self.drain_core(subsystem);
     }
@@ -157,12 +180,21 @@ impl Target {
         let now = self.now;
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::take) else { return };
         let admin = self.peers[member.admin.0 as usize].as_ref().map(|peer| peer.address);
+        self.lanes.own_queues -= member.queues.len();
         if let Some((subsystem, controller)) = member.controller
             && let Some(served) = self.subsystems[subsystem.0 as usize].as_mut()
         {
             served.leave(now, controller);
             served.forget(key, |_, _| ());
             served.set_association(controller, None);
+        }
+        if let Some((subsystem, _)) = member.controller {
+            for away in &member.away {
+                self.close_away(subsystem, *away, why);
+            }
+        }
+        for connection in self.joining(key) {
+            self.retire(connection, why);
         }
         for connection in member.connections() {
             self.uncount(connection);
@@ -193,6 +225,8 @@ impl Target {
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
         let (admin, queues) = (member.admin, core::mem::take(&mut member.queues));
         let claimants = core::mem::take(&mut member.claimants);
+        let away = core::mem::take(&mut member.away);
+        self.lanes.own_queues -= queues.len();
         let controller = member.controller;
         for connection in queues.into_iter().map(|(_, connection)| connection).chain(claimants) {
             self.uncount(connection);
@@ -201,12 +235,19 @@ impl Target {
             }
             self.say_goodbye(connection);
         }
+        for connection in self.joining(key) {
+            self.retire(connection, &Close::Reset);
+        }
         let Some((subsystem, controller)) = controller else {
             self.fabrics.reset_discovery(key);
             return self.abort_held(admin);
         };
+        for away in away {
+            self.close_away(subsystem, away, &Close::Reset);
+        }
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
-        served.core.reset(now, controller);
+        let Some(home) = served.core.home_mut() else { return };
+        home.reset(now, controller);
         let mut forgotten = Vec::new();
         served.forget(key, |connection, slot| forgotten.push((connection, slot)));
         // The host may reuse the command identifiers on a queue that lasts.
@@ -237,10 +278,11 @@ impl Target {
     pub(super) fn enable(&mut self, key: AssociationKey) {
         let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
         if let Some((subsystem, controller)) = member.controller
-            && let Some(served) = self.subsystems[subsystem.0 as usize].as_mut()
+            && let Some(home) =
+                self.subsystems[subsystem.0 as usize].as_mut().and_then(|one| one.core.home_mut())
         {
             let uniquifier = u8::try_from(1 + self.rng.below(255)).expect("at most 255");
-            served.core.set_instance(controller, Instance { uniquifier, random: self.rng.next_u64() });
+            home.set_instance(controller, Instance { uniquifier, random: self.rng.next_u64() });
         }
         self.fabrics.set_ready(key);
     }
@@ -251,8 +293,8 @@ impl Target {
         match member.controller {
             None => self.fabrics.set_shut_down(now, key),
             Some((subsystem, controller)) => {
-                if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
-                    served.core.shut_down(now, controller);
+                if let Some(home) = self.home_mut(subsystem) {
+                    home.shut_down(now, controller);
                     self.drain_core(subsystem);
                 }
             }

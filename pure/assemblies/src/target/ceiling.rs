@@ -13,7 +13,7 @@ use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::Nqn;
 
 use super::peer::{Role, Standing};
-use super::{ConnectionId, Output, Target};
+use super::{Close, ConnectionId, Output, Target};
 
 /// Names a host's ceiling for as long as the target runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +118,19 @@ impl Target {
                     queue.ceiling = ceiling;
                 }
             }
-            if let Some(served) = self.subsystems.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
-                served.core.set_permit(now, controller, permit);
+            // A host that gets a ceiling has all of its queues at home from now on.
+            let away = match permit.rate.is_free() {
+                true => Vec::new(),
+                false => {
+                    self.members[index].as_mut().map(|one| core::mem::take(&mut one.away)).unwrap_or_default()
+                }
+            };
+            for one in away {
+                self.close_away(subsystem, one, &Close::Limited);
+                self.fabrics.close_queue(key, one.claim);
+            }
+            if let Some(home) = self.home_mut(subsystem) {
+                home.set_permit(now, controller, permit);
             }
             self.drain_core(subsystem);
         }

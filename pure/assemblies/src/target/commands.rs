@@ -1,6 +1,6 @@
 //! Commands from connections to cores, and their data and completions back.
 
-use engine::{Buffer, Engine};
+use engine::Buffer;
 use nvme::subsystem::{
     CommandToken, CompletionResult, ControllerKey, Input as CoreInput, Notification, Output as CoreOutput,
 };
@@ -9,6 +9,7 @@ use nvme_fabrics::target::{Reply, SubsystemKey};
 use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{FABRICS_OPCODE, FabricsStatus};
 
+use super::lanes::ToHome;
 use super::peer::{Role, Standing};
 use super::subsystem::Owner;
 use super::{Close, ConnectionId, Output, Target};
@@ -56,12 +57,21 @@ impl Target {
             return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
         };
         let association = queue.association;
-        if !queue.is_admitted {
-            return peer.complete(slot, FabricsStatus::AuthenticationRequired.into(), 0, 0);
-        }
-        self.fabrics.touch(now, association);
-        if !self.fabrics.association(association).is_some_and(|one| one.is_ready()) {
-            return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
+        if let Some(guest) = &queue.guest {
+            if self.guests.heard(now, guest.index)
+                && let Role::Nvm(subsystem, _) = queue.role
+            {
+                let message = ToHome::Heard(guest.number);
+                self.outputs.push_back(Output::ToHome { subsystem, message });
+            }
+        } else {
+            if !queue.is_admitted {
+                return peer.complete(slot, FabricsStatus::AuthenticationRequired.into(), 0, 0);
+            }
+            self.fabrics.touch(now, association);
+            if !self.fabrics.association(association).is_some_and(|one| one.is_ready()) {
+                return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
+            }
         }
         let Role::Nvm(subsystem, controller) = queue.role else {
             return self.on_discovery_command(id, slot, &entry);
@@ -162,7 +172,8 @@ impl Target {
             let Some(output) = served.core.poll_output() else { return };
             match output {
                 CoreOutput::Media(request) => {
-                    self.outputs.push_back(Output::Media { subsystem: key, request });
+                    let owner = served.requester(request.id);
+                    self.outputs.push_back(Output::Media { subsystem: key, owner, request });
                 }
                 CoreOutput::PushHostData { token, offset, length, data } => {
                     self.push(key, token, (offset, length), data);
@@ -170,8 +181,10 @@ impl Target {
                 CoreOutput::Complete { token, completion } => self.complete(key, token, completion),
                 CoreOutput::PullHostData { token, length } => self.pull(key, token, length),
                 CoreOutput::Notify(notification) => self.on_notification(key, notification),
-                CoreOutput::ToLane(..) | CoreOutput::ToSubsystem(_) | CoreOutput::Disowned(_) => {
-                    unreachable!("no lane is attached")
+                CoreOutput::ToLane(lane, message) => self.send_to_lane(key, lane, message),
+                CoreOutput::ToSubsystem(message) => self.send_home(key, message),
+                CoreOutput::Disowned(request) => {
+                    self.outputs.push_back(Output::Disowned { subsystem: key, request });
                 }
             }
         }

@@ -8,12 +8,13 @@ use core::net::SocketAddr;
 
 use engine::{Buffer, Nanos};
 use nvme::media;
-use nvme::subsystem::Notification;
+use nvme::subsystem::{ControllerKey, Notification};
 use nvme_fabrics::authentication::{Authenticated, Failure, Product, Work};
 use nvme_fabrics::target::{SubsystemKey, Why, WorkId};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
 
+use super::lanes::{ReactorId, Ticket, ToHome, ToLane};
 use crate::fabric::controller::{Closed, Parameters};
 use crate::fabric::{Fabric, Pair};
 
@@ -52,6 +53,22 @@ pub enum Input {
         product: Product,
         /// How much of a processor's time it took.
         spent: Nanos,
+    },
+    /// A message of a subsystem's home for the lane that is here.
+    FromHome {
+        /// The subsystem.
+        subsystem: SubsystemKey,
+        /// The message.
+        message: ToLane,
+    },
+    /// A message of a lane to the subsystem, whose home is here.
+    FromLane {
+        /// The subsystem.
+        subsystem: SubsystemKey,
+        /// The reactor that has the lane.
+        reactor: ReactorId,
+        /// The message.
+        message: ToHome,
     },
     /// A medium's answer.
     Media {
@@ -92,6 +109,9 @@ pub struct Handover {
     pub received: Vec<Vec<u8>>,
     /// Number of bytes sent to the host so far.
     pub sent: usize,
+    /// The queue that the connection becomes in a lane; `None` if the other reactor is the
+    /// subsystem's home, which decides on the Connect.
+    pub ticket: Option<Ticket>,
 }
 
 /// What the target asks of the world.
@@ -121,20 +141,49 @@ pub enum Output {
         /// The work.
         work: Work,
     },
-    /// The subsystem that the host wants belongs to another reactor. This target has forgotten
-    /// the connection.
+    /// The subsystem that the host wants belongs to another reactor, or a lane on another reactor
+    /// has the queue from now on. This target has forgotten the connection.
     HandOver {
         /// The connection to hand over; its name is free.
         connection: ConnectionId,
-        /// The subsystem whose reactor takes the connection.
+        /// The subsystem that the connection is for.
         subsystem: SubsystemKey,
+        /// The reactor whose lane takes the connection; `None` for the subsystem's home.
+        lane: Option<ReactorId>,
         /// What the other reactor needs for [`Accepted::resume`].
         handover: Handover,
+    },
+    /// Send a message to a reactor that has a lane of a subsystem, after everything that was output
+    /// for that reactor before.
+    ToLane {
+        /// The subsystem, whose home is here.
+        subsystem: SubsystemKey,
+        /// The reactor of the lane.
+        reactor: ReactorId,
+        /// The message.
+        message: ToLane,
+    },
+    /// Send a message to the home of a subsystem, after everything that was output for it before.
+    ToHome {
+        /// The subsystem.
+        subsystem: SubsystemKey,
+        /// The message.
+        message: ToHome,
+    },
+    /// A request to a medium, of a command that has ended, belongs to no controller any more.
+    Disowned {
+        /// The subsystem that asked.
+        subsystem: SubsystemKey,
+        /// The name of the request.
+        request: media::IoId,
     },
     /// Ask a medium.
     Media {
         /// The subsystem that asks. Each subsystem names its media for itself.
         subsystem: SubsystemKey,
+        /// The controller whose command asks, if the order between controllers is left to the
+        /// media ([`super::Target::allow_lanes`]).
+        owner: Option<ControllerKey>,
         /// The request to the medium.
         request: media::Request,
     },
@@ -232,6 +281,10 @@ pub enum Close {
     Lost,
     /// The host said more before its Connect than can be handed over to another reactor.
     Unmovable,
+    /// The reactor of the queue has failed.
+    LaneFailed,
+    /// The host now has a limit on its rate, so the home of the subsystem takes the queue.
+    Limited,
 }
 
 impl fmt::Display for Close {
@@ -260,6 +313,8 @@ impl fmt::Display for Close {
                 "the host said too much before its Connect was answered, or came by RoCE to a subsystem of \
                  another core: start the target again",
             ),
+            Self::LaneFailed => f.write_str("the thread of the queue has failed"),
+            Self::Limited => f.write_str("the host has a limit on its rate now, and connects it again"),
         }
     }
 }

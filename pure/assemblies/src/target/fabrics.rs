@@ -30,6 +30,9 @@ impl Target {
                 _ => peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0),
             };
         };
+        if queue.guest.is_some() {
+            return self.on_guest_fabrics_command(id, slot, entry);
+        }
         let (association, number, is_admitted) = (queue.association, queue.queue, queue.is_admitted);
         match command {
             Ok(FabricsCommand::AuthenticationSend(command)) => {
@@ -94,21 +97,30 @@ impl Target {
         let origin = peer.origin();
         let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
         let Some((_, command)) = awaiting.command.take() else { return };
+        if let Some(ticket) = awaiting.ticket.take() {
+            return self.join_as_guest(id, slot, ticket);
+        }
         let (local, proved) = (Some(&peer.local), peer.proved.as_ref());
         let is_known = proved.is_some() || self.gate.knows(origin);
         let arrival = Arrival { port: peer.port, local, proved, origin, is_known };
         match self.fabrics.connect(now, arrival, &command, data) {
-            Ok(Outcome::Connected(connected)) => self.on_connected(id, slot, connected, &command),
+            Ok(Outcome::Connected(connected)) => {
+                let keep_alive = command.keep_alive_timeout;
+                if !self.must_wait_for_lanes(id, slot, &connected, keep_alive) {
+                    self.on_connected(id, slot, connected, keep_alive);
+                }
+            }
             Ok(Outcome::Elsewhere(subsystem)) => {
                 let Some(received) = awaiting.take_history() else {
                     return self.retire(id, &Close::Unmovable);
                 };
                 let sent = usize::try_from(peer.sent).expect("little was said so far");
-                let handover = Handover { received, sent };
+                let handover = Handover { received, sent, ticket: None };
                 self.uncount(id);
                 self.gate.remove(id);
                 self.forget_peer(id);
-                self.outputs.push_back(Output::HandOver { connection: id, subsystem, handover });
+                let lane = None;
+                self.outputs.push_back(Output::HandOver { connection: id, subsystem, lane, handover });
             }
             Err(Refusal { status, dw0, why }) => {
                 peer.complete(slot, status, dw0, 0);
@@ -119,8 +131,17 @@ impl Target {
         }
     }
 
-    fn on_connected(&mut self, id: ConnectionId, slot: Slot, connected: Connected, command: &ConnectCommand) {
-        let (association, keep_alive) = (connected.association, command.keep_alive_timeout);
+    pub(super) fn on_connected(
+        &mut self,
+        id: ConnectionId,
+        slot: Slot,
+        connected: Connected,
+        keep_alive: u32,
+    ) {
+        if let Some(reactor) = self.lane_for(id, &connected) {
+            return self.send_away(id, connected, reactor);
+        }
+        let association = connected.association;
         let role = match connected.subsystem {
             None => Role::Discovery(Discovery::default()),
             Some(subsystem) if connected.is_admitted => {
@@ -132,7 +153,8 @@ impl Target {
         };
         let has_controller = connected.subsystem.is_some() && connected.is_admitted;
         if connected.queue.is_admin() && !has_controller {
-            self.add_member(association, Member::new(None, id));
+            let life = self.lanes.number();
+            self.add_member(association, Member::new(None, id, life));
         } else if !connected.is_admitted
             && let Some(member) = self.members.get_mut(association.0 as usize).and_then(Option::as_mut)
         {
@@ -190,13 +212,11 @@ impl Target {
         let member = self.members.get_mut(key.0 as usize)?.as_mut()?;
         let (_, controller) = member.controller?;
         member.claimants.retain(|one| *one != id);
-        if let Some((_, before)) = member.queues.iter().find(|(one, _)| *one == queue).copied() {
-            self.retire(before, &Close::Replaced);
-        }
+        self.take_queue(key, queue);
         let member = self.members.get_mut(key.0 as usize)?.as_mut()?;
         member.queues.push((queue, id));
-        let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
-        served.core.set_io_queues_exist(controller, true);
+        self.lanes.own_queues += 1;
+        self.home_mut(subsystem)?.set_io_queues_exist(controller, true);
         Some(Role::Nvm(subsystem, controller))
     }
 
@@ -225,14 +245,19 @@ impl Target {
                 fabrics.controller_ids = ids.clone();
             }
         }
-        let controller = served.add_controller(self.now, config);
-        served.core.set_permit(self.now, controller, permit);
+        let controller = served.add_controller(self.now, config)?;
+        let home = served.core.home_mut()?;
+        home.set_permit(self.now, controller, permit);
         let port = peer.port;
         for access in served.access.iter().filter(|access| access.port == port) {
-            served.core.set_ana_state(self.now, controller, access.group, access.state);
+            home.set_ana_state(self.now, controller, access.group, access.state);
         }
         served.set_association(controller, Some(key));
-        self.add_member(key, Member::new(Some((subsystem, controller)), id));
+        let life = self.lanes.number();
+        let mut member = Member::new(Some((subsystem, controller)), id, life);
+        self.drain_core(subsystem);
+        member.version = self.home_mut(subsystem)?.version();
+        self.add_member(key, member);
         Some(Role::Nvm(subsystem, controller))
     }
 

@@ -14,6 +14,7 @@ use engine::{Instant, Nanos, Outbox};
 use nvme_fabrics::target::AssociationKey;
 use nvme_fabrics::transport::ControllerEnd;
 
+use super::guests::GuestIndex;
 use super::peer::{Peer, Standing};
 use super::{Close, ConnectionId, Output, Target};
 use crate::fabric::controller::{Held, Permission};
@@ -55,6 +56,14 @@ impl Sum {
     }
 }
 
+/// A host that memory is held for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holder {
+    Association(AssociationKey),
+    /// An association of another reactor, which has queues here.
+    Guest(GuestIndex),
+}
+
 /// How much memory a target holds for its hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryStatus {
@@ -73,7 +82,9 @@ pub(super) struct Memory {
     used: Sum,
     /// Bytes held, indexed by association.
     hosts: Vec<Sum>,
-    /// Number of associations that hold anything, by direction.
+    /// Bytes held, indexed by guest.
+    guests: Vec<Sum>,
+    /// Number of associations and guests that hold anything, by direction.
     active: [u64; 2],
     /// Connections that have something to say but may not.
     waiting: Vec<ConnectionId>,
@@ -93,6 +104,7 @@ impl Default for Memory {
             budget: MEMORY_MAX,
             used: Sum::default(),
             hosts: Vec::new(),
+            guests: Vec::new(),
             active: [0; 2],
             waiting: Vec::new(),
             look: None,
@@ -117,18 +129,25 @@ impl Memory {
         self.most() / 2 / if active == 0 { 1 } else { active }
     }
 
-    fn host(&self, association: AssociationKey) -> Sum {
-        self.hosts.get(association.0 as usize).copied().unwrap_or_default()
+    fn host(&self, holder: Holder) -> Sum {
+        let found = match holder {
+            Holder::Association(key) => self.hosts.get(key.0 as usize),
+            Holder::Guest(GuestIndex(index)) => self.guests.get(index),
+        };
+        found.copied().unwrap_or_default()
     }
 
-    fn change(&mut self, association: Option<AssociationKey>, before: Held, now: Held) {
+    fn change(&mut self, holder: Option<Holder>, before: Held, now: Held) {
         self.used.change(before, now);
-        let Some(AssociationKey(index)) = association else { return };
-        let index = index as usize;
-        if self.hosts.len() <= index {
-            self.hosts.resize(index + 1, Sum::default());
+        let (hosts, index) = match holder {
+            None => return,
+            Some(Holder::Association(key)) => (&mut self.hosts, key.0 as usize),
+            Some(Holder::Guest(GuestIndex(index))) => (&mut self.guests, index),
+        };
+        if hosts.len() <= index {
+            hosts.resize(index + 1, Sum::default());
         }
-        let host = &mut self.hosts[index];
+        let host = &mut hosts[index];
         let was = *host;
         host.change(before, now);
         let is = *host;
@@ -139,8 +158,8 @@ impl Memory {
         }
     }
 
-    fn permission(&self, association: AssociationKey, is_admin: bool, own: Held) -> Permission {
-        let host = self.host(association);
+    fn permission(&self, holder: Holder, is_admin: bool, own: Held) -> Permission {
+        let host = self.host(holder);
         let may = |used: u64, host: u64, active: u64| {
             used < self.most() && (host == 0 || host < self.share(active))
         };
@@ -149,6 +168,11 @@ impl Memory {
                 || (is_admin && own.to_host < ADMIN_FREE),
             data: may(self.used.from_host, host.from_host, self.active[1]),
         }
+    }
+
+    /// How much is held for a guest.
+    pub(super) fn of_guest(&self, guest: GuestIndex) -> u64 {
+        self.host(Holder::Guest(guest)).all()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -170,7 +194,7 @@ impl Target {
     }
 
     pub(super) fn memory_of(&self, association: AssociationKey) -> u64 {
-        self.memory.host(association).all()
+        self.memory.host(Holder::Association(association)).all()
     }
 
     /// Permits a connection its next steps.
@@ -189,7 +213,7 @@ impl Target {
             }
             Standing::Over => return,
         };
-        let permission = memory.permission(queue.association, queue.queue.is_admin(), peer.counted);
+        let permission = memory.permission(queue.holder(), queue.queue.is_admin(), peer.counted);
         let commands = permission.commands && is_below_ceiling;
         peer.connection.permit(Permission { commands, ..permission });
         if permission != Permission::ALL && !core::mem::replace(&mut peer.is_waiting, true) {
@@ -207,8 +231,8 @@ impl Target {
         if held == before {
             return;
         }
-        let association = peer.queue().map(|queue| queue.association);
-        memory.change(association, before, held);
+        let holder = peer.queue().map(|queue| queue.holder());
+        memory.change(holder, before, held);
         if held.all() < before.all() {
             self.resume();
         }
@@ -219,7 +243,7 @@ impl Target {
         let Self { peers, memory, .. } = self;
         let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let before = core::mem::take(&mut peer.counted);
-        memory.change(peer.queue().map(|queue| queue.association), before, Held::default());
+        memory.change(peer.queue().map(|queue| queue.holder()), before, Held::default());
         self.resume();
     }
 
@@ -233,7 +257,7 @@ impl Target {
             let Self { peers, memory, outputs, touched, .. } = &mut *self;
             let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return false };
             let Standing::Queue(queue) = &peer.standing else { return false };
-            let permission = memory.permission(queue.association, queue.queue.is_admin(), peer.counted);
+            let permission = memory.permission(queue.holder(), queue.queue.is_admin(), peer.counted);
             if permission != Permission::ALL {
                 return true;
             }
@@ -305,7 +329,7 @@ impl Target {
         let mut owing = self.owing();
         let of_host = |id: ConnectionId| {
             let queue = self.peers.get(id.0 as usize).and_then(Option::as_ref).and_then(Peer::queue);
-            queue.map_or(0, |queue| self.memory_of(queue.association))
+            queue.map_or(0, |queue| self.memory.host(queue.holder()).all())
         };
         owing.sort_by_cached_key(|(id, held)| core::cmp::Reverse((of_host(*id), *held)));
         for (id, _) in owing {

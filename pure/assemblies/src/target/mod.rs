@@ -10,10 +10,13 @@ mod access;
 mod association;
 mod authentication;
 mod ceiling;
+mod command_core;
 mod commands;
 mod event;
 mod fabrics;
 mod gate;
+mod guests;
+mod lanes;
 mod memory;
 mod peer;
 mod status;
@@ -24,6 +27,8 @@ mod watched;
 
 pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
 pub use gate::{PROOF_MAX, STRANGERS_MAX, StrangersStatus};
+pub use guests::GuestStatus;
+pub use lanes::{ReactorId, Ticket, TicketNumber, ToHome, ToLane};
 pub use memory::{MEMORY_MAX, MemoryStatus, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 pub use status::{AssociationStatus, ConnectionStatus};
 
@@ -40,6 +45,8 @@ use nvme_fabrics::transport::ControllerEnd;
 use association::Member;
 use ceiling::Ceilings;
 use gate::{Gate, Verdict};
+use guests::Guests;
+use lanes::LaneTraffic;
 use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
@@ -87,6 +94,10 @@ pub struct Target {
     touched: Vec<ConnectionId>,
     memory: Memory,
     ceilings: Ceilings,
+    /// Queues that have moved to lanes of other reactors.
+    lanes: LaneTraffic,
+    /// Hosts of other reactors' subsystems.
+    guests: Guests,
     outputs: VecDeque<Output>,
     watch: Watch<Port>,
     rng: Entropy,
@@ -108,6 +119,8 @@ impl Target {
             touched: Vec::new(),
             memory: Memory::default(),
             ceilings: Ceilings::default(),
+            lanes: LaneTraffic::default(),
+            guests: Guests::default(),
             outputs: VecDeque::new(),
             watch: Watch::new(),
             rng: config.rng,
@@ -146,7 +159,9 @@ impl Target {
         for index in 0..self.subsystems.len() {
             let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
             let offered = self.fabrics.directory().by_key(key).is_some_and(|one| one.is_here);
-            if !offered {
+            // The home of a lane ends the lane.
+            if !offered && self.home_mut(key).is_some() {
+                self.end_lanes_of(key);
                 self.subsystems[index] = None;
             }
         }
@@ -192,7 +207,17 @@ impl Target {
 
     /// The core of a subsystem, if it is here.
     pub fn subsystem(&self, key: SubsystemKey) -> Option<&nvme::subsystem::Subsystem> {
-        self.subsystems.get(key.0 as usize)?.as_ref().map(|served| &served.core)
+        self.subsystems.get(key.0 as usize)?.as_ref()?.core.home()
+    }
+
+    /// Whether commands for a subsystem are executed here, by its core or by a lane.
+    pub fn serves(&self, key: SubsystemKey) -> bool {
+        self.subsystems.get(key.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// The core of a subsystem whose home is here.
+    fn home_mut(&mut self, key: SubsystemKey) -> Option<&mut nvme::subsystem::Subsystem> {
+        self.subsystems.get_mut(key.0 as usize)?.as_mut()?.core.home_mut()
     }
 
     /// Calls `change` with the core of a subsystem, for changes to its namespaces. `None` if the
@@ -204,10 +229,10 @@ impl Target {
         change: impl FnOnce(&mut nvme::subsystem::Subsystem) -> T,
     ) -> Option<T> {
         self.now = now;
-        let result = self.subsystems.get_mut(key.0 as usize)?.as_mut().map(|served| change(&mut served.core));
+        let result = change(self.home_mut(key)?);
         self.drain_core(key);
         self.work();
-        result
+        Some(result)
     }
 
     /// The bytes to send on a connection; `None` if the connection does not exist.
@@ -280,6 +305,7 @@ impl Target {
                 self.retire(id, &Close::ShuttingDown);
             }
         }
+        self.end_lanes();
         self.work();
     }
 
@@ -348,10 +374,12 @@ impl Target {
         }
         assert!(self.peers[index].is_none(), "{id:?} is in use");
         let resume = accepted.resume.as_ref().map(|handover| handover.received.clone());
+        let is_guest = accepted.resume.as_ref().is_some_and(|handover| handover.ticket.is_some());
         let origin = Origin::of(accepted.peer.ip());
         self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
         self.connections += 1;
-        match self.gate.accept(self.now, id, origin) {
+        let verdict = if is_guest { Verdict::Room } else { self.gate.accept(self.now, id, origin) };
+        match verdict {
             Verdict::Room => {}
             Verdict::InsteadOf(victim) => {
                 self.drop_connection(victim, &Close::Crowded);
@@ -463,6 +491,10 @@ impl Engine for Target {
                 if let Some(peer) = self.peer(connection) {
                     peer.proved = Some(identity);
                 }
+            }
+            Input::FromHome { subsystem, message } => self.on_home_message(subsystem, message),
+            Input::FromLane { subsystem, reactor, message } => {
+                self.on_lane_message(subsystem, reactor, message);
             }
             Input::Stirred(connection) => self.on_stirred(connection),
             Input::Closed(connection) => self.on_closed(connection),

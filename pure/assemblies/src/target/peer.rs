@@ -14,6 +14,9 @@ use nvme_fabrics::wire::{AuthenticationCommand, ConnectCommand, PortId, Transpor
 use super::HISTORY_MAX;
 use super::ceiling::CeilingIndex;
 use super::event::Accepted;
+use super::guests::OfGuest;
+use super::lanes::Ticket;
+use super::memory::Holder;
 use crate::fabric::controller::{Config, Connection, Held, Parameters, Slot};
 
 /// What a connection stands for.
@@ -38,6 +41,8 @@ pub(super) struct AwaitingConnect {
     answered: u64,
     /// The Connect command whose data are on their way.
     pub(super) command: Option<(Slot, ConnectCommand)>,
+    /// The queue that the connection becomes, if the home of its subsystem has decided.
+    pub(super) ticket: Option<Ticket>,
 }
 
 impl AwaitingConnect {
@@ -57,6 +62,11 @@ impl AwaitingConnect {
         self.answered = sent;
     }
 
+    /// Whether another reactor could begin again with what the host has said.
+    pub(super) const fn can_be_moved(&self) -> bool {
+        self.history.is_some()
+    }
+
     pub(super) const fn take_history(&mut self) -> Option<Vec<Vec<u8>>> {
         self.history.take()
     }
@@ -65,7 +75,10 @@ impl AwaitingConnect {
 /// A queue of an association.
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// The association; meaningless for the queue of a guest.
     pub(super) association: AssociationKey,
+    /// The guest that has the queue, if a lane executes its commands.
+    pub(super) guest: Option<OfGuest>,
     pub(super) queue: QueueId,
     /// The connection's claim to the queue.
     pub(super) claim: Claim,
@@ -139,6 +152,7 @@ impl Queue {
     ) -> Self {
         Self {
             association: connected.association,
+            guest: None,
             queue: connected.queue,
             claim: connected.claim,
             is_admitted: connected.is_admitted,
@@ -150,6 +164,15 @@ impl Queue {
             keep_alive_milliseconds,
             ceiling,
             role,
+        }
+    }
+
+    /// The host that memory of the queue is held for.
+    #[inline]
+    pub(super) const fn holder(&self) -> Holder {
+        match &self.guest {
+            None => Holder::Association(self.association),
+            Some(guest) => Holder::Guest(guest.index),
         }
     }
 }
@@ -193,8 +216,9 @@ impl Peer {
     pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
         // What a queue pair has said is not bytes that another reactor could hear again.
         let history = accepted.pair.is_none().then(Vec::new);
-        let awaiting = AwaitingConnect { history, ..AwaitingConnect::default() };
         let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
+        let ticket = accepted.resume.and_then(|handover| handover.ticket);
+        let awaiting = AwaitingConnect { history, ticket, ..AwaitingConnect::default() };
         Self {
             connection: Connection::new(now, accepted.fabric, config, accepted.pair),
             port: accepted.port,

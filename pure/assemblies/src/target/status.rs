@@ -97,7 +97,7 @@ impl Target {
         self.connections
     }
 
-    fn connection_status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
+    pub(super) fn connection_status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
         let peer = self.peers.get(id.0 as usize)?.as_ref()?;
         let queue = peer.queue()?;
         Some(ConnectionStatus {

@@ -1,10 +1,13 @@
-//! A subsystem that is here: its core, and the owner of each command.
+//! A subsystem that is served here: its core, and the owner of each command.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::Instant;
+use nvme::media::IoId;
 use nvme::subsystem::{
-    CommandToken, Config, ControllerConfig, ControllerKey, FeatureKey, Subsystem, Transport,
+    CommandToken, Config, ControllerConfig, ControllerKey, FeatureKey, Lane, LaneId, LaneViews, Subsystem,
+    Transport,
 };
 use nvme_fabrics::target::AssociationKey;
 
@@ -12,6 +15,8 @@ use crate::fabric::controller::Slot;
 
 use super::ConnectionId;
 use super::access::PortAccess;
+use super::command_core::Core;
+use super::lanes::ReactorId;
 
 /// The association, connection and slot that a command came from.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +28,9 @@ pub(super) struct Owner {
 
 #[derive(Debug)]
 pub(super) struct Served {
-    pub(super) core: Subsystem,
+    pub(super) core: Core,
+    /// The most commands that may be under way at once.
+    commands_max: u32,
     /// Owners of the commands, indexed by token. The list grows with the most commands that were
     /// ever under way at once.
     owners: Vec<Option<Owner>>,
@@ -36,17 +43,60 @@ pub(super) struct Served {
     kept: Vec<(u16, Vec<(FeatureKey, u32)>)>,
     /// How controllers of a port reach groups of namespaces, where the state is not the default.
     pub(super) access: Vec<PortAccess>,
+    /// Whether other reactors may have lanes of the subsystem.
+    pub(super) may_have_lanes: bool,
+    /// Whether media keep the order between controllers.
+    pub(super) leaves_order_to_media: bool,
+    /// The lanes of the subsystem, by their reactors.
+    pub(super) lanes: Vec<(ReactorId, LaneId)>,
+    /// Reactors that could not serve a lane.
+    pub(super) barred: Vec<ReactorId>,
+    /// Whether the lane that is here ends.
+    pub(super) is_ending: bool,
 }
 
 impl Served {
     pub(super) fn new(now: Instant, config: Config) -> Self {
+        let commands_max = config.commands_max;
+        Self::with(Core::Home(Subsystem::new(now, config)), commands_max)
+    }
+
+    /// A lane that begins with `views`.
+    pub(super) fn lane(now: Instant, views: LaneViews) -> Self {
+        let commands_max = views.commands_max();
+        Self::with(Core::Lane(Box::new(Lane::new(now, views))), commands_max)
+    }
+
+    const fn with(core: Core, commands_max: u32) -> Self {
         Self {
+            core,
+            commands_max,
             owners: Vec::new(),
             free: Vec::new(),
             associations: Vec::new(),
             kept: Vec::new(),
             access: Vec::new(),
-            core: Subsystem::new(now, config),
+            may_have_lanes: false,
+            leaves_order_to_media: false,
+            lanes: Vec::new(),
+            barred: Vec::new(),
+            is_ending: false,
+        }
+    }
+
+    /// Whether the home of the subsystem is here.
+    pub(super) fn is_home(&self) -> bool {
+        self.core.home().is_some()
+    }
+
+    /// The controller that sends a request to a medium, where media keep the order between
+    /// controllers.
+    #[inline]
+    pub(super) fn requester(&self, request: IoId) -> Option<ControllerKey> {
+        match &self.core {
+            Core::Home(core) if self.leaves_order_to_media => core.requester(request),
+            Core::Home(_) => None,
+            Core::Lane(lane) => lane.requester(request),
         }
     }
 
@@ -61,8 +111,7 @@ impl Served {
     /// A token that was never used; `None` when there are as many as the core takes.
     #[cold]
     fn next_token(&mut self) -> Option<CommandToken> {
-        let most = self.core.config().commands_max;
-        let token = u32::try_from(self.owners.len()).ok().filter(|token| *token < most)?;
+        let token = u32::try_from(self.owners.len()).ok().filter(|token| *token < self.commands_max)?;
         self.owners.push(None);
         Some(CommandToken(token))
     }
@@ -95,24 +144,26 @@ impl Served {
     /// its commands; before another command reads or changes the same blocks, the core waits for
     /// the end of that.
     pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
-        let config = self.core.controller(controller);
+        let Core::Home(core) = &mut self.core else { return };
+        let config = core.controller(controller);
         if matches!(&config.transport, Transport::Fabrics(fabrics) if !fabrics.dynamic) {
             let id = config.controller_id;
             self.kept.retain(|(other, _)| *other != id);
-            self.kept.push((id, self.core.feature_values(controller)));
+            self.kept.push((id, core.feature_values(controller)));
         }
-        self.core.remove_controller(now, controller);
+        core.remove_controller(now, controller);
     }
 
     /// Adds a controller. A static controller gets back the feature values that it had with its
     /// last host.
-    pub(super) fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
+    pub(super) fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> Option<ControllerKey> {
         let id = config.controller_id;
-        let controller = self.core.add_controller(now, config);
+        let core = self.core.home_mut()?;
+        let controller = core.add_controller(now, config);
         if let Some((_, values)) = self.kept.iter().find(|(other, _)| *other == id) {
-            self.core.restore_feature_values(controller, values);
+            core.restore_feature_values(controller, values);
         }
-        controller
+        Some(controller)
     }
 
     pub(super) fn set_association(&mut self, controller: ControllerKey, association: Option<AssociationKey>) {

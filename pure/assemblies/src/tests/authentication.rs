@@ -161,7 +161,7 @@ impl Pair {
                     self.initiator.handle_input(self.now, initiator::Input::Closed(host));
                 }
             }
-            target::Output::Media { subsystem, request } => {
+            target::Output::Media { subsystem, request, .. } => {
                 let mut done = Vec::new();
                 self.disk.submit(request, &mut |completion: Completion| done.push(completion));
                 for completion in done {

@@ -244,7 +244,10 @@ impl TargetNode {
                     self.target.handle_input(context.now(), Input::Stirred(id));
                 }
             }
-            Output::HandOver { .. } => unreachable!("there is one reactor"),
+            Output::HandOver { .. }
+            | Output::ToLane { .. }
+            | Output::ToHome { .. }
+            | Output::Disowned { .. } => unreachable!("there is one reactor"),
             Output::Event(event) => {
                 if self.events.len() == EVENTS_MAX {
                     self.events.remove(0);

@@ -1,5 +1,6 @@
 //! Hosts that connect to a target, use it, reset it, leave it.
 
+mod lanes;
 mod memory;
 mod permits;
 mod strangers;

@@ -57,6 +57,8 @@ pub(super) struct TestBench {
     pub(super) events: Vec<Event>,
     /// A connection that the target has handed over.
     pub(super) moved: Option<Handover>,
+    /// Messages between homes and lanes.
+    pub(super) mail: Vec<Output>,
     /// Media answer nothing for now.
     pub(super) is_held: bool,
     /// Connections whose hosts read nothing.
@@ -98,6 +100,7 @@ impl TestBench {
             without_flow_control: false,
             events: Vec::new(),
             moved: None,
+            mail: Vec::new(),
             is_held: false,
             unread: Vec::new(),
             listened: Vec::new(),
@@ -143,10 +146,10 @@ impl TestBench {
 
     /// Takes over the host's end of a connection that another target has handed over.
     pub(super) fn adopt(&mut self, other: &mut Self, index: usize, handover: Handover) {
-        assert_eq!((index, self.hosts.len()), (0, 0), "one is enough");
+        assert_eq!(index + 1, other.hosts.len(), "only the last one can go");
         self.hosts.push(other.hosts.remove(index));
         self.cookie = other.cookie;
-        self.accept(index, Some(handover));
+        self.accept(self.hosts.len() - 1, Some(handover));
     }
 
     /// Moves bytes until both ends are silent.
@@ -154,12 +157,13 @@ impl TestBench {
         loop {
             let mut done = Vec::new();
             let mut is_quiet = true;
-            let Self { target, events, moved, disk, hosts, now, is_held, held, listened, work, .. } = self;
+            let Self { target, events, moved, mail, disk, hosts, now, is_held, held, listened, work, .. } =
+                self;
             settle(target, *now, |output| {
                 is_quiet = false;
                 match output {
-                    Output::Media { subsystem, request } if *is_held => held.push((subsystem, request)),
-                    Output::Media { subsystem, request } => {
+                    Output::Media { subsystem, request, .. } if *is_held => held.push((subsystem, request)),
+                    Output::Media { subsystem, request, .. } => {
                         disk.submit(request, &mut |completion: Completion| {
                             done.push((subsystem, completion))
                         });
@@ -169,7 +173,11 @@ impl TestBench {
                     Output::Listen(id) => listened.push(id),
                     Output::HandOver { handover, .. } => *moved = Some(handover),
                     Output::Work { id, work: one } => work.push((id, one)),
-                    Output::Send(_) | Output::Notify { .. } | Output::Admitted(_) => {}
+                    Output::ToLane { .. } | Output::ToHome { .. } => mail.push(output),
+                    Output::Send(_)
+                    | Output::Notify { .. }
+                    | Output::Admitted(_)
+                    | Output::Disowned { .. } => {}
                 }
             });
             for (subsystem, completion) in done {
@@ -340,6 +348,10 @@ impl TestBench {
     pub(super) fn enable(&mut self, host: usize) {
         self.set_configuration(host, 0x0046_0001);
         assert_eq!(self.controller_status(host), 1);
+    }
+
+    pub(super) fn hosts_count(&self) -> usize {
+        self.hosts.len()
     }
 
     /// Whether the target has closed the connection.

@@ -21,6 +21,13 @@ pub struct LaneViews {
     pub(super) commands_max: u32,
 }
 
+impl LaneViews {
+    /// The most commands that the lane may have at once: its tokens are below that.
+    pub const fn commands_max(&self) -> u32 {
+        self.commands_max
+    }
+}
+
 /// A lane's name for a command that it has handed over. No other command of the lane ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) struct Hand {
@@ -44,7 +51,6 @@ impl ToLane {
     }
 
     /// Whether the message makes the lane end.
-    #[doc(hidden)]
     pub const fn is_end(&self) -> bool {
         matches!(self.0, Order::End)
     }
@@ -103,6 +109,11 @@ pub(in super::super) enum Ending {
 pub struct ToSubsystem(pub(in super::super) Report);
 
 impl ToSubsystem {
+    /// Whether the lane has ended: this is its last message.
+    pub const fn is_last(&self) -> bool {
+        matches!(self.0, Report::Ended)
+    }
+
     /// The acknowledgement of a lane that has seen the version `seen` and is quiet since the
     /// version `quiet`, for simulations that plant faults.
     #[doc(hidden)]

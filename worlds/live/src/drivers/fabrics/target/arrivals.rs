@@ -9,7 +9,7 @@ use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Inpu
 use engine::{Engine, Instant};
 
 use super::link::Link;
-use super::{Event, Mailbox, TargetDriver};
+use super::{Event, Moved, TargetDriver};
 use crate::drivers::fabrics::Socket;
 use crate::reactor::{Attention, Sources};
 
@@ -81,16 +81,26 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 }
             }
         }
-        while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
-            accepted = true;
-            // A connection that has failed meanwhile needs no answer.
-            if let Ok(socket) = Socket::from_moving(moved.socket) {
-                let link = Link::new(Some(socket), moved.port, moved.fabric, now);
-                let link = Link { proved: moved.proved, ..link };
-                self.begin(now, sources, link, Some(moved.handover));
+        accepted
+    }
+
+    /// Goes on with a connection that another reactor has accepted.
+    pub(super) fn receive_moved(&mut self, now: Instant, sources: &Sources, moved: Moved) {
+        let is_guest = moved.handover.ticket.is_some();
+        let ticket = moved.handover.ticket.clone();
+        let begun = Socket::from_moving(moved.socket).is_ok_and(|socket| {
+            let link = Link::new(Some(socket), moved.port, moved.fabric, now);
+            let link = Link { proved: moved.proved, is_guest, ..link };
+            self.begin(now, sources, link, Some(moved.handover))
+        });
+        if let Some(ticket) = ticket.filter(|_| !begun) {
+            // The connection has failed, or there is no room for it.
+            self.target.engine_mut().return_ticket(now, ticket);
+            self.target.exchange(now, &mut self.shell);
+            if let Some(mailbox) = &self.mailbox {
+                mailbox.guest_is_gone();
             }
         }
-        accepted
     }
 
     /// Reports that connections are turned away, once until a connection is let in again.
@@ -113,18 +123,21 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         name.map(ConnectionId)
     }
 
-    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
-        let Some(socket) = &link.socket else { return };
-        let (Some(connection), Ok(local)) = (self.free_name(), socket.local()) else { return };
+    /// Begins with a connection. Returns whether it has a name now.
+    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) -> bool {
+        let Some(socket) = &link.socket else { return false };
+        let (Some(connection), Ok(local)) = (self.free_name(), socket.local()) else { return false };
         let (port, fabric) = (link.port, link.fabric);
         let (peer, proved) = (socket.peer(), link.proved.clone());
         if let Err(error) = self.strangers.add(sources, socket.as_raw_fd(), connection) {
-            return self.refuse(error);
+            self.refuse(error);
+            return false;
         }
         self.shell.links[connection.0 as usize] = Some(link);
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair: None };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.shell);
         self.settle_strangers(sources);
+        true
     }
 }

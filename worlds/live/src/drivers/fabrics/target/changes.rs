@@ -60,7 +60,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Forgets descriptors of closed media: they end no sleep any more, and their numbers may soon
     /// be reused.
-    fn forget_closed(&mut self, key: SubsystemKey) {
+    pub(super) fn forget_closed(&mut self, key: SubsystemKey) {
         let Self { shell, registered, unregistered, .. } = self;
         let Some(media) = shell.media_of(key) else { return };
         registered.retain(|(of, descriptor)| *of != key || media.poll_fds().any(|one| one == *descriptor));

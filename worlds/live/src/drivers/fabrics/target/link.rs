@@ -22,13 +22,24 @@ pub(super) struct Link {
     pub(super) is_admitted: bool,
     /// Whether the connection is looked at in each turn.
     pub(super) is_lively: bool,
+    /// Whether a lane has the connection.
+    pub(super) is_guest: bool,
     /// The engine has ended the connection: bytes that still come are dropped.
     pub(super) is_ended: bool,
 }
 
 impl Link {
     pub(super) const fn new(socket: Option<Socket>, port: PortId, fabric: Fabric, now: Instant) -> Self {
-        let (is_admitted, is_lively, is_ended) = (false, false, false);
-        Self { socket, port, fabric, proved: None, heard: now, is_admitted, is_lively, is_ended }
+        Self {
+            socket,
+            port,
+            fabric,
+            proved: None,
+            heard: now,
+            is_admitted: false,
+            is_lively: false,
+            is_guest: false,
+            is_ended: false,
+        }
     }
 }

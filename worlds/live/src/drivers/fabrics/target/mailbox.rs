@@ -1,16 +1,19 @@
-//! Connections on their way from the reactor that accepted them to the reactor of their subsystem.
+//! What reactors send each other: connections on their way from the reactor that accepted them to
+//! that of their subsystem or of a lane, and the messages between homes and lanes.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use assemblies::fabric::Fabric;
-use assemblies::target::Handover;
+use assemblies::target::{Handover, ReactorId, ToHome, ToLane};
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::PortId;
 
 use crate::drivers::fabrics::Moving;
+use crate::media::{LaneMediaChange, MediaForLane};
 use crate::reactor::Stop;
 
 /// The most connections that wait in one mailbox; further ones are closed.
@@ -31,50 +34,143 @@ pub struct Moved {
     pub handover: Handover,
 }
 
-/// The place where one reactor finds the connections that others have for it.
+/// One message from a reactor to another.
+#[derive(Debug)]
+pub(super) enum Letter {
+    Connection(Moved),
+    /// From a home: begin a lane with these media, if they could be shared.
+    Begin(SubsystemKey, ToLane, Option<MediaForLane>),
+    /// From a home: its media have changed.
+    Media(SubsystemKey, LaneMediaChange),
+    ToLane(SubsystemKey, ToLane),
+    ToHome(SubsystemKey, ReactorId, ToHome),
+}
+
+/// What all reactors know of one reactor.
+#[derive(Debug, Default)]
+struct Load {
+    /// Number of connections that wait in its mailbox.
+    waiting: AtomicUsize,
+    /// Number of I/O queues of its own subsystems that it serves itself.
+    own: AtomicUsize,
+    /// Number of I/O queues that others have given to its lanes.
+    guests: AtomicUsize,
+}
+
+/// The way to one reactor.
 #[derive(Clone)]
 struct Place {
-    waiting: Arc<Mutex<VecDeque<Moved>>>,
+    sender: Sender<Letter>,
+    load: Arc<Load>,
     /// Ends the reactor's sleep.
     waker: Stop,
 }
 
 /// The mailboxes of all reactors, from the point of view of one reactor.
-#[derive(Clone)]
 pub struct Mailbox {
     own: usize,
-    places: Arc<[Place]>,
+    inbox: Receiver<Letter>,
+    places: Vec<Place>,
+    /// Reactors that were sent something and must be woken.
+    to_wake: Vec<usize>,
 }
 
 impl Mailbox {
     /// Makes the mailboxes of several reactors, one for each of `wakers`, which ends that reactor's
     /// sleep.
     pub fn for_all(wakers: impl IntoIterator<Item = Stop>) -> Vec<Self> {
-        let place = |waker| Place { waiting: Arc::default(), waker };
-        let places: Arc<[Place]> = wakers.into_iter().map(place).collect();
-        (0..places.len()).map(|own| Self { own, places: Arc::clone(&places) }).collect()
+        let place = |waker| {
+            let (sender, inbox) = channel();
+            (Place { sender, load: Arc::default(), waker }, inbox)
+        };
+        let (places, inboxes): (Vec<_>, Vec<_>) = wakers.into_iter().map(place).unzip();
+        let mailbox = |(own, inbox)| Self { own, inbox, places: places.clone(), to_wake: Vec::new() };
+        inboxes.into_iter().enumerate().map(mailbox).collect()
     }
 
-    /// The index of the reactor, out of `reactors`, that carries out the commands of a subsystem.
+    /// The index of the reactor, out of `reactors`, that is the home of a subsystem.
     pub const fn home(subsystem: SubsystemKey, reactors: usize) -> usize {
         subsystem.0 as usize % reactors
     }
 
-    /// The next connection that another reactor has accepted for this one, if any.
-    pub(super) fn take(&self) -> Option<Moved> {
-        self.places[self.own].waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// The name of the reactor that has the mailbox.
+    pub(super) fn own(&self) -> ReactorId {
+        id_of(self.own)
     }
 
-    /// Gives a connection to the reactor of `subsystem`.
-    pub(super) fn post(&self, subsystem: SubsystemKey, moved: Moved) {
-        let place = &self.places[Self::home(subsystem, self.places.len())];
-        let mut waiting = place.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < WAITING_MAX {
-            waiting.push_back(moved);
+    /// The next letter of another reactor, if any.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Letter> {
+        let letter = self.inbox.try_recv().ok()?;
+        if matches!(letter, Letter::Connection(_)) {
+            self.places[self.own].load.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        drop(waiting);
-        place.waker.wake();
+        Some(letter)
     }
+
+    /// The reactor that serves fewest I/O queues; `None` if it is this one, which serves `own`.
+    pub(super) fn least_loaded(&self, own: usize) -> Option<ReactorId> {
+        self.set_own(own);
+        let load = |index: &usize| {
+            let Load { own, guests, .. } = &*self.places[*index].load;
+            (own.load(Ordering::Relaxed) + guests.load(Ordering::Relaxed), *index != self.own)
+        };
+        let least = (0..self.places.len()).min_by_key(load)?;
+        (least != self.own).then(|| id_of(least))
+    }
+
+    /// Notes how many I/O queues this reactor serves of its own subsystems.
+    pub(super) fn set_own(&self, count: usize) {
+        self.places[self.own].load.own.store(count, Ordering::Relaxed);
+    }
+
+    /// A connection of a lane here is gone.
+    pub(super) fn guest_is_gone(&self) {
+        self.places[self.own].load.guests.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives a connection to the home of `subsystem`, or to a lane.
+    pub(super) fn post_connection(&mut self, subsystem: SubsystemKey, lane: Option<ReactorId>, moved: Moved) {
+        let index = lane.map_or_else(|| Self::home(subsystem, self.places.len()), |lane| lane.0 as usize);
+        let load = &self.places[index].load;
+        if lane.is_some() {
+            load.guests.fetch_add(1, Ordering::Relaxed);
+        }
+        // A lane must get what its home has counted on.
+        if lane.is_some() || load.waiting.load(Ordering::Relaxed) < WAITING_MAX {
+            load.waiting.fetch_add(1, Ordering::Relaxed);
+            self.send(index, Letter::Connection(moved));
+        }
+    }
+
+    /// Gives a letter to a reactor that has a lane.
+    pub(super) fn post_to_lane(&mut self, reactor: ReactorId, letter: Letter) {
+        self.send(reactor.0 as usize, letter);
+    }
+
+    /// Gives a message of a lane to the home of its subsystem.
+    pub(super) fn post_home(&mut self, subsystem: SubsystemKey, message: ToHome) {
+        let letter = Letter::ToHome(subsystem, self.own(), message);
+        self.send(Self::home(subsystem, self.places.len()), letter);
+    }
+
+    fn send(&mut self, index: usize, letter: Letter) {
+        // A reactor that is gone takes no part any more.
+        if self.places[index].sender.send(letter).is_ok() && !self.to_wake.contains(&index) {
+            self.to_wake.push(index);
+        }
+    }
+
+    /// Wakes the reactors that were sent something.
+    pub(super) fn wake(&mut self) {
+        for index in self.to_wake.drain(..) {
+            self.places[index].waker.wake();
+        }
+    }
+}
+
+fn id_of(index: usize) -> ReactorId {
+    ReactorId(u32::try_from(index).expect("reactors are few"))
 }
 
 impl fmt::Debug for Mailbox {

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod changes;
+mod letters;
 mod link;
 mod mailbox;
 mod pairs;
@@ -163,14 +164,24 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Adds a subsystem that the directory says is here, with the media that its namespaces name.
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig, media: Media) {
+        let mut media = media;
+        // Memory moves at once to where several threads reach it.
+        let may_have_lanes = self.mailbox.is_some() && media.for_lane().is_ok_and(|media| media.is_some());
+        self.put_media(key, media);
+        self.target.engine_mut().add_subsystem(now, key, config);
+        if may_have_lanes {
+            self.target.engine_mut().allow_lanes(key);
+        }
+        self.target.exchange(now, &mut self.shell);
+    }
+
+    fn put_media(&mut self, key: SubsystemKey, media: Media) {
         let index = key.0 as usize;
         if self.shell.media.len() <= index {
             self.shell.media.resize_with(index + 1, || None);
         }
         self.shell.media[index] = Some(media);
         self.unregistered.push(key);
-        self.target.engine_mut().add_subsystem(now, key, config);
-        self.target.exchange(now, &mut self.shell);
     }
 
     /// Takes connections from `mailbox`, and gives it the connections that belong to
@@ -227,7 +238,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.exchange(now, &mut self.shell);
         for (index, media) in (0..).zip(&mut self.shell.media) {
             let key = SubsystemKey(index);
-            if self.target.engine().subsystem(key).is_none() {
+            if !self.target.engine().serves(key) {
                 *media = None;
                 self.registered.retain(|(of, _)| *of != key);
             }
@@ -339,7 +350,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut busy = false;
         let pieces = match self.shell.links[id.0 as usize].as_ref() {
             Some(link) if link.is_admitted => PIECES_PER_TURN,
-            _ => 1,
+            _ => {
+                self.choose_lane();
+                1
+            }
         };
         for _ in 0..pieces {
             let Some(link) = self.shell.links[id.0 as usize].as_mut() else { break };
@@ -390,9 +404,22 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
+    /// Chooses the reactor for the next I/O queue.
+    fn choose_lane(&mut self) {
+        if let Some(mailbox) = &self.mailbox {
+            let lane = mailbox.least_loaded(self.target.engine().own_queues());
+            self.target.engine_mut().set_next_lane(lane);
+        }
+    }
+
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.shell.links[id.0 as usize].take() {
+            if link.is_guest
+                && let Some(mailbox) = &self.mailbox
+            {
+                mailbox.guest_is_gone();
+            }
             match &link.socket {
                 Some(socket) if link.is_admitted => sources.remove(socket.as_raw_fd()),
                 Some(socket) => self.strangers.remove(socket.as_raw_fd()),
@@ -468,20 +495,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Gives connections to the reactors of their subsystems. Their news no longer ends this
-    /// reactor's sleep.
-    fn see_off(&mut self) {
-        if self.shell.leaving.is_empty() {
-            return;
-        }
-        for (subsystem, moved) in self.shell.leaving.drain(..) {
-            self.strangers.remove(moved.socket.as_raw_fd());
-            if let Some(mailbox) = &self.mailbox {
-                mailbox.post(subsystem, moved);
-            }
-        }
-    }
-
     /// Drops ended connections that hosts have had time to close.
     fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
         while let Some((at, id)) = self.shell.lingering.first().copied()
@@ -499,10 +512,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut done = 0;
         for (index, media) in (0..).zip(media) {
             let subsystem = SubsystemKey(index);
-            if let (Some(media), Some(core)) = (media, target.subsystem(subsystem)) {
-                media.keep(now, || core.counters());
-                if let Some(notice) = media.notice() {
-                    report(Event::State(subsystem, notice));
+            if let Some(media) = media {
+                if let Some(core) = target.subsystem(subsystem) {
+                    media.keep(now, || core.counters());
+                    if let Some(notice) = media.notice() {
+                        report(Event::State(subsystem, notice));
+                    }
                 }
                 done += media.reap(&mut |completion| inputs.push_back((subsystem, completion)))?;
             }
@@ -511,6 +526,22 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             self.target.exchange(now, &mut self.shell);
         }
         Ok(done > 0)
+    }
+
+    /// Whether nothing is left to do for a target that was asked to stop.
+    fn is_over(&self) -> bool {
+        let is_idle = self.shell.links.iter().all(Option::is_none) && !self.is_media_busy();
+        is_idle && self.target.engine().is_without_lanes()
+    }
+
+    /// Announces to media that the process is to end, with the counters that are to be saved.
+    fn end_media(&mut self) {
+        let target = self.target.engine();
+        for (index, media) in (0..).zip(&mut self.shell.media) {
+            if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
+                media.on_stop(&core.counters());
+            }
+        }
     }
 
     fn is_media_busy(&self) -> bool {
@@ -528,7 +559,8 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let sources = context.sources();
         self.register(sources);
         self.now = self.now.max(context.now);
-        let mut busy = self.receive_at_rest(context);
+        let mut busy = self.take_letters(self.now, sources);
+        busy |= self.receive_at_rest(context);
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         for _ in 0..looks {
@@ -541,7 +573,6 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         busy |= self.serve_strangers(context);
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
-        self.see_off();
         // The engines have got later times since the turn began, and their time never goes back.
         let now = self.now;
         busy |= self.reap(now)?;
@@ -556,7 +587,9 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             busy |= self.reap(now)?;
         }
         self.drop_lingering(now, sources);
-        if self.stopping && self.shell.links.iter().all(Option::is_none) && !self.is_media_busy() {
+        self.see_off();
+        if self.stopping && self.is_over() {
+            self.end_media();
             return Ok(Turn::Done);
         }
         // Connections that are to be listened to again are looked at in the next turn.
@@ -579,14 +612,10 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        let target = self.target.engine();
-        for (index, media) in (0..).zip(&mut self.shell.media) {
-            if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
-                media.on_stop(&core.counters());
-            }
-        }
+        self.end_media();
         self.target.engine_mut().shut_down(now);
         self.target.exchange(now, &mut self.shell);
+        self.see_off();
     }
 }
 

@@ -9,6 +9,7 @@ use nvme_fabrics::authentication::Work;
 use nvme_fabrics::target::{SubsystemKey, WorkId};
 
 use super::Event;
+use super::letters::Leaving;
 use super::link::Link;
 use super::mailbox::Moved;
 use crate::drivers::fabrics::Socket;
@@ -42,8 +43,8 @@ pub(super) struct TargetShell<F> {
     pub(super) media: Vec<Option<Media>>,
     /// Completions that media have given at once.
     pub(super) inputs: VecDeque<(SubsystemKey, Completion)>,
-    /// Connections that will go to the mailbox.
-    pub(super) leaving: Vec<(SubsystemKey, Moved)>,
+    /// What will go to the mailboxes of other reactors.
+    pub(super) leaving: Vec<Leaving>,
     pub(super) report: F,
 }
 
@@ -75,12 +76,24 @@ impl<F: FnMut(Event)> TargetShell<F> {
 impl<F: FnMut(Event)> Shell<Target> for TargetShell<F> {
     fn pass(&mut self, now: Instant, output: Output, _: &mut Target) {
         match output {
-            Output::Media { subsystem, request } => {
+            Output::Media { subsystem, owner, request } => {
                 let Self { media, inputs, .. } = self;
                 if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
-                    media.submit(request, &mut |completion| inputs.push_back((subsystem, completion)));
+                    media.submit_for(owner, request, &mut |completion| {
+                        inputs.push_back((subsystem, completion));
+                    });
                 }
             }
+            Output::Disowned { subsystem, request } => {
+                let Self { media, inputs, .. } = self;
+                if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                    media.disown(request, &mut |completion| inputs.push_back((subsystem, completion)));
+                }
+            }
+            Output::ToLane { subsystem, reactor, message } => {
+                self.leaving.push(Leaving::ToLane(subsystem, reactor, message));
+            }
+            Output::ToHome { subsystem, message } => self.leaving.push(Leaving::ToHome(subsystem, message)),
             Output::Send(id) => self.sending.push(id),
             Output::Listen(id) => self.wanted.push(id),
             Output::Close(id) => {
@@ -98,13 +111,14 @@ impl<F: FnMut(Event)> Shell<Target> for TargetShell<F> {
             }
             Output::Admitted(id) => self.admitted.push(id),
             Output::Work { id, work } => self.work = Some((id, work)),
-            Output::HandOver { connection, subsystem, handover } => {
+            Output::HandOver { connection, subsystem, lane, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
                     self.left.push(connection);
                     let Link { port, fabric, proved, socket, .. } = link;
                     // A queue pair is never handed over.
                     if let Some(socket) = socket.map(Socket::into_moving) {
-                        self.leaving.push((subsystem, Moved { socket, port, fabric, proved, handover }));
+                        let moved = Moved { socket, port, fabric, proved, handover };
+                        self.leaving.push(Leaving::Connection(subsystem, lane, moved));
                     }
                 }
             }

@@ -1,0 +1,408 @@
+//! Lanes of other reactors, from the point of view of a subsystem's home.
+//!
+//! The home answers each Connect. An I/O queue that is admitted may then move to another reactor,
+//! with a [`Ticket`] that says what the queue is. A lane of the subsystem executes the commands of
+//! such queues there; [`super::guests`] has that side. The association stays at its home, which has
+//! a lane close the queues of an association that ends.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use engine::Nanos;
+use nvme::subsystem::{ControllerKey, Input as CoreInput, LaneId, LaneViews};
+use nvme::wire::QueueId;
+use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
+use nvme_fabrics::wire::ControllerId;
+
+use super::event::Handover;
+use super::peer::Standing;
+use super::{Close, ConnectionId, Event, Output, QueueDescription, Target};
+use crate::fabric::controller::Slot;
+
+/// Names a reactor: a loop with a target of its own, on a thread of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReactorId(pub u32);
+
+/// Names a queue that has moved to a lane. A home gives each number once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TicketNumber(pub(super) u64);
+
+/// How often a lane reports that a host is alive.
+pub(super) const HEARD_EVERY: Nanos = Nanos::from_millis(50);
+
+/// What a lane must know of a queue that comes to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(super) number: TicketNumber,
+    pub(super) subsystem: SubsystemKey,
+    /// Names the association among all that its home ever had.
+    pub(super) life: u64,
+    pub(super) controller: ControllerKey,
+    pub(super) controller_id: ControllerId,
+    pub(super) connected: Connected,
+}
+
+/// A message of a subsystem's home to a reactor that has one of its lanes. Messages arrive in their
+/// order, and in order with the connections that the home hands over.
+#[derive(Debug)]
+pub enum ToLane {
+    /// Begin a lane with these views. The world adds the subsystem's media.
+    Begin(LaneViews),
+    /// A message for the lane.
+    Engine(Box<nvme::subsystem::ToLane>),
+    /// Close the connection of a queue.
+    Close(TicketNumber, Close),
+}
+
+/// A message of a lane's reactor to the home of the subsystem. Messages arrive in their order.
+#[derive(Debug)]
+pub enum ToHome {
+    /// A message of the lane.
+    Engine(Box<nvme::subsystem::ToSubsystem>),
+    /// The host of a queue has sent commands lately.
+    Heard(TicketNumber),
+    /// The connection of a queue is gone.
+    Gone(TicketNumber, Close),
+    /// The reactor cannot serve the lane: it has ended, or never began.
+    Failed,
+}
+
+const fn assert_send<T: Send>() {}
+const _: () = {
+    assert_send::<Ticket>();
+    assert_send::<ToLane>();
+    assert_send::<ToHome>();
+};
+
+/// A queue that has moved to a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Away {
+    pub(super) number: TicketNumber,
+    pub(super) claim: Claim,
+    pub(super) reactor: ReactorId,
+}
+
+/// An I/O queue whose Connect waits until all lanes have seen that its controller was added.
+#[derive(Debug)]
+struct Joining {
+    connection: ConnectionId,
+    slot: Slot,
+    keep_alive_milliseconds: u32,
+    connected: Connected,
+}
+
+/// The queues that have moved away, and those that wait for lanes.
+#[derive(Debug, Default)]
+pub(super) struct LaneTraffic {
+    /// Where the world wants the next I/O queue; `None` for this reactor.
+    next: Option<ReactorId>,
+    /// Number of I/O queues of subsystems whose home is here that this reactor serves.
+    pub(super) own_queues: usize,
+    tickets: u64,
+    away: BTreeMap<TicketNumber, AssociationKey>,
+    joining: Vec<Joining>,
+}
+
+impl LaneTraffic {
+    /// A number that was never given before.
+    pub(super) const fn number(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+}
+
+impl Target {
+    /// Lets other reactors have lanes of a subsystem whose home is here: the media of the subsystem
+    /// can be used from there.
+    pub fn allow_lanes(&mut self, key: SubsystemKey) {
+        if let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) {
+            (served.may_have_lanes, served.leaves_order_to_media) = (true, true);
+            if let Some(home) = served.core.home_mut() {
+                home.expect_lanes();
+            }
+        }
+    }
+
+    /// Sets the reactor to which the next I/O queue goes; `None` if it stays here.
+    pub const fn set_next_lane(&mut self, reactor: Option<ReactorId>) {
+        self.lanes.next = reactor;
+    }
+
+    /// Number of I/O queues that this reactor serves of the subsystems whose home is here.
+    pub const fn own_queues(&self) -> usize {
+        self.lanes.own_queues
+    }
+
+    /// The reactors that have lanes of a subsystem whose home is here.
+    pub fn lanes_of(&self, key: SubsystemKey) -> impl Iterator<Item = ReactorId> {
+        let served = self.subsystems.get(key.0 as usize).and_then(Option::as_ref);
+        served.into_iter().flat_map(|served| served.lanes.iter().map(|(reactor, _)| *reactor))
+    }
+
+    /// Whether no lane is left: none of another reactor's subsystems here, and none of the
+    /// subsystems whose home is here elsewhere.
+    pub fn is_without_lanes(&self) -> bool {
+        self.subsystems.iter().flatten().all(|served| served.is_home() && served.lanes.is_empty())
+    }
+
+    /// Whether an I/O queue must wait: lanes may still execute what an earlier controller of the
+    /// host was sent.
+    pub(super) fn must_wait_for_lanes(
+        &mut self,
+        connection: ConnectionId,
+        slot: Slot,
+        connected: &Connected,
+        keep_alive_milliseconds: u32,
+    ) -> bool {
+        let Some(subsystem) = connected.subsystem.filter(|_| !connected.queue.is_admin()) else {
+            return false;
+        };
+        let served = self.subsystems.get(subsystem.0 as usize).and_then(Option::as_ref);
+        let Some(home) = served.and_then(|served| served.core.home()).filter(|_| connected.is_admitted)
+        else {
+            return false;
+        };
+        let member = self.members.get(connected.association.0 as usize).and_then(Option::as_ref);
+        if member.is_none_or(|member| home.lanes_have_seen(member.version)) {
+            return false;
+        }
+        let connected = *connected;
+        self.lanes.joining.push(Joining { connection, slot, keep_alive_milliseconds, connected });
+        true
+    }
+
+    /// Continues the Connects that have waited for lanes long enough.
+    fn join_waiting(&mut self) {
+        for one in core::mem::take(&mut self.lanes.joining) {
+            let Joining { connection, slot, keep_alive_milliseconds, connected } = one;
+            if !self.must_wait_for_lanes(connection, slot, &connected, keep_alive_milliseconds) {
+                self.on_connected(connection, slot, connected, keep_alive_milliseconds);
+                self.touch(connection);
+            }
+        }
+    }
+
+    /// Forgets the Connect of a connection that waits for lanes, with its claim.
+    pub(super) fn forget_joining(&mut self, id: ConnectionId) {
+        let found = self.lanes.joining.iter().position(|one| one.connection == id);
+        if let Some(index) = found {
+            let connected = self.lanes.joining.swap_remove(index).connected;
+            self.fabrics.close_queue(connected.association, connected.claim);
+        }
+    }
+
+    /// The connections of an association whose Connects wait for lanes.
+    pub(super) fn joining(&self, key: AssociationKey) -> Vec<ConnectionId> {
+        let of = self.lanes.joining.iter().filter(|one| one.connected.association == key);
+        of.map(|one| one.connection).collect()
+    }
+
+    /// The reactor to which an admitted queue goes, if it leaves.
+    pub(super) fn lane_for(&self, id: ConnectionId, connected: &Connected) -> Option<ReactorId> {
+        let reactor = self.lanes.next?;
+        let subsystem = connected.subsystem?;
+        let served = self.subsystems.get(subsystem.0 as usize)?.as_ref()?;
+        let peer = self.peers.get(id.0 as usize)?.as_ref()?;
+        let Standing::AwaitingConnect(awaiting) = &peer.standing else { return None };
+        // A host with a ceiling has one for all of its queues.
+        let is_free = self.permit_of(connected.association).rate.is_free();
+        let may_go = served.may_have_lanes && served.is_home() && !served.barred.contains(&reactor);
+        let goes = is_free && may_go && connected.is_admitted && !connected.queue.is_admin();
+        (goes && awaiting.can_be_moved()).then_some(reactor)
+    }
+
+    /// Hands an admitted I/O queue over to a lane.
+    pub(super) fn send_away(&mut self, id: ConnectionId, connected: Connected, reactor: ReactorId) {
+        let (key, claim) = (connected.association, connected.claim);
+        let Some(subsystem) = connected.subsystem else { return };
+        let Some(controller_id) = self.fabrics.association(key).map(|one| one.controller()) else { return };
+        let number = TicketNumber(self.lanes.number());
+        if !self.take_queue(key, connected.queue) {
+            return self.retire(id, &Close::Association);
+        }
+        let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        let Some((_, controller)) = member.controller else { return };
+        member.away.push(Away { number, claim, reactor });
+        let life = member.life;
+        self.lanes.away.insert(number, key);
+        self.begin_lane(subsystem, reactor);
+        if let Some(home) = self.home_mut(subsystem) {
+            home.set_io_queues_exist(controller, true);
+        }
+        self.report_moved(id, &connected);
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let by_key = peer.proved.is_some().then(|| peer.origin());
+        let sent = usize::try_from(peer.sent).expect("little was said so far");
+        let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
+        let received = awaiting.take_history().unwrap_or_default();
+        let ticket = Ticket { number, subsystem, life, controller, controller_id, connected };
+        let handover = Handover { received, sent, ticket: Some(ticket) };
+        if let Some(origin) = by_key {
+            self.gate.know(self.now, origin);
+        }
+        self.uncount(id);
+        self.forget_peer(id);
+        let lane = Some(reactor);
+        self.outputs.push_back(Output::HandOver { connection: id, subsystem, lane, handover });
+    }
+
+    /// Begins a lane of a subsystem, unless it is there.
+    fn begin_lane(&mut self, key: SubsystemKey, reactor: ReactorId) {
+        let now = self.now;
+        let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        if served.lanes.iter().any(|(one, _)| *one == reactor) {
+            return;
+        }
+        let Some(home) = served.core.home_mut() else { return };
+        let (lane, views) = home.attach_lane(now);
+        served.lanes.push((reactor, lane));
+        // What was published before is for the lanes that were there before.
+        let message = ToLane::Begin(views);
+        self.outputs.push_back(Output::ToLane { subsystem: key, reactor, message });
+        self.drain_core(key);
+    }
+
+    fn report_moved(&mut self, id: ConnectionId, connected: &Connected) {
+        let Some(peer) = self.peers[id.0 as usize].as_ref() else { return };
+        let Some(association) = self.fabrics.association(connected.association) else { return };
+        let description = QueueDescription {
+            peer: peer.address,
+            host: association.host().clone(),
+            subsystem: association.subsystem().and_then(|key| self.name_of(key)),
+            controller: association.controller(),
+            queue: connected.queue,
+            entries: connected.entries,
+            parameters: peer.parameters,
+            without_flow_control: connected.without_flow_control,
+            keep_alive: association.keep_alive(),
+        };
+        self.log(Event::Connected(description));
+    }
+
+    /// Passes on a message for a lane.
+    pub(super) fn send_to_lane(
+        &mut self,
+        key: SubsystemKey,
+        lane: LaneId,
+        message: Box<nvme::subsystem::ToLane>,
+    ) {
+        let Some(served) = self.subsystems[key.0 as usize].as_ref() else { return };
+        let found = served.lanes.iter().find(|(_, one)| *one == lane);
+        if let Some((reactor, _)) = found.copied() {
+            let message = ToLane::Engine(message);
+            self.outputs.push_back(Output::ToLane { subsystem: key, reactor, message });
+        }
+    }
+
+    /// Has a lane close a queue, which this target forgets.
+    pub(super) fn close_away(&mut self, subsystem: SubsystemKey, away: Away, why: &Close) {
+        self.lanes.away.remove(&away.number);
+        let message = ToLane::Close(away.number, why.clone());
+        self.outputs.push_back(Output::ToLane { subsystem, reactor: away.reactor, message });
+    }
+
+    /// Handles a message of a lane.
+    pub(super) fn on_lane_message(&mut self, key: SubsystemKey, reactor: ReactorId, message: ToHome) {
+        let now = self.now;
+        match message {
+            ToHome::Engine(message) => {
+                let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else {
+                    return;
+                };
+                let found = served.lanes.iter().find(|(one, _)| *one == reactor);
+                let Some((_, lane)) = found.copied() else { return };
+                served.core.handle_input(now, CoreInput::FromLane(lane, message));
+                if let Some(home) = served.core.home() {
+                    let is_there = |(_, lane): &(ReactorId, LaneId)| home.lanes().any(|one| one == *lane);
+                    served.lanes.retain(is_there);
+                }
+                self.drain_core(key);
+                self.join_waiting();
+            }
+            ToHome::Heard(number) => {
+                if let Some(association) = self.lanes.away.get(&number) {
+                    // The host may have been heard again since the report.
+                    self.fabrics.touch(now + HEARD_EVERY, *association);
+                }
+            }
+            ToHome::Gone(number, why) => self.on_away_gone(number, &why),
+            ToHome::Failed => self.on_lane_failed(key, reactor),
+        }
+        self.work();
+    }
+
+    /// The connection of a queue at a lane is gone.
+    fn on_away_gone(&mut self, number: TicketNumber, why: &Close) {
+        let Some(key) = self.lanes.away.remove(&number) else { return };
+        let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        let Some(index) = member.away.iter().position(|one| one.number == number) else { return };
+        let claim = member.away.swap_remove(index).claim;
+        let is_last = member.queues.is_empty() && member.away.is_empty();
+        if let Some((subsystem, controller)) = member.controller.filter(|_| is_last)
+            && let Some(home) = self.home_mut(subsystem)
+        {
+            home.set_io_queues_exist(controller, false);
+        }
+        self.fabrics.close_queue(key, claim);
+        if let Some(controller) = self.fabrics.association(key).map(|one| one.controller()) {
+            self.log(Event::QueueGone { controller, queue: claim.queue, why: why.clone() });
+        }
+    }
+
+    /// A reactor can't serve its lane of a subsystem: its queues are gone, and no more go there.
+    fn on_lane_failed(&mut self, key: SubsystemKey, reactor: ReactorId) {
+        let now = self.now;
+        let of_reactor = |member: &super::association::Member| {
+            let of = member.away.iter().filter(|one| one.reactor == reactor);
+            let is_meant = member.controller.is_some_and(|(subsystem, _)| subsystem == key);
+            of.filter(|_| is_meant).map(|one| one.number).collect::<Vec<_>>()
+        };
+        let lost: Vec<_> = self.members.iter().flatten().flat_map(of_reactor).collect();
+        for number in lost {
+            self.on_away_gone(number, &Close::LaneFailed);
+        }
+        let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        served.barred.push(reactor);
+        let Some(index) = served.lanes.iter().position(|(one, _)| *one == reactor) else { return };
+        let (_, lane) = served.lanes.swap_remove(index);
+        if let Some(home) = served.core.home_mut() {
+            home.lane_is_gone(now, lane);
+        }
+        self.drain_core(key);
+        self.join_waiting();
+    }
+
+    /// Takes a queue of an association away from the connection that has it here. Returns whether
+    /// the association exists.
+    pub(super) fn take_queue(&mut self, key: AssociationKey, queue: QueueId) -> bool {
+        let member = self.members.get(key.0 as usize).and_then(Option::as_ref);
+        let has_it = |(one, _): &&(QueueId, ConnectionId)| *one == queue;
+        let before = member.and_then(|member| member.queues.iter().find(has_it)).map(|(_, id)| *id);
+        if let Some(before) = before {
+            self.retire(before, &Close::Replaced);
+        }
+        self.members.get(key.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// Makes all lanes of the subsystems end whose home is here.
+    pub(super) fn end_lanes(&mut self) {
+        for index in 0..self.subsystems.len() {
+            let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
+            self.end_lanes_of(key);
+        }
+    }
+
+    /// Makes the lanes of a subsystem end.
+    pub(super) fn end_lanes_of(&mut self, key: SubsystemKey) {
+        let now = self.now;
+        let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        served.may_have_lanes = false;
+        let lanes: Vec<_> = served.lanes.iter().map(|(_, lane)| *lane).collect();
+        let Some(home) = served.core.home_mut() else { return };
+        for lane in lanes {
+            home.detach_lane(now, lane);
+        }
+        self.drain_core(key);
+    }
+}

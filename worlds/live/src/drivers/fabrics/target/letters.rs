@@ -1,0 +1,131 @@
+//! The exchange of letters with other reactors: between the homes of subsystems and their lanes.
+
+use std::io;
+
+use assemblies::target::{Input, ReactorId, ToHome, ToLane};
+use engine::{Engine, Instant};
+use nvme_fabrics::target::SubsystemKey;
+use tracing::warn;
+
+use super::mailbox::{Letter, Moved};
+use super::{Event, Mailbox, TargetDriver};
+use crate::media::MediaForLane;
+use crate::reactor::Sources;
+
+/// The most letters that are taken in one go: hosts have work meanwhile.
+const LETTERS_AT_ONCE: usize = 64;
+
+/// What leaves for another reactor, in its order.
+#[derive(Debug)]
+pub(super) enum Leaving {
+    Connection(SubsystemKey, Option<ReactorId>, Moved),
+    ToLane(SubsystemKey, ReactorId, ToLane),
+    ToHome(SubsystemKey, ToHome),
+}
+
+impl<F: FnMut(Event)> TargetDriver<F> {
+    /// Takes letters of other reactors. Returns whether there were any.
+    pub(super) fn take_letters(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut busy = false;
+        for _ in 0..LETTERS_AT_ONCE {
+            let Some(letter) = self.mailbox.as_ref().and_then(Mailbox::take) else { break };
+            busy = true;
+            match letter {
+                Letter::Connection(moved) => self.receive_moved(now, sources, moved),
+                Letter::Begin(subsystem, message, media) => self.begin_lane(now, subsystem, message, media),
+                Letter::Media(subsystem, change) => {
+                    let Some(media) = self.shell.media_of(subsystem) else { continue };
+                    match media.apply(change) {
+                        Ok(()) => self.forget_closed(subsystem),
+                        Err(error) => self.give_up_lane(now, subsystem, &error),
+                    }
+                }
+                Letter::ToLane(subsystem, message) => {
+                    self.target.engine_mut().handle_input(now, Input::FromHome { subsystem, message });
+                    self.target.exchange(now, &mut self.shell);
+                    self.close_unserved(subsystem);
+                }
+                Letter::ToHome(subsystem, reactor, message) => {
+                    let input = Input::FromLane { subsystem, reactor, message };
+                    self.target.engine_mut().handle_input(now, input);
+                    self.target.exchange(now, &mut self.shell);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Begins a lane of another reactor's subsystem.
+    fn begin_lane(
+        &mut self,
+        now: Instant,
+        subsystem: SubsystemKey,
+        message: ToLane,
+        media: Option<MediaForLane>,
+    ) {
+        let opened = media.map(MediaForLane::open).transpose();
+        self.target.engine_mut().handle_input(now, Input::FromHome { subsystem, message });
+        match opened {
+            Ok(Some(media)) => self.put_media(subsystem, media),
+            Ok(None) => self.give_up_lane(now, subsystem, &io::ErrorKind::Unsupported.into()),
+            Err(error) => self.give_up_lane(now, subsystem, &error),
+        }
+    }
+
+    fn give_up_lane(&mut self, now: Instant, subsystem: SubsystemKey, error: &io::Error) {
+        warn!("this thread can't serve a subsystem, whose connections stay with its own thread: {error}");
+        self.target.engine_mut().give_up_lane(now, subsystem);
+        self.target.exchange(now, &mut self.shell);
+        self.close_unserved(subsystem);
+    }
+
+    /// Closes the media of a subsystem that is not served here any more.
+    fn close_unserved(&mut self, subsystem: SubsystemKey) {
+        if !self.target.engine().serves(subsystem)
+            && let Some(media) = self.shell.media.get_mut(subsystem.0 as usize)
+        {
+            *media = None;
+            self.registered.retain(|(of, _)| *of != subsystem);
+        }
+    }
+
+    /// Gives connections and messages to their reactors. News of these connections no longer end
+    /// this reactor's sleep.
+    pub(super) fn see_off(&mut self) {
+        if self.shell.leaving.is_empty() {
+            return;
+        }
+        let Self { shell, mailbox: Some(mailbox), strangers, target, .. } = self else { return };
+        for leaving in core::mem::take(&mut shell.leaving) {
+            match leaving {
+                Leaving::Connection(subsystem, lane, moved) => {
+                    strangers.remove(std::os::fd::AsRawFd::as_raw_fd(&moved.socket));
+                    mailbox.post_connection(subsystem, lane, moved);
+                }
+                Leaving::ToLane(subsystem, reactor, message) => {
+                    let media = shell.media.get_mut(subsystem.0 as usize).and_then(Option::as_mut);
+                    let Some(media) = media else { continue };
+                    let changes = media.changes_for_lanes();
+                    for lane in target.engine().lanes_of(subsystem) {
+                        for change in &changes {
+                            mailbox.post_to_lane(lane, Letter::Media(subsystem, change.clone()));
+                        }
+                    }
+                    let letter = match message {
+                        ToLane::Begin(_) => {
+                            let media = media.for_lane().unwrap_or_else(|error| {
+                                warn!("media can't be shared with another thread: {error}");
+                                None
+                            });
+                            Letter::Begin(subsystem, message, media)
+                        }
+                        message => Letter::ToLane(subsystem, message),
+                    };
+                    mailbox.post_to_lane(reactor, letter);
+                }
+                Leaving::ToHome(subsystem, message) => mailbox.post_home(subsystem, message),
+            }
+        }
+        mailbox.wake();
+    }
+}
