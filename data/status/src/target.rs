@@ -40,6 +40,9 @@ pub struct Core {
     pub lag_ns: u64,
     /// Connections of hosts.
     pub connections: u64,
+    /// I/O queues whose commands this core executes, of all subsystems.
+    #[serde(default)]
+    pub io_queues: u64,
     /// Memory held for hosts.
     pub memory: Memory,
     /// Connections of unauthenticated hosts, and the fate of others.

@@ -113,12 +113,12 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "max_transfer", "state", "listen", "rdma", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
 
-    /// Carry out commands on this many threads.
+    /// Carry out commands on this many threads [default: one for each processor; with --cpu, 1].
     ///
-    /// Each subsystem belongs to one thread. With --cpu N, the threads run on processors N, N+1 and
-    /// so on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
-    pub(crate) cores: usize,
+    /// The I/O queues of each subsystem are spread over the threads. A thread without work sleeps.
+    /// With --cpu N, the threads run on processors N, N+1 and so on
+    #[arg(long, value_name = "N", value_parser = parse_cores)]
+    pub(crate) cores: Option<usize>,
 
     /// Hold at most this much data for hosts [default: an eighth of this machine's memory, 4GiB at
     /// most]
@@ -402,6 +402,14 @@ const PROOF_MAX_RANGE: std::ops::RangeInclusive<Duration> =
 pub(crate) fn parse_proof_max(text: &str) -> Result<Duration, String> {
     let time = super::parse_time(text)?;
     PROOF_MAX_RANGE.contains(&time).then_some(time).ok_or_else(|| "expected 100ms to 2min".to_owned())
+}
+
+impl OfferArgs {
+    /// Number of threads that carry out commands.
+    pub(crate) fn cores(&self) -> usize {
+        let all = || live::reactor::processors().unwrap_or(1).clamp(1, CORES_MAX);
+        self.cores.unwrap_or_else(|| if self.spin.cpu.is_some() { 1 } else { all() })
+    }
 }
 
 fn parse_cores(text: &str) -> Result<usize, String> {

@@ -27,6 +27,7 @@ fn core(page: &mut Page, index: usize, of: &Core) {
         [
             ("farlane_loop_lag_seconds", "Time until the loop took up this request", seconds(of.lag_ns)),
             ("farlane_connections", "Connections of hosts", count(of.connections)),
+            ("farlane_io_queues", "I/O queues whose commands the core executes", count(of.io_queues)),
             (
                 "farlane_memory_budget_bytes",
                 "Memory that may be held for hosts",

@@ -23,7 +23,9 @@ use crate::error::Error;
 
 /// Most commands of one subsystem that may be under way at once, over all hosts. Each host has at
 /// least one command that waits for events.
-const COMMANDS_MAX: u32 = nvme::subsystem::COMMANDS_MAX;
+///
+/// The rest of the tokens is for commands that lanes hand over.
+const COMMANDS_MAX: u32 = nvme::subsystem::COMMANDS_MAX / 8 * 7;
 
 /// Why a request fails whose subsystem is no longer there.
 const GONE: &str = "the subsystem is gone";

@@ -1,5 +1,5 @@
-//! The reactors of a target. The first accepts connections and answers requests; each subsystem
-//! belongs to one of them.
+//! The reactors of a target. The first accepts connections and answers requests. Each subsystem is
+//! at home in one of them, and its I/O queues are spread over all of them.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -30,19 +30,19 @@ struct Other {
 }
 
 impl Cores {
-    /// Starts as many cores as share `strangers`. The first is that of this thread, which `stop`
-    /// ends.
+    /// Starts `count` cores, which share `strangers` and `memory_max`. The first is that of this
+    /// thread, which `stop` ends.
     pub(super) fn start(
         clock: Clock,
         stop: &Stop,
         spin: &Spin,
+        count: usize,
         strangers: StrangerLimits,
         memory_max: u64,
     ) -> Result<Self, Error> {
-        let count = strangers.one_of;
         // Each core gets the same share of the memory.
         let memory_max = memory_max / count as u64;
-        let mut first = Core::new(clock, memory_max, strangers);
+        let mut first = Core::new(clock, memory_max, strangers.part_of(0, count));
         let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::System);
         let reactors = (1..count).map(reactor).collect::<Result<Vec<_>, _>>()?;
         let stops = reactors.iter().map(Reactor::stop);
@@ -55,6 +55,7 @@ impl Cores {
             let (own, all) = (reactor.stop(), Ending(stop.clone()));
             let (sender, taken) = jobs(own.clone());
             let processor = spin.cpu.map(|first| first + index);
+            let strangers = strangers.part_of(index, count);
             let core = move || Core::new(clock, memory_max, strangers);
             let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));

@@ -1,7 +1,8 @@
 //! The hosts of a core, sent to another thread in jobs so small that they hold up no command.
 
-use assemblies::target::AssociationStatus;
+use assemblies::target::{AssociationStatus, ConnectionStatus, GuestStatus};
 use live::reactor::JobSender;
+use live::sys::tcp_info::TcpInfo;
 use nvme_fabrics::target::AssociationKey;
 
 use super::core::Core;
@@ -29,4 +30,45 @@ pub(super) fn each_host<T: Send + 'static>(
             each(one, found);
         }
     }
+}
+
+/// The queues that a host has on a core that is not the home of its subsystem.
+pub(super) struct Guest {
+    /// NQN of the subsystem, while it is offered.
+    pub(super) subsystem: Option<String>,
+    /// Identifier of the controller.
+    pub(super) controller: u16,
+    /// Bytes held for the host.
+    pub(super) memory: u64,
+    pub(super) queues: Vec<ConnectionStatus>,
+    pub(super) tcp: Vec<TcpInfo>,
+}
+
+impl Guest {
+    fn of(core: &Core, guest: GuestStatus) -> Self {
+        let target = core.driver.target();
+        let of = |connection: &ConnectionStatus| core.driver.tcp_info(connection.id);
+        Self {
+            subsystem: target.directory().by_key(guest.subsystem).map(|one| one.name.to_string()),
+            controller: guest.controller.0,
+            memory: guest.memory,
+            tcp: guest.connections.iter().filter_map(of).collect(),
+            queues: guest.connections,
+        }
+    }
+}
+
+/// Calls `each` with the queues of each host on a core that is not the home of their subsystem.
+/// `None` when the core has ended.
+pub(super) fn each_guest(core: &JobSender<Core>, mut each: impl FnMut(Guest)) -> Option<()> {
+    let mut from = Some(0);
+    while let Some(place) = from {
+        let (guests, next) = core.run(move |core| {
+            let (guests, next) = core.driver.target().guests_from(place, PER_JOB);
+            (guests.into_iter().map(|guest| Guest::of(core, guest)).collect::<Vec<_>>(), next)
+        })?;
+        guests.into_iter().for_each(&mut each);
+        from = next;
+    }
+    Some(())
 }

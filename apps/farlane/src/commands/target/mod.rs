@@ -21,7 +21,7 @@ use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Instant, Nanos};
 use live::carrier::tcp;
 use live::client::AttachError;
-use live::drivers::fabrics::target::StrangerLimits;
+use live::drivers::fabrics::target::{StrangerLimits, WORK_SHARE};
 use live::drivers::mdns::Announcer;
 use live::reactor::{JobSender, Stop, jobs};
 use live::sys::descriptors;
@@ -112,7 +112,7 @@ impl Daemon for Offering<'_> {
     fn settings(&self) -> Settings {
         let args = self.args;
         let (ports, media) = self.offer.as_ref().map_or((0, 0), |offer| (offer.ports.len(), offer.media()));
-        let opened = OPENED_BY_LISTENER * (ports + args.cores) + OPENED_BY_NAMESPACE * media;
+        let opened = OPENED_BY_LISTENER * (ports + args.cores()) + OPENED_BY_NAMESPACE * media * args.cores();
         let control = Control { control: args.control.clone() };
         daemon_settings(&args.spin, opened, &args.sandbox, &control, &args.watch)
     }
@@ -128,8 +128,8 @@ impl Daemon for Offering<'_> {
         let offer = self.offer.take().expect("it is opened once");
         let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
         let proof_max = args.prove_within.or(offer.prove_within).map_or(PROOF_MAX, Nanos::from);
-        let strangers = StrangerLimits { places: places(memory_max), proof_max, one_of: args.cores };
-        let cores = Cores::start(clock, &opening.stop, &args.spin, strangers, memory_max)?;
+        let strangers = StrangerLimits { places: places(memory_max), proof_max, work_share: WORK_SHARE };
+        let cores = Cores::start(clock, &opening.stop, &args.spin, args.cores(), strangers, memory_max)?;
         let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
         let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
         options.check()?;

@@ -16,7 +16,7 @@ use live::sys::tcp_info::TcpInfo;
 use nvme_fabrics::target::{self, Hosts, SubsystemKey};
 
 use super::core::Core;
-use super::each_host::each_host;
+use super::each_host::{each_guest, each_host};
 use crate::counters::{self, next_tallies};
 
 /// The ANA states of subsystems, by their names.
@@ -28,7 +28,9 @@ pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> O
     let mut all: Option<Target> = None;
     for core in cores {
         let asked = Instant::now();
-        let (lag, (keys, mut part)) = core.run(move |core| (asked.elapsed(), of_core(&core.driver)))?;
+        let ask =
+            move |core: &mut Core| (asked.elapsed(), core.driver.target().io_queues(), of_core(&core.driver));
+        let (lag, io_queues, (keys, mut part)) = core.run(ask)?;
         for (key, subsystem) in keys.into_iter().zip(&mut part.subsystems) {
             // A subsystem that is gone by now has no more tallies.
             let next = move |core: &mut Core, after| {
@@ -41,6 +43,7 @@ pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> O
         let share = ::status::Core {
             lag_ns: u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX),
             connections: part.connections,
+            io_queues: io_queues as u64,
             memory: part.memory,
             strangers: part.strangers.clone(),
         };
@@ -154,28 +157,49 @@ fn join_strangers(all: &mut Strangers, other: Strangers) {
     all.processor_ns += other.processor_ns;
 }
 
-/// Adds the hosts of all cores to the reports of the cores; `None` when one has ended.
+/// Adds the hosts of all cores to the reports of the cores, with their queues on other cores;
+/// `None` when one has ended.
 fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) -> Option<()> {
-    let also = |core: &Core, one: &AssociationStatus| {
-        let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));
-        let of = |id| core.driver.tcp_info(id);
-        let tcp = TcpInfo::together(one.connections.iter().filter_map(|connection| of(connection.id)));
-        (subsystem.map(|core| core.config().subsystem_name.clone()), tcp)
-    };
-    let mut of_subsystem = HashMap::<Option<String>, Vec<Controller>>::new();
+    let mut of_subsystem = HashMap::<Option<String>, Vec<(Controller, Vec<TcpInfo>)>>::new();
     for core in cores {
-        each_host(core, also, |one, (name, tcp)| {
-            of_subsystem.entry(name).or_default().push(controller(&one, tcp));
+        each_host(core, tcp_of, |one, (name, tcp)| {
+            of_subsystem.entry(name).or_default().push((controller(&one), tcp));
         })?;
     }
-    all.discovery = of_subsystem.remove(&None).unwrap_or_default();
+    for core in cores {
+        each_guest(core, |guest| {
+            let controllers = guest.subsystem.and_then(|name| of_subsystem.get_mut(&Some(name)));
+            let meant = |(one, _): &&mut (Controller, Vec<TcpInfo>)| one.controller == guest.controller;
+            // A host may have left since.
+            if let Some((one, tcp)) = controllers.and_then(|all| all.iter_mut().find(meant)) {
+                one.memory_bytes += guest.memory;
+                one.queues.extend(guest.queues.iter().map(queue));
+                one.queues.sort_by_key(|queue| queue.queue);
+                tcp.extend(guest.tcp);
+            }
+        })?;
+    }
+    let whole = |(one, tcp): (Controller, Vec<TcpInfo>)| {
+        let tcp = TcpInfo::together(tcp).map(counters::tcp);
+        Controller { tcp, ..one }
+    };
+    let mut take = |name| of_subsystem.remove(&name).into_iter().flatten().map(whole).collect();
+    all.discovery = take(None);
     for subsystem in &mut all.subsystems {
-        subsystem.controllers = of_subsystem.remove(&Some(subsystem.nqn.clone())).unwrap_or_default();
+        subsystem.controllers = take(Some(subsystem.nqn.clone()));
     }
     Some(())
 }
 
-fn controller(one: &AssociationStatus, tcp: Option<TcpInfo>) -> Controller {
+/// The name of the subsystem of a host, and the kernel's information on the host's connections.
+fn tcp_of(core: &Core, one: &AssociationStatus) -> (Option<String>, Vec<TcpInfo>) {
+    let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));
+    let of = |connection: &ConnectionStatus| core.driver.tcp_info(connection.id);
+    let tcp = one.connections.iter().filter_map(of).collect();
+    (subsystem.map(|core| core.config().subsystem_name.clone()), tcp)
+}
+
+fn controller(one: &AssociationStatus) -> Controller {
     Controller {
         controller: one.controller.0,
         host: one.host.as_str().to_owned(),
@@ -183,7 +207,7 @@ fn controller(one: &AssociationStatus, tcp: Option<TcpInfo>) -> Controller {
         ready: one.is_ready,
         memory_bytes: one.memory,
         activity: one.tally.as_ref().map(counters::host_activity),
-        tcp: tcp.map(counters::tcp),
+        tcp: None,
         keep_alive_ms: one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
         queues: one.connections.iter().map(queue).collect(),
     }

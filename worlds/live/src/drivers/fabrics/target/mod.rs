@@ -51,7 +51,7 @@ const LIVELY_MAX: usize = 256;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
 /// Thousandths of a processor for the exponentiations of hosts that have proved nothing.
-const WORK_SHARE: u32 = 50;
+pub const WORK_SHARE: u32 = 50;
 /// How long to wait before asking the system again to let a port or medium end a sleep.
 const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 
@@ -87,8 +87,25 @@ pub struct StrangerLimits {
     pub places: usize,
     /// How long a host may take to prove its identity.
     pub proof_max: Nanos,
-    /// Number of reactors that share this and a processor's time.
-    pub one_of: usize,
+    /// Thousandths of a processor for the exponentiations of their authentications.
+    pub work_share: u32,
+}
+
+impl StrangerLimits {
+    /// The limits of one of `count` reactors that share these. The first one accepts all
+    /// connections, and has three quarters; connections whose subsystems belong to other reactors
+    /// go on there.
+    #[must_use]
+    pub fn part_of(self, index: usize, count: usize) -> Self {
+        let others = count.saturating_sub(1);
+        let part = |all: usize| match (index, others) {
+            (_, 0) => all,
+            (0, _) => all - all / 4,
+            (_, others) => all / 4 / others,
+        };
+        let work_share = u32::try_from(part(self.work_share as usize)).unwrap_or(self.work_share).max(1);
+        Self { places: part(self.places), work_share, ..self }
+    }
 }
 
 /// A port that is listened on.
@@ -197,11 +214,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Sets the limits of connections whose hosts have not proved their identities.
     pub fn limit_strangers(&mut self, limits: StrangerLimits) {
-        let StrangerLimits { places, proof_max, one_of } = limits;
+        let StrangerLimits { places, proof_max, work_share } = limits;
         let engine = self.target.engine_mut();
-        engine.set_strangers_max(places / one_of.max(1));
+        engine.set_strangers_max(places);
         engine.set_proof_max(proof_max);
-        engine.work_outside((WORK_SHARE / u32::try_from(one_of).unwrap_or(WORK_SHARE)).max(1));
+        engine.work_outside(work_share);
     }
 
     /// The watchers of the bytes of the target's connections.
