@@ -6,20 +6,68 @@ use core::cell::RefCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 
+use super::loan::Lent;
+
 /// Blocks start at a multiple of this many bytes, as direct I/O requires.
 const ALIGNMENT: usize = 4096;
 
 /// Immutable bytes, shared by reference count. Cloning and slicing copy nothing.
 #[derive(Clone, Default)]
 pub struct Buffer {
-    block: Option<Rc<[u8]>>,
+    block: Block,
     start: u32,
     length: u32,
 }
 
+/// The bytes that a buffer refers to.
+#[derive(Clone)]
+enum Block {
+    Own(Rc<[u8]>),
+    /// Bytes that were lent, or none.
+    Other(Option<Lent>),
+}
+
+// A buffer with two kinds of blocks is as short as one with the first kind alone.
+const _: () = assert!(size_of::<Block>() == size_of::<Rc<[u8]>>());
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::Other(None)
+    }
+}
+
+impl Block {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(block) => block,
+            Self::Other(None) => &[],
+            Self::Other(Some(lent)) => lent.bytes(),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(one), Self::Own(other)) => Rc::ptr_eq(one, other),
+            (Self::Other(Some(one)), Self::Other(Some(other))) => one.is_same(other),
+            _ => false,
+        }
+    }
+}
+
 impl Buffer {
     /// An empty buffer, which allocates nothing.
-    pub const EMPTY: Self = Self { block: None, start: 0, length: 0 };
+    pub const EMPTY: Self = Self { block: Block::Other(None), start: 0, length: 0 };
+
+    /// A buffer of all bytes of a loan.
+    ///
+    /// # Panics
+    /// When there are 4 GiB or more.
+    #[inline]
+    pub(crate) fn of_loan(lent: Lent) -> Self {
+        let length = length_u32(lent.bytes().len());
+        Self { block: Block::Other(Some(lent)), start: 0, length }
+    }
 
     /// Copies `bytes` into a block of their own. Steady-state code takes blocks from a [`Pool`]
     /// instead.
@@ -30,7 +78,7 @@ impl Buffer {
         if bytes.is_empty() {
             return Self::EMPTY;
         }
-        Self { block: Some(Rc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
+        Self { block: Block::Own(Rc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
     }
 
     /// Creates a buffer of `length` zero bytes in a block of its own.
@@ -39,7 +87,7 @@ impl Buffer {
     /// When `length` is 4 GiB or more.
     pub fn zeroed(length: usize) -> Self {
         let block = core::iter::repeat_n(0, length).collect();
-        Self { block: Some(block), start: 0, length: length_u32(length) }
+        Self { block: Block::Own(block), start: 0, length: length_u32(length) }
     }
 
     /// Length of the buffer in bytes.
@@ -72,8 +120,7 @@ impl Buffer {
     /// Appends the first `bytes` of `next`, if they follow directly in the same block. Returns
     /// whether they did.
     pub fn extend(&mut self, next: &Self, bytes: usize) -> bool {
-        let (Some(block), Some(other)) = (&self.block, &next.block) else { return false };
-        let follows = Rc::ptr_eq(block, other) && self.start + self.length == next.start;
+        let follows = self.block.is_same(&next.block) && self.start + self.length == next.start;
         if !follows || bytes > next.length as usize {
             return false;
         }
@@ -84,15 +131,16 @@ impl Buffer {
     /// Whether this buffer covers only part of its block. The block is freed when the last buffer
     /// that shares it is dropped.
     pub fn is_part(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| block.len() > self.length as usize)
+        self.block.bytes().len() > self.length as usize
     }
 
-    /// The bytes for writing; `None` if another buffer shares the block.
+    /// The bytes for writing; `None` if another buffer shares the block, or if the bytes were lent.
     pub fn try_mut(&mut self) -> Option<&mut [u8]> {
         let range = self.start as usize..self.start as usize + self.length as usize;
         match &mut self.block {
-            None => Some(&mut []),
-            Some(block) => Rc::get_mut(block)?.get_mut(range),
+            Block::Own(block) => Rc::get_mut(block)?.get_mut(range),
+            Block::Other(None) => Some(&mut []),
+            Block::Other(Some(_)) => None,
         }
     }
 }
@@ -100,10 +148,7 @@ impl Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.block {
-            None => &[],
-            Some(block) => &block[self.start as usize..self.start as usize + self.length as usize],
-        }
+        &self.block.bytes()[self.start as usize..self.start as usize + self.length as usize]
     }
 }
 
@@ -161,7 +206,7 @@ impl BufferMut {
     /// Makes the bytes immutable. The block is freed with its last holder; [`Pool::seal`] reuses it
     /// instead.
     pub fn freeze(self) -> Buffer {
-        Buffer { block: Some(self.block), start: self.start, length: self.length }
+        Buffer { block: Block::Own(self.block), start: self.start, length: self.length }
     }
 }
 

@@ -16,6 +16,7 @@ mod deadlines;
 mod entropy;
 #[doc(hidden)]
 pub mod fuzz;
+mod loan;
 mod origin;
 mod outbox;
 mod rng;
@@ -28,6 +29,7 @@ pub use contract::{Engine, drain, fire, next_wake, settle};
 pub use crc::{CRC32_POLYNOMIAL, Crc32, Crc32c, crc32, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};
 pub use entropy::Entropy;
+pub use loan::{Lender, Loan};
 pub use origin::Origin;
 pub use outbox::Outbox;
 pub use rng::Rng;

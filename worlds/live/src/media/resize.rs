@@ -27,6 +27,8 @@ pub enum ResizeError {
         /// The machine's memory, in bytes.
         machine: u64,
     },
+    /// The machine has no memory left.
+    NoMemory,
     /// The length of this kind of medium can't be changed.
     Fixed,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for ResizeError {
                 f,
                 "memory of {asked} B: expected at most {machine} B, the memory of this machine; a file may be longer"
             ),
+            Self::NoMemory => f.write_str("the machine has no memory left; free some and try again"),
             Self::Fixed => f.write_str("the medium of this namespace can't be resized"),
         }
     }
@@ -81,7 +84,7 @@ impl Media {
                     return Err(ResizeError::Machine { asked: bytes, machine });
                 }
                 match medium {
-                    Medium::SharedRam(ram) => ram.resize(bytes),
+                    Medium::SharedRam(ram) => ram.resize(bytes).map_err(|_| ResizeError::NoMemory)?,
                     Medium::Ram(disk) => disk.resize(bytes),
                     _ => {}
                 }

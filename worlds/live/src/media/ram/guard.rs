@@ -1,0 +1,145 @@
+//! How readers and writers of the same pages keep out of each other's way without a lock on a read.
+//!
+//! Pages never change while an entry of the table refers to them, but for their first contents. A
+//! writer puts new pages into the table, and retires the old ones. Two things follow for a reader:
+//!
+//! - **It must not lose a page while it uses it.** The reader writes the page's name into a slot of
+//!   its own before it uses the page. A writer frees a retired page only when no slot has its name.
+//! - **It must not see half of a write.** Each run has a version, which is odd while a writer
+//!   changes the run's entries. A reader takes the entries of all its runs, and then checks that no
+//!   version has changed.
+//!
+//! One check serves both. The fence of the reader is between its slots and its check, and the
+//! fence of the writer between its versions and its look at the slots. If the reader's fence comes
+//! first, the writer sees the slots. Otherwise the reader sees the new version, and tries again.
+//! A reader writes only to slots of its own thread, which no other thread writes.
+
+use super::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Plant, PoisonError, SLOTS, fence, planted};
+
+/// How often a run's entries have begun and ended to change: odd while they do.
+#[derive(Debug)]
+pub(super) struct Version(AtomicU64);
+
+/// A page in the table: 0, or the page's name.
+#[derive(Debug)]
+pub(super) struct Entry(AtomicUsize);
+
+/// Slots of one thread, each with the name of a page or block that the thread uses, or 0.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Slots([AtomicUsize; SLOTS]);
+
+/// The slots of all threads.
+#[derive(Debug)]
+pub(super) struct Registry(Mutex<Vec<Arc<Slots>>>);
+
+impl Version {
+    #[allow(dead_code, reason = "of models: the table makes its versions of zeroed memory")]
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Begins to read the entries of a run: `None` while they change.
+    #[inline]
+    pub(super) fn begin_read(&self) -> Option<u64> {
+        let version = self.0.load(Ordering::Acquire);
+        version.is_multiple_of(2).then_some(version)
+    }
+
+    /// Whether the entries have not changed since `begin_read`. The reader has passed
+    /// [`protect`] before.
+    #[inline]
+    pub(super) fn is_still(&self, version: u64) -> bool {
+        planted(Plant::NoCheck) || self.0.load(Ordering::Relaxed) == version
+    }
+
+    /// Begins to change the entries of a run, whose lock the writer holds.
+    pub(super) fn begin_change(&self) {
+        if !planted(Plant::Silent) {
+            let version = self.0.load(Ordering::Relaxed);
+            self.0.store(version + 1, Ordering::Relaxed);
+            fence(Ordering::Release);
+        }
+    }
+
+    /// Ends the changes.
+    pub(super) fn end_change(&self) {
+        if !planted(Plant::Silent) {
+            let version = self.0.load(Ordering::Relaxed);
+            self.0.store(version + 1, Ordering::Release);
+        }
+    }
+}
+
+impl Entry {
+    #[allow(dead_code, reason = "of models: the table makes its entries of zeroed memory")]
+    pub(super) fn new(name: usize) -> Self {
+        Self(AtomicUsize::new(name))
+    }
+
+    /// The page's name. Its contents are those that the writer gave to the page.
+    #[inline]
+    pub(super) fn load(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(super) fn store(&self, name: usize) {
+        self.0.store(name, Ordering::Release);
+    }
+}
+
+/// Makes the slots of this thread visible to all writers that free something later.
+#[inline]
+pub(super) fn protect() {
+    if !planted(Plant::NoFence) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Slots {
+    /// Protects a page or block. It may be used once a version was checked after [`protect`].
+    #[inline]
+    pub(super) fn set(&self, slot: usize, name: usize) {
+        // A thread that sees this name, or a later one, sees all reads under an earlier one ended.
+        self.0[slot].store(name, Ordering::Release);
+    }
+
+    /// Ends the protection: the reads before have ended.
+    #[inline]
+    pub(super) fn clear(&self, slot: usize) {
+        self.0[slot].store(0, Ordering::Release);
+    }
+}
+
+impl Registry {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Slots for the calling thread, all of them empty.
+    pub(super) fn register(&self) -> Arc<Slots> {
+        let slots = Arc::new(Slots(std::array::from_fn(|_| AtomicUsize::new(0))));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Slots that only this list refers to belonged to a thread that has ended.
+        all.retain(|slots| Arc::strong_count(slots) > 1);
+        all.push(Arc::clone(&slots));
+        slots
+    }
+
+    /// The names of all pages and blocks that readers use, in order. What was taken out of the
+    /// table before, and is not among them, has no reader.
+    pub(super) fn held(&self, held: &mut Vec<usize>) {
+        held.clear();
+        if planted(Plant::NoScan) {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for slots in all.iter() {
+            let names = slots.0.iter().map(|slot| slot.load(Ordering::Acquire));
+            held.extend(names.filter(|name| *name != 0));
+        }
+        drop(all);
+        held.sort_unstable();
+    }
+}

@@ -1,0 +1,27 @@
+//! What the protocol of readers and writers is made of. The models in `tools/models` replace
+//! this module, so that they run the same code in every order of its steps.
+
+pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(super) use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many slots a block of them has.
+pub(super) const SLOTS: usize = 64;
+
+/// Faults that models plant, to see that they are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plant {
+    /// A reader does not check the version after it has taken its pages.
+    NoCheck,
+    /// A reader's slots become visible late.
+    NoFence,
+    /// A writer does not announce that it changes pages.
+    Silent,
+    /// A writer frees pages that slots protect.
+    NoScan,
+}
+
+/// Whether a fault is planted.
+#[inline(always)]
+pub(super) const fn planted(_: Plant) -> bool {
+    false
+}
