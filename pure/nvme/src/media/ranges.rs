@@ -7,6 +7,7 @@
 //! the order: by a [`Ranges`] that every request passes.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::{MediumId, Operation, Request};
 
@@ -137,6 +138,18 @@ impl<K: Copy + PartialEq, O: Copy + PartialEq> Ranges<K, O> {
         true
     }
 
+    /// Takes the owners from the requests that `is_gone` selects, and drops those that wait:
+    /// [`Ranges::disown`] for a thread that is gone. Returns the requests that were dropped.
+    pub fn disown_where(&mut self, is_gone: impl Fn(K) -> bool) -> Vec<K> {
+        let of_it = self.entered.iter_mut().filter(|one| is_gone(one.id));
+        let ids = of_it.map(|one| {
+            one.owner = None;
+            one.id
+        });
+        let ids: Vec<_> = ids.collect();
+        ids.into_iter().filter(|id| self.disown(*id)).collect()
+    }
+
     /// Whether no change is in progress, and no request waits.
     pub fn is_empty(&self) -> bool {
         self.entered.is_empty()
@@ -147,7 +160,6 @@ impl<K: Copy + PartialEq, O: Copy + PartialEq> Ranges<K, O> {
 mod tests {
     use super::*;
     use crate::media::IoId;
-    use alloc::vec::Vec;
     use engine::Buffer;
 
     fn request(operation: Operation) -> Request {
@@ -195,6 +207,22 @@ mod tests {
         assert!(ranges.enter(3, 1, read(0)).is_none(), "the host that returns waits");
         ranges.end(1);
         assert_eq!(next(&mut ranges), [3]);
+        assert!(ranges.is_empty());
+    }
+
+    #[test]
+    fn the_requests_of_a_thread_that_is_gone_are_disowned() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.enter(1, 1, write(0)).is_some());
+        assert!(ranges.enter(2, 2, write(512)).is_some());
+        assert!(ranges.enter(3, 1, write(512)).is_none());
+        assert!(ranges.enter(4, 3, read(512)).is_none());
+        assert_eq!(ranges.disown_where(|id| id % 2 == 1), [3]);
+        assert!(ranges.enter(5, 1, read(0)).is_none(), "even its controller waits");
+        ranges.end(2);
+        assert_eq!(next(&mut ranges), [4], "the write before it was dropped");
+        ranges.end(1);
+        assert_eq!(next(&mut ranges), [5]);
         assert!(ranges.is_empty());
     }
 }

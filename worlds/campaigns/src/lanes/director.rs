@@ -24,12 +24,33 @@ const HOST_WRITES: usize = 80;
 const ERRORS: usize = 176;
 
 /// What hosts have seen of their commands.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
-    pub(super) errors: u64,
+    reads: u64,
+    writes: u64,
+    errors: u64,
     pub(super) lost: u64,
+    /// The reads, writes and errors that lanes had not reported when they were gone.
+    unreported: [u64; 3],
+}
+
+impl Tally {
+    /// Counts what the health log has to have.
+    pub(super) fn count(&mut self, one: &Pending, code: StatusCode) {
+        match (code, IoOpcode::from(one.entry.opcode)) {
+            (StatusCode::SuccessfulCompletion, _) if one.sender == Sender::Director => (),
+            (StatusCode::SuccessfulCompletion, IoOpcode::Read | IoOpcode::Compare) => self.reads += 1,
+            (StatusCode::SuccessfulCompletion, IoOpcode::Write) => self.writes += 1,
+            (StatusCode::SuccessfulCompletion, _) => (),
+            _ => self.errors += 1,
+        }
+    }
+
+    /// Notes that nothing will report these commands.
+    pub(super) fn lose(&mut self, lost: &Self) {
+        let counts = [lost.reads, lost.writes, lost.errors];
+        self.unreported.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
 }
 
 /// A change that is under way.
@@ -108,7 +129,7 @@ impl Director {
             marked: false,
             faulty: false,
             pair_value: 0,
-            tally: Tally { reads: 0, writes: 0, errors: 0, lost: 0 },
+            tally: Tally { reads: 0, writes: 0, errors: 0, lost: 0, unreported: [0; 3] },
             seen_before: [0; 3],
         }
     }
@@ -192,7 +213,7 @@ impl World {
     /// A command of the director has ended.
     pub(super) fn on_changed(&mut self, id: u64, one: &Pending, completion: CompletionResult) {
         let success = completion.status.is_success();
-        self.director.tally.errors += u64::from(!success);
+        self.director.tally.count(one, completion.status.code());
         if success && one.queue.is_admin() && one.entry.opcode == u8::from(AdminOpcode::GetLogPage) {
             self.check_health(&one.data);
         }
@@ -454,10 +475,11 @@ impl World {
     fn check_health(&mut self, log: &[u8]) {
         let Some(log) = log.get(..512) else { return };
         let at = |offset: usize| u64::from_le_bytes(log[offset..offset + 8].try_into().expect("8 bytes"));
-        let Tally { reads, writes, errors, lost } = self.director.tally;
+        let Tally { reads, writes, errors, lost, unreported } = self.director.tally;
         let counted = [at(HOST_READS), at(HOST_WRITES), at(ERRORS)];
         let (least, most) = (self.director.seen_before, [reads + lost, writes + lost, errors + lost]);
-        let too_few = counted.iter().zip(least).any(|(counted, least)| *counted < least);
+        let reported = counted.iter().zip(unreported).map(|(counted, lost)| *counted + lost);
+        let too_few = reported.zip(least).any(|(reported, least)| reported < least);
         let too_many = counted.iter().zip(most).any(|(counted, most)| *counted > most);
         if too_few || self.pending.is_empty() && too_many {
             self.fail(format!("the health log counts {counted:?}, not {least:?} to {most:?}"));

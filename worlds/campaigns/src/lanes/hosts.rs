@@ -28,7 +28,7 @@ pub(super) struct Queue {
 pub(super) enum Doubt {
     /// Until the lane knows that the subsystem has dropped the queue's commands.
     Queue(Place, ControllerKey, QueueId),
-    /// Until the lane is no more.
+    /// Until the subsystem knows that the lane is no more.
     Lane(Place),
 }
 
@@ -127,6 +127,9 @@ impl World {
     fn has_queue(&mut self, host: usize, queue: usize) -> bool {
         let (key, Queue { id, place, .. }) = (self.hosts[host].key, self.hosts[host].queues[queue]);
         let Some(station) = self.stations.get(&place) else {
+            if self.dying.contains_key(&place) {
+                return false;
+            }
             self.hosts[host].queues[queue] = self.place_queue(id);
             return true;
         };
@@ -294,7 +297,7 @@ impl World {
         }
         self.hosts[one.host].outstanding -= 1;
         self.judge(&one, code);
-        self.count(&one, code);
+        self.director.tally.count(&one, code);
         let Some(access) = &one.access else { return };
         let zeroes = vec![0; one.data.len()];
         for operation in &one.operations {
@@ -338,17 +341,6 @@ impl World {
         }
     }
 
-    /// Counts what the health log has to have.
-    fn count(&mut self, one: &Pending, code: StatusCode) {
-        let tally = &mut self.director.tally;
-        match (code, IoOpcode::from(one.entry.opcode)) {
-            (StatusCode::SuccessfulCompletion, IoOpcode::Read | IoOpcode::Compare) => tally.reads += 1,
-            (StatusCode::SuccessfulCompletion, IoOpcode::Write) => tally.writes += 1,
-            (StatusCode::SuccessfulCompletion, _) => (),
-            _ => tally.errors += 1,
-        }
-    }
-
     /// A host loses the connection of a queue.
     fn drop_queue(&mut self, host: usize, place: Place, id: QueueId) {
         let (now, key) = (self.now, self.hosts[host].key);
@@ -356,7 +348,7 @@ impl World {
             return; // The director could not know whether its change was made.
         }
         let of_queue = |one: &Pending| (one.host, one.place, one.queue) == (host, place, id);
-        self.doubt_where(Doubt::Queue(place, key, id), of_queue);
+        self.doubt_handed(Doubt::Queue(place, key, id), of_queue);
         let Some(lane) = self.stations.get_mut(&place).and_then(|one| one.lane.as_mut()) else { return };
         lane.drop_queue(now, key, id);
         let ids: Vec<_> = self.pending.iter().filter(|(_, one)| of_queue(one)).map(|(id, _)| *id).collect();
@@ -366,26 +358,40 @@ impl World {
     }
 
     /// Notes which commands the subsystem may execute although their hosts lose them.
-    pub(super) fn doubt_where(&mut self, doubt: Doubt, is_lost: impl Fn(&Pending) -> bool) {
-        for one in self.pending.values_mut().filter(|one| is_lost(one)) {
+    pub(super) fn doubt_handed(&mut self, doubt: Doubt, is_lost: impl Fn(&Pending) -> bool) {
+        let handed_over = |one: &&Pending| {
             let lane = self.stations.get(&one.place).and_then(|station| station.lane.as_ref());
-            let handed_over = |token| lane.is_some_and(|lane| lane.has_handed_over(token));
-            let Some(access) = one.access.as_ref().filter(|_| one.token.is_some_and(handed_over)) else {
-                continue;
-            };
-            let namespace = access.namespace;
+            let (Some(lane), Some(token)) = (lane, one.token) else { return false };
+            lane.has_handed_over(token)
+        };
+        let handed = self.pending.iter().filter(|(_, one)| is_lost(one) && handed_over(one));
+        let handed: Vec<_> = handed.map(|(id, _)| *id).collect();
+        self.doubt(doubt, handed);
+    }
+
+    /// Notes which commands may take effect although their hosts lose them.
+    pub(super) fn doubt_where(&mut self, doubt: Doubt, is_lost: impl Fn(&Pending) -> bool) {
+        let lost = self.pending.iter().filter(|(_, one)| is_lost(one));
+        let lost: Vec<_> = lost.map(|(id, _)| *id).collect();
+        self.doubt(doubt, lost);
+    }
+
+    fn doubt(&mut self, doubt: Doubt, ids: Vec<u64>) {
+        for id in ids {
+            let Some(one) = self.pending.get_mut(&id) else { continue };
+            let Some(Access { namespace, .. }) = one.access else { continue };
             self.doubts.extend(one.operations.drain(..).map(|operation| (doubt, namespace, operation)));
         }
     }
 
     /// Ends lost operations that nothing executes any longer.
     pub(super) fn resolve_doubts(&mut self) {
-        let stations = &self.stations;
+        let (stations, dying) = (&self.stations, &self.dying);
         let is_over = |doubt: Doubt| match doubt {
-            Doubt::Lane(place) => !stations.contains_key(&place),
+            Doubt::Lane(place) => !stations.contains_key(&place) && !dying.contains_key(&place),
             Doubt::Queue(place, key, queue) => {
                 let lane = stations.get(&place).and_then(|station| station.lane.as_ref());
-                !lane.is_some_and(|lane| lane.is_dropping(key, queue))
+                !dying.contains_key(&place) && !lane.is_some_and(|lane| lane.is_dropping(key, queue))
             }
         };
         for (_, namespace, operation) in self.doubts.extract_if(.., |(doubt, ..)| is_over(*doubt)) {

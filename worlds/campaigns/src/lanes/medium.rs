@@ -58,6 +58,11 @@ impl Medium {
         self.failing > 0
     }
 
+    /// Whether media have requests of a thread.
+    pub(super) fn has_of(&self, place: Place) -> bool {
+        self.outstanding.iter().any(|(of, _)| *of == place)
+    }
+
     /// The requests of lanes that media have not executed.
     pub(super) fn of_lanes(&self) -> usize {
         self.outstanding.iter().filter(|(place, _)| *place != Place::Subsystem).count()
@@ -98,6 +103,7 @@ impl World {
     pub(super) fn on_execution(&mut self, Entry { name, request }: Entry) {
         let (place, id) = name;
         self.medium.outstanding.retain(|one| *one != name);
+        self.bury(place);
         let mut completions = Vec::new();
         let fails = self.medium.rng.one_in(self.medium.failing);
         if fails {
@@ -114,6 +120,13 @@ impl World {
         } else {
             self.medium.ranges.end(name);
         }
+        self.begin_waiting();
+    }
+
+    /// A thread is gone: media go on with what they have begun for it.
+    pub(super) fn disown_all(&mut self, place: Place) {
+        let dropped = self.medium.ranges.disown_where(|(of, _)| of == place);
+        self.medium.outstanding.retain(|one| !dropped.contains(one));
         self.begin_waiting();
     }
 

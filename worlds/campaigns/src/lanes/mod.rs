@@ -47,6 +47,8 @@ pub enum Plant {
     EarlyQuiet,
     /// The range of a change is not released, once.
     LostRange,
+    /// Lanes whose threads are gone are declared ended while media have their requests.
+    EarlyGone,
 }
 
 /// The thread that an engine runs on.
@@ -81,6 +83,10 @@ enum Event {
     Stall(Place, Nanos),
     /// A thread may go on, unless another stall has begun.
     Resume(Place),
+    /// The thread of some lane panics.
+    Die,
+    /// The subsystem's thread declares a lane ended.
+    Gone(LaneId),
 }
 
 /// Who sent a command.
@@ -121,6 +127,10 @@ struct World {
     subsystem: Subsystem,
     stations: BTreeMap<Place, Station>,
     medium: Medium,
+    /// The lanes whose threads are gone, and when the latest message of each arrives.
+    dying: BTreeMap<Place, Instant>,
+    /// Number of lanes whose threads were gone before they had reported their end.
+    deaths: u64,
     hosts: Vec<Host>,
     director: Director,
     pending: BTreeMap<u64, Pending>,
@@ -174,6 +184,8 @@ impl World {
             events: BTreeMap::new(),
             subsystem,
             stations: BTreeMap::from([(Place::Subsystem, Station::new(None))]),
+            dying: BTreeMap::new(),
+            deaths: 0,
             hosts: Vec::new(),
             pending: BTreeMap::new(),
             next_id: 0,
@@ -206,6 +218,10 @@ impl World {
             let length = Nanos::from_micros(100 + self.rng.below(3_000));
             self.after(at, Event::Stall(place, length));
         }
+        for _ in 0..self.rng.below(5).saturating_sub(2) {
+            let at = Nanos::from_micros(self.rng.below(11_500));
+            self.after(at, Event::Die);
+        }
         self.run_until(Instant::ZERO + CHAOS, |_| true);
     }
 
@@ -216,7 +232,10 @@ impl World {
         self.after(Nanos::ZERO, Event::Direct);
         self.after(Nanos::from_micros(100), Event::Flush);
         let until = self.now + DRAIN;
-        let is_busy = |world: &Self| !world.pending.is_empty() || !world.doubts.is_empty();
+        let is_busy = |world: &Self| {
+            let has_doubts = !world.doubts.is_empty() || !world.dying.is_empty();
+            !world.pending.is_empty() || has_doubts || !world.medium.is_idle()
+        };
         self.run_until(until, |world| !world.director.is_done() || is_busy(world));
         for (id, one) in self.pending.iter().take(2) {
             self.failures.push(format!("command {id} has not ended: {one:?}"));
@@ -259,6 +278,9 @@ impl World {
         self.run_until(until, |world| !world.pending.is_empty());
         if !self.pending.is_empty() {
             self.failures.push(format!("{} reads of the verification have not ended", self.pending.len()));
+        }
+        if self.subsystem.lanes_lost() != self.deaths {
+            self.failures.push(format!("{} lanes lost, not {}", self.subsystem.lanes_lost(), self.deaths));
         }
         if !self.medium.is_idle() {
             self.failures.push("a range or a request is left at the media".to_string());
@@ -358,6 +380,13 @@ impl World {
                 }
             }
             Event::Resume(place) => self.resume(place),
+            Event::Die => self.die(),
+            Event::Gone(lane) => {
+                self.dying.remove(&Place::Lane(lane));
+                self.deaths += u64::from(self.subsystem.lanes().any(|one| one == lane));
+                self.subsystem.lane_gone(self.now, lane);
+                self.settle(Place::Subsystem);
+            }
         }
     }
 
@@ -366,7 +395,7 @@ impl World {
         match event {
             Event::Arrive(id) | Event::Data(id, _) => Some(self.pending.get(id)?.place),
             Event::ToLane(lane, _) => Some(Place::Lane(*lane)),
-            Event::ToSubsystem(..) => Some(Place::Subsystem),
+            Event::ToSubsystem(..) | Event::Gone(_) => Some(Place::Subsystem),
             Event::Answer(place, _) => Some(*place),
             _ => None,
         }

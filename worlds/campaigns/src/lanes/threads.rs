@@ -7,8 +7,9 @@ use nvme::media::Request;
 use nvme::subsystem::{CommandToken, Input, Lane, LaneId, Output, ToLane, ToSubsystem};
 use nvme::wire::{Status, StatusCode};
 
+use super::director::Tally;
 use super::hosts::Doubt;
-use super::{Event, Place, Plant, World};
+use super::{Event, Pending, Place, Plant, Sender, World};
 
 /// A thread with its engine; the subsystem is elsewhere.
 #[derive(Debug)]
@@ -29,10 +30,12 @@ pub(super) struct Station {
     pub(super) leaving: bool,
     /// Whether the lane has ended all commands and takes no more.
     ended: bool,
+    /// The commands that the lane has completed since it last reported its counts.
+    unreported: Tally,
 }
 
 impl Station {
-    pub(super) const fn new(lane: Option<Lane>) -> Self {
+    pub(super) fn new(lane: Option<Lane>) -> Self {
         Self {
             lane,
             stalled: Instant::ZERO,
@@ -43,6 +46,7 @@ impl Station {
             late: None,
             leaving: false,
             ended: false,
+            unreported: Tally::default(),
         }
     }
 
@@ -122,6 +126,7 @@ impl World {
                     };
                     if let Some(one) = self.pending.get_mut(&id) {
                         one.token = None;
+                        station.unreported.count(one, completion.status.code());
                         let delay = Nanos::from_micros(1 + self.rng.below(15));
                         self.after(delay, Event::Completed(id, completion));
                     }
@@ -234,6 +239,9 @@ impl World {
         let delay = self.message_delay();
         let Place::Lane(lane) = place else { return };
         let Some(station) = self.stations.get_mut(&place) else { return };
+        if message.has_counts() {
+            station.unreported = Tally::default();
+        }
         station.last_from = station.last_from.max(self.now + delay);
         let at = station.last_from;
         self.at(at, Event::ToSubsystem(lane, message));
@@ -274,11 +282,43 @@ impl World {
         }
         let ends = message.is_end();
         if ends {
-            self.doubt_where(Doubt::Lane(place), |one| one.place == place);
+            self.doubt_handed(Doubt::Lane(place), |one| one.place == place);
         }
         self.hand(place, Input::FromSubsystem(message));
         if ends {
             self.end_station(place);
+        }
+    }
+
+    /// The thread of some lane panics: its connections are gone with it. The medium goes on.
+    pub(super) fn die(&mut self) {
+        let lanes = self.lanes();
+        let places = self.stations.keys().filter(|place| **place != Place::Subsystem);
+        let places: Vec<_> = places.copied().collect();
+        let place = places[self.below(places.len())];
+        let is_last = matches!(lanes[..], [last] if Place::Lane(last) == place);
+        let has_change = |one: &Pending| one.sender == Sender::Director && one.place == place;
+        if is_last || self.pending.values().any(has_change) {
+            return;
+        }
+        let Some(station) = self.stations.remove(&place) else { return };
+        self.director.tally.lose(&station.unreported);
+        self.dying.insert(place, station.last_from);
+        self.doubt_where(Doubt::Lane(place), |one| one.place == place && one.token.is_some());
+        self.lose_where(|one| one.place == place);
+        self.disown_all(place);
+        self.bury(place);
+    }
+
+    /// Makes the subsystem's thread notice that a lane is gone, once media have answered all its
+    /// requests, and after the messages that the lane has sent.
+    pub(super) fn bury(&mut self, place: Place) {
+        let (Place::Lane(lane), Some(last_from)) = (place, self.dying.get(&place).copied()) else { return };
+        if self.plant == Some(Plant::EarlyGone) {
+            self.at(self.now.max(last_from), Event::Gone(lane));
+        } else if !self.medium.has_of(place) {
+            let noticed = self.now + Nanos::from_micros(self.rng.below(400));
+            self.at(noticed.max(last_from), Event::Gone(lane));
         }
     }
 

@@ -120,6 +120,12 @@ impl ToSubsystem {
     pub const fn acknowledgement(seen: u64, quiet: u64) -> Self {
         Self(Report::Acknowledged { seen, quiet })
     }
+
+    /// Whether the message reports what the lane has counted.
+    #[doc(hidden)]
+    pub const fn has_counts(&self) -> bool {
+        matches!(self.0, Report::Counts(_))
+    }
 }
 
 #[derive(Debug)]

@@ -112,6 +112,9 @@ impl Subsystem {
             let message = boxed(Order::Publish(publication.clone()));
             self.flow.outputs.push_back(Output::ToLane(lane, message));
         }
+        if !self.has_lanes() {
+            self.on_acknowledged(); // The last lane has ended since a command began to wait.
+        }
     }
 
     /// The next output of a subsystem with lanes.

@@ -36,6 +36,8 @@ pub(in super::super) struct Lanes {
     ended: Vec<(Option<u64>, ControllerKey)>,
     /// Completions that wait until all lanes have seen a version, in the order of versions.
     gated: VecDeque<(u64, Output)>,
+    /// Number of lanes that were gone before they had reported their last counts.
+    pub(super) lost: u64,
     /// The first token of a command that a lane has handed over.
     base: u32,
     /// Those commands, by token.
@@ -58,6 +60,7 @@ impl Lanes {
             waiting: VecDeque::new(),
             ended: Vec::new(),
             gated: VecDeque::new(),
+            lost: 0,
             base: commands_max,
             handed: Vec::new(),
             tokens: BTreeMap::new(),
@@ -76,6 +79,7 @@ impl Lanes {
     /// Forgets a lane that has ended. Returns the commands that it had handed over.
     pub(super) fn forget(&mut self, id: LaneId) -> Vec<CommandToken> {
         self.attached.remove(&id);
+        self.forget_ended();
         self.tokens.iter().filter(|((lane, _), _)| *lane == id).map(|(_, token)| *token).collect()
     }
 
@@ -139,6 +143,7 @@ impl Lanes {
         self.published = version;
         self.waiting.iter_mut().for_each(|(at, _)| *at = at.or(Some(version)));
         self.ended.iter_mut().for_each(|(at, _)| *at = at.or(Some(version)));
+        self.forget_ended();
     }
 
     pub(super) fn acknowledge(&mut self, id: LaneId, seen: u64, quiet: u64) {
@@ -146,6 +151,11 @@ impl Lanes {
             lane.seen = lane.seen.max(seen);
             lane.quiet = lane.quiet.max(quiet);
         }
+        self.forget_ended();
+    }
+
+    /// Forgets the lives of controllers that lanes have ended.
+    fn forget_ended(&mut self) {
         let quiet = self.quiet();
         self.ended.retain(|(at, _)| at.is_none_or(|at| at > quiet));
     }

@@ -1,6 +1,6 @@
 //! The subsystem's answers to the reports of its lanes.
 
-use engine::Buffer;
+use engine::{Buffer, Instant};
 
 use super::super::Subsystem;
 use super::super::admin::NOT_ABORTED;
@@ -47,13 +47,39 @@ impl Subsystem {
                 }
             }
             Report::Counts(counts) => self.on_counts(&counts),
-            Report::Ended => {
-                for token in lanes.forget(lane) {
-                    self.drop_handed(token);
-                }
-                self.on_acknowledged();
-            }
+            Report::Ended => self.forget_lane(lane),
         }
+    }
+
+    /// Declares a lane ended whose thread is gone. The commands that the lane has handed over end,
+    /// no version waits for the lane any longer, and what the lane has counted since its last report
+    /// is lost ([`Subsystem::lanes_lost`]). Messages that the lane has sent and that arrive later
+    /// are ignored.
+    ///
+    /// The caller has closed the lane's queues. All media must have answered the lane's requests:
+    /// once the lane is declared ended, a format or a sanitize operation may begin. Requests of the
+    /// lane that wait in [`media::Ranges`](crate::media::Ranges) are dropped from there
+    /// ([`Ranges::disown_where`](crate::media::Ranges::disown_where)).
+    pub fn lane_gone(&mut self, now: Instant, lane: LaneId) {
+        self.flow.now = now;
+        if let Some(lanes) = self.lanes.as_mut().filter(|lanes| lanes.has(lane)) {
+            lanes.lost += 1;
+            self.forget_lane(lane);
+        }
+    }
+
+    /// Number of lanes that were declared ended by [`Subsystem::lane_gone`]. Logs and tallies lack
+    /// what each has counted since its last report, at most a second of commands.
+    pub fn lanes_lost(&self) -> u64 {
+        self.lanes.as_ref().map_or(0, |lanes| lanes.lost)
+    }
+
+    fn forget_lane(&mut self, lane: LaneId) {
+        let Some(lanes) = &mut self.lanes else { return };
+        for token in lanes.forget(lane) {
+            self.drop_handed(token);
+        }
+        self.on_acknowledged();
     }
 
     /// Executes a command that a lane hands over.
@@ -85,7 +111,7 @@ impl Subsystem {
     }
 
     /// Lanes have seen more, or are quiet since later.
-    fn on_acknowledged(&mut self) {
+    pub(super) fn on_acknowledged(&mut self) {
         while let Some(token) = self.lanes.as_mut().and_then(|lanes| lanes.take_seen()) {
             self.on_seen(token);
         }

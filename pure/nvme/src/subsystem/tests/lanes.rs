@@ -305,6 +305,50 @@ fn a_lane_that_ends_is_waited_for_until_it_is_quiet() {
 }
 
 #[test]
+fn a_lane_whose_thread_is_gone_is_waited_for_until_it_is_declared_ended() {
+    let mut lanes = Lanes::new(2);
+    lanes.pulls_wait = true;
+    lanes.io(0, 0, SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) });
+    lanes.io(0, 1, SubmissionQueueEntry { flags: 2, ..io(IoOpcode::Write, 1, 0, 1) });
+    lanes.deliver();
+    // The pair holds the lanes until the data of its first half arrives, which will not happen.
+    lanes.io(1, 0, io(IoOpcode::Read, 1, 0, 1));
+    let health = lanes.admin(log(LogPage::Smart, 512));
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    let gone = lanes.lanes[0].0;
+    lanes.to_lanes.retain(|(lane, _)| *lane != gone);
+    lanes.deliver();
+    assert!(!lanes.has_ended(1, 0) && !lanes.admin_has_ended(health));
+    lanes.bench.subsystem.lane_gone(now, gone);
+    lanes.deliver();
+    assert_eq!(lanes.status(1, 0), SUCCESS);
+    assert!(lanes.admin_has_ended(health));
+    assert_eq!(lanes.bench.subsystem.lanes().collect::<Vec<_>>(), [lanes.lanes[1].0]);
+    assert_eq!(lanes.bench.subsystem.in_flight(controller, IO), 0);
+    lanes.bench.subsystem.lane_gone(now, gone);
+    assert_eq!(lanes.bench.subsystem.lanes_lost(), 1, "the second time says nothing new");
+}
+
+#[test]
+fn nothing_waits_for_lanes_when_none_is_left() {
+    let mut lanes = Lanes::new(1);
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    let other = lanes.bench.subsystem.controllers().next().unwrap();
+    lanes.bench.subsystem.reset(now, other);
+    assert_eq!(lanes.bench.subsystem.media_outstanding(other), 1);
+    // Both the log page and the end of the controller's life wait for the lane.
+    let token = CommandToken(lanes.bench.next);
+    let entry = log(LogPage::Smart, 512);
+    let command = Input::Command { controller, token, queue: ADMIN, entry };
+    lanes.bench.subsystem.handle_input(now, command);
+    lanes.bench.subsystem.lane_gone(now, lanes.lanes[0].0);
+    lanes.drain_subsystem();
+    assert!(lanes.admin_has_ended(token));
+    lanes.bench.subsystem.attach_lane(now);
+    assert_eq!(lanes.bench.subsystem.media_outstanding(other), 0);
+}
+
+#[test]
 fn a_queue_is_dropped_once_the_subsystem_has_dropped_its_commands() {
     let mut lanes = Lanes::new(1);
     lanes.pulls_wait = true;
