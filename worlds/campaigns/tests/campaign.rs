@@ -146,6 +146,12 @@ fn subsystems_over_rdma_keep_their_promises() {
 }
 
 #[test]
+fn subsystems_on_several_cores_keep_their_promises() {
+    let outcomes = hold_up("fabrics-cores", fabrics::run_cores, 60);
+    assert_had_faults(&outcomes);
+}
+
+#[test]
 fn subsystems_over_lossy_datagrams_keep_their_promises() {
     let outcomes = hold_up("fabrics-roce", fabrics::run_roce, 60);
     assert_had_faults(&outcomes);

@@ -55,7 +55,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 21] = [
+const SCENARIOS: [Scenario; 22] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -70,6 +70,7 @@ const SCENARIOS: [Scenario; 21] = [
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
     ("fabrics-rdma", fabrics::run_rdma),
+    ("fabrics-cores", fabrics::run_cores),
     ("fabrics-roce", fabrics::run_roce),
     ("fabrics-lanes", lanes::run),
     ("record", recording::run),

@@ -4,6 +4,7 @@
 mod air;
 mod behind;
 mod host;
+mod reactors;
 mod settings;
 mod target;
 mod wires;
@@ -133,6 +134,8 @@ struct Cast {
     paths: u8,
     /// The carrier of the connections.
     fabric: Fabric,
+    /// Number of reactors of each target.
+    reactors: usize,
 }
 
 /// Two nodes with links between them: the near one and the far one.
@@ -153,7 +156,7 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     core.subsystem_name = settings::subsystem_name().as_str().into();
     core.namespaces[0].block = block;
     let settings = settings::of_target(&mut rng, cast.fabric);
-    let ports = Ports { count: cast.paths, fabric: cast.fabric };
+    let ports = Ports { count: cast.paths, fabric: cast.fabric, reactors: cast.reactors };
     let air = |world: &World<Member>, station: u8| {
         let is_wanted = cast.fabric == Fabric::Roce;
         is_wanted.then(|| {
@@ -226,17 +229,27 @@ fn join_by_air(world: &mut World<Member>, near: (NodeId, u8), far: (NodeId, u8),
 
 /// Runs the scenario for `seed` with one host.
 pub fn run(seed: u64) -> Outcome {
-    play(seed, 1, false, Fabric::Tcp)
+    play(seed, 1, false, Fabric::Tcp, 1)
+}
+
+/// Runs the scenario for `seed` with one host or more, whose target has up to four reactors with
+/// lanes.
+pub fn run_cores(seed: u64) -> Outcome {
+    let mut rng = Rng::from_seed(seed).fork("cast");
+    let hosts = 1 + u8::try_from(rng.below(3)).expect("a few");
+    let fabric = if rng.one_in(4) { Fabric::Iwarp } else { Fabric::Tcp };
+    let reactors = 2 + usize::try_from(rng.below(3)).expect("a few");
+    play(seed, hosts, rng.one_in(8), fabric, reactors)
 }
 
 /// Runs the scenario for `seed` with two hosts that use the same blocks of one namespace.
 pub fn run_shared(seed: u64) -> Outcome {
-    play(seed, 2, false, Fabric::Tcp)
+    play(seed, 2, false, Fabric::Tcp, 1)
 }
 
 /// Runs the scenario for `seed` with a host whose target is a proxy of another target.
 pub fn run_proxy(seed: u64) -> Outcome {
-    play(seed, 1, true, Fabric::Tcp)
+    play(seed, 1, true, Fabric::Tcp, 1)
 }
 
 /// Runs the scenario for `seed` over NVMe/RDMA by iWARP: with one host or two, perhaps by way of
@@ -244,7 +257,7 @@ pub fn run_proxy(seed: u64) -> Outcome {
 pub fn run_rdma(seed: u64) -> Outcome {
     let mut rng = Rng::from_seed(seed).fork("cast");
     let hosts = if rng.one_in(3) { 2 } else { 1 };
-    play(seed, hosts, rng.one_in(4), Fabric::Iwarp)
+    play(seed, hosts, rng.one_in(4), Fabric::Iwarp, 1)
 }
 
 /// Runs the scenario for `seed` over NVMe/RDMA by RoCE, whose datagrams get lost, doubled, late,
@@ -252,10 +265,10 @@ pub fn run_rdma(seed: u64) -> Outcome {
 pub fn run_roce(seed: u64) -> Outcome {
     let mut rng = Rng::from_seed(seed).fork("cast");
     let hosts = if rng.one_in(3) { 2 } else { 1 };
-    play(seed, hosts, rng.one_in(4), Fabric::Roce)
+    play(seed, hosts, rng.one_in(4), Fabric::Roce, 1)
 }
 
-fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric) -> Outcome {
+fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric, reactors: usize) -> Outcome {
     let mut world = World::new(seed);
     let mut rng = world.rng("scene");
     let link = LinkProfile {
@@ -265,7 +278,7 @@ fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric) -> Outcome {
     };
     let lanes = if rng.one_in(2) { 2 } else { 1 };
     let media = MediaProfile::default();
-    let pairs = build(&mut world, Cast { hosts, proxy, paths: lanes, fabric }, link, media);
+    let pairs = build(&mut world, Cast { hosts, proxy, paths: lanes, fabric, reactors }, link, media);
     let duration = HOLD * 5;
     let mut chances = world.rng("chaos");
     let (mut plan, mut troubles) = (Plan::new(), Vec::new());

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use assemblies::fabric::{Fabric, Pair, controller};
-use assemblies::target::{Accepted, Config, ConnectionId, Input, Output, Target};
-use engine::{Buffer, Engine, Instant, Rng};
+use assemblies::target::{Accepted, Config, ConnectionId, Input, Output};
+use engine::{Buffer, Instant, Rng};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use sim::Context;
@@ -13,8 +13,9 @@ use sim::stream::{self, StreamEvent};
 
 use super::air::{Air, Parcel};
 use super::behind::Behind;
+use super::reactors::Reactors;
 
-const KEY: SubsystemKey = SubsystemKey(0);
+pub(super) const KEY: SubsystemKey = SubsystemKey(0);
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
@@ -24,6 +25,8 @@ pub(super) struct Ports {
     pub(super) count: u8,
     /// The carrier of their connections.
     pub(super) fabric: Fabric,
+    /// Number of reactors that serve the hosts.
+    pub(super) reactors: usize,
 }
 
 /// An accepted connection.
@@ -45,7 +48,7 @@ pub(super) struct TargetNode {
     core: nvme::subsystem::Config,
     /// Whether received data are placed directly into the target's landing buffers.
     lands: bool,
-    target: Target,
+    target: Reactors,
     /// The other target that has the medium; `None` when the medium is the node's own.
     behind: Option<Behind>,
     /// The devices of RoCE at which hosts come instead of by streams.
@@ -66,8 +69,8 @@ impl TargetNode {
         air: Option<Air>,
     ) -> Self {
         air.iter().for_each(Air::listen);
-        let config = Config { connection, directory: directory(ports), rng: rng.into() };
-        let target = build(Instant::ZERO, &config, &core);
+        let config = Config { connection, directory: directory(ports), rng: rng.fork("target").into() };
+        let target = Reactors::new(Instant::ZERO, &config, &core, ports.reactors, rng.fork("reactors"));
         let (connections, events) = (Vec::new(), Vec::new());
         Self { ports, config, core, lands, target, behind, air, connections, events }
     }
@@ -94,7 +97,7 @@ impl TargetNode {
             }
             StreamEvent::Closed(_) => {
                 self.connections[index] = None;
-                self.target.handle_input(now, Input::Closed(id_of(index)));
+                self.target.closed(now, id_of(index));
             }
             _ => {}
         }
@@ -123,7 +126,8 @@ impl TargetNode {
         }
         for index in 0..self.connections.len() {
             if self.connections[index].as_ref().is_some_and(|one| one.connection.is_none()) {
-                self.target.handle_input(now, Input::Stirred(id_of(index)));
+                let id = id_of(index);
+                self.target.handle_input(now, id, Input::Stirred(id));
             }
         }
     }
@@ -151,13 +155,13 @@ impl TargetNode {
             resume: None,
             pair,
         };
-        self.target.handle_input(now, Input::Accepted(accepted));
+        self.target.accept(now, accepted);
     }
 
     /// Gives the target as many of the received bytes as it takes.
     fn feed(&mut self, now: Instant, index: usize) {
         let id = id_of(index);
-        while self.target.wants_input(id)
+        while self.target.wants_input(now, id)
             && let Some(one) = self.connections[index].as_mut().filter(|one| !one.ended)
             && let Some(mut bytes) = one.received.pop_front()
         {
@@ -171,20 +175,18 @@ impl TargetNode {
                 self.target.landed(now, id, count);
             }
             if !bytes.is_empty() {
-                self.target.handle_input(now, Input::Received { connection: id, bytes });
+                self.target.handle_input(now, id, Input::Received { connection: id, bytes });
             }
         }
     }
 
     pub(super) fn media(&mut self, now: Instant, completion: nvme::media::Completion) {
-        self.target.handle_input(now, Input::Media { subsystem: KEY, completion });
+        self.target.media(now, completion);
     }
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Parcel>) -> Option<Instant> {
         let now = context.now();
-        if self.target.poll_timeout().is_some_and(|at| at <= now) {
-            self.target.handle_timeout(now);
-        }
+        self.target.handle_timeout(now);
         loop {
             while let Some(output) = self.target.poll_output() {
                 self.on_output(context, output);
@@ -207,7 +209,7 @@ impl TargetNode {
         }
         let behind = self.behind.as_ref().and_then(|behind| behind.wires.poll_timeout(now));
         let air = self.air.as_ref().and_then(|air| air.poll_timeout(now));
-        self.target.poll_timeout().into_iter().chain(behind).chain(air).min()
+        self.target.poll_timeout(now).into_iter().chain(behind).chain(air).min()
     }
 
     /// Lets the other target's requests go on; returns whether any were completed.
@@ -216,7 +218,7 @@ impl TargetNode {
         let (now, mut answered) = (context.now(), false);
         behind.settle(context, |completion| {
             answered = true;
-            target.handle_input(now, Input::Media { subsystem: KEY, completion });
+            target.media(now, completion);
         });
         answered
     }
@@ -241,13 +243,13 @@ impl TargetNode {
                 let is_pair =
                     self.connections[id.0 as usize].as_ref().is_some_and(|one| one.connection.is_none());
                 if is_pair {
-                    self.target.handle_input(context.now(), Input::Stirred(id));
+                    self.target.handle_input(context.now(), id, Input::Stirred(id));
                 }
             }
             Output::HandOver { .. }
             | Output::ToLane { .. }
             | Output::ToHome { .. }
-            | Output::Disowned { .. } => unreachable!("there is one reactor"),
+            | Output::Disowned { .. } => unreachable!("letters are between reactors"),
             Output::Event(event) => {
                 if self.events.len() == EVENTS_MAX {
                     self.events.remove(0);
@@ -269,7 +271,7 @@ impl TargetNode {
         let Some(connection) = connection else {
             if ended {
                 self.connections[index] = None;
-                self.target.handle_input(now, Input::Closed(id));
+                self.target.closed(now, id);
             }
             return ended;
         };
@@ -289,15 +291,16 @@ impl TargetNode {
         if all && ended {
             context.close(connection);
             self.connections[index] = None;
-            self.target.handle_input(now, Input::Closed(id));
+            self.target.closed(now, id);
             return true;
         }
         sent > 0
     }
 
     pub(super) fn restart(&mut self, now: Instant, rng: Rng) {
-        self.config.rng = rng.into();
-        self.target = build(now, &self.config, &self.core);
+        self.config.rng = rng.fork("target").into();
+        let rng = rng.fork("reactors");
+        self.target = Reactors::new(now, &self.config, &self.core, self.ports.reactors, rng);
         self.connections.clear();
         if let Some(air) = &mut self.air {
             air.restart();
@@ -313,12 +316,6 @@ impl TargetNode {
         let behind = self.behind.as_ref().map_or(String::new(), |behind| behind.wires.describe());
         format!("{connections} connections; latest events:\n    ") + &self.events.join("\n    ") + &behind
     }
-}
-
-fn build(now: Instant, config: &Config, core: &nvme::subsystem::Config) -> Target {
-    let mut target = Target::new(now, config.clone());
-    target.add_subsystem(now, KEY, core.clone());
-    target
 }
 
 fn id_of(index: usize) -> ConnectionId {
