@@ -3,6 +3,9 @@
 
 #[path = "../../../../worlds/live/src/media/ram/guard.rs"]
 mod guard;
+#[path = "../../../../worlds/live/src/media/lanes/order.rs"]
+mod order;
+mod order_of_requests;
 mod ram;
 
 /// The parts of the code under test, as loom has them.
@@ -14,6 +17,7 @@ mod sync {
     pub(super) use std::sync::PoisonError;
 
     pub(super) const SLOTS: usize = 2;
+    pub(super) const SHARDS: u64 = 2;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Plant {
@@ -21,6 +25,8 @@ mod sync {
         NoFence,
         Silent,
         NoScan,
+        Left,
+        Early,
     }
 
     thread_local! {

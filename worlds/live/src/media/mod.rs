@@ -8,6 +8,7 @@ pub mod ram;
 pub mod remote;
 mod resize;
 pub mod state;
+mod sync;
 
 use std::fmt;
 use std::io;
@@ -227,12 +228,16 @@ impl Media {
         if !self.going.is_empty() {
             self.let_go();
         }
-        if self.sharing.as_ref().is_some_and(|sharing| sharing.take_used())
-            && let Some(keeper) = self.keeper()
-        {
-            keeper.on_use();
-        }
-        self.media.iter_mut().try_fold(0, |done, medium| match medium {
+        let begun = self.look(out);
+        let Self { media, sharing, .. } = self;
+        let mut out = |completion: Completion| {
+            if let (Some(sharing), Completion::Done { id, .. }) = (sharing.as_mut(), &completion) {
+                sharing.end(*id);
+            }
+            out(completion);
+        };
+        let out = &mut out;
+        media.iter_mut().try_fold(begun, |done, medium| match medium {
             Medium::Ram(_) | Medium::SharedRam(_) | Medium::Gone => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
             Medium::Nvme(controller) => Ok(done + controller.reap(out)),
@@ -243,7 +248,8 @@ impl Media {
 
     /// The number of requests that have not ended, over all media.
     pub fn in_flight(&self) -> usize {
-        self.media.iter().map(in_flight).sum()
+        let waiting = self.sharing.as_ref().map_or(0, |sharing| sharing.waiting());
+        self.media.iter().map(in_flight).sum::<usize>() + waiting
     }
 
     /// The descriptors that become readable when `reap` has something to do, except those of
@@ -256,7 +262,7 @@ impl Media {
             Medium::Remote(remote) => Some(remote.poll_fd()),
             Medium::Ram(_) | Medium::SharedRam(_) | Medium::Nvme(_) | Medium::Gone => None,
         });
-        let sharing = self.sharing.iter().filter_map(|sharing| sharing.poll_fd());
+        let sharing = self.sharing.iter().map(|sharing| sharing.poll_fd());
         files.chain(sharing).chain(self.controllers().flat_map(NvmeMedium::poll_fds))
     }
 
@@ -273,6 +279,9 @@ impl Media {
     /// Notifies the medium that keeps state, if any, that the controller has changed something that
     /// may be worth remembering.
     pub fn note(&mut self, notification: &Notification) {
+        if matches!(notification, Notification::ReadyForPowerLoss(_)) {
+            self.forget_use();
+        }
         if let Some(keeper) = self.keeper() {
             keeper.note(notification);
         }
@@ -296,8 +305,8 @@ impl Media {
     /// Saves the counters of the health log where state is kept, if it is time to.
     #[inline]
     pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
-        if let Some(keeper) = self.keeper() {
-            keeper.keep(now, counters);
+        if self.keeper().is_some_and(|keeper| keeper.is_due(now)) {
+            self.keep_now(now, counters);
         }
     }
 
@@ -313,6 +322,21 @@ impl Media {
     /// The next notice about the state that is kept, if any. Each notice is returned once.
     pub fn notice(&mut self) -> Option<Notice> {
         self.keeper()?.notice()
+    }
+
+    #[cold]
+    fn keep_now(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
+        self.forget_use();
+        if let Some(keeper) = self.keeper() {
+            keeper.keep(now, counters);
+        }
+    }
+
+    /// Lets the next use by a lane be noted, before the medium that keeps state forgets earlier use.
+    fn forget_use(&self) {
+        if let Some(sharing) = &self.sharing {
+            sharing.forget_use();
+        }
     }
 
     #[inline]

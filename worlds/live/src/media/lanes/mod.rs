@@ -1,19 +1,27 @@
 //! The media of one subsystem as several threads use them: the subsystem's own thread, which opened
 //! them, and its lanes.
 
+mod mail;
+mod order;
+#[cfg(test)]
+mod tests;
+mod turns;
+
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use nvme::media::ram::RamDisk;
-use nvme::media::{Completion, IoId, MediumId, Operation, Request};
+use nvme::media::{Completion, IoId, MediaError, MediumId, Operation, Request};
 use nvme::subsystem::ControllerKey;
-use rustix::event::{EventfdFlags, eventfd};
+
+use mail::Mail;
+use turns::{SharedOrder, Turns};
 
 use super::file::FileForLane;
 use super::ram::{SharedRam, SharedRamForLane};
-use super::{GONE, Media, Medium};
+use super::{GONE, Media, Medium, sync};
 
 /// How many bytes of a disk move at once to where several threads use them.
 const MOVED_AT_ONCE: u64 = 1 << 16;
@@ -49,11 +57,14 @@ enum Change {
 #[derive(Debug)]
 struct Common {
     used: Used,
-    /// Wakes the home thread.
-    home: OwnedFd,
+    /// The home thread's mail.
+    home: Arc<Mail>,
+    order: Arc<SharedOrder>,
+    /// How many threads there have been.
+    threads: AtomicU16,
 }
 
-/// Whether a lane has used a medium since the home thread last looked. Lanes only read the flag
+/// Whether a lane has used a medium since the home thread last forgot it. Lanes only read the flag
 /// while it is set.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -65,6 +76,8 @@ pub(super) struct Sharing {
     common: Arc<Common>,
     /// Whether this is the home thread, which opened the media.
     is_home: bool,
+    mail: Arc<Mail>,
+    turns: Turns,
     /// What has changed since lanes last learned of it.
     changes: Vec<LaneMediaChange>,
 }
@@ -89,7 +102,7 @@ impl Media {
             *medium = std::mem::replace(medium, Medium::Gone).for_threads();
         }
         if self.sharing.is_none() {
-            self.sharing = Some(Box::new(Sharing::new()?));
+            self.sharing = Some(Box::new(Sharing::at_home()?));
         }
         let media = self.places.iter().map(|place| self.medium_for_lane(*place)).collect();
         Ok(self.sharing.as_ref().map(|sharing| sharing.for_lane(media)))
@@ -156,14 +169,48 @@ impl Media {
         request: Request,
         out: &mut impl FnMut(Completion),
     ) {
-        let _ = owner;
-        self.submit(request, out);
+        let request = match (owner, &mut self.sharing) {
+            // Memory ends each request before another one begins.
+            (Some(owner), Some(sharing))
+                if takes_time(&self.media, self.places[request.medium.0 as usize]) =>
+            {
+                sharing.turns.enter(owner, request, &sharing.mail)
+            }
+            _ => Some(request),
+        };
+        if let Some(request) = request {
+            self.submit(request, out);
+        }
     }
 
     /// Notes that the command of a request has ended without a completion. If the request still
     /// waited for another controller's, it ends.
     pub fn disown(&mut self, id: IoId, out: &mut impl FnMut(Completion)) {
-        let _ = (id, out);
+        if self.sharing.as_mut().is_some_and(|sharing| sharing.turns.disown(id)) {
+            out(Completion::Done { id, result: Err(MediaError::Unreachable) });
+        }
+    }
+
+    /// Looks at what other threads have left for this one. Returns how many requests began.
+    pub(super) fn look(&mut self, out: &mut impl FnMut(Completion)) -> usize {
+        let Some(sharing) = &self.sharing else { return 0 };
+        if !sharing.mail.has_news() {
+            return 0;
+        }
+        let begun = sharing.mail.begun();
+        if sharing.is_used()
+            && let Some(keeper) = self.keeper()
+        {
+            keeper.on_use();
+        }
+        let count = begun.len();
+        for key in begun {
+            let begun = self.sharing.as_mut().and_then(|sharing| sharing.turns.begin(key));
+            if let Some(request) = begun {
+                self.submit(request, out);
+            }
+        }
+        count
     }
 
     /// Notes a change for lanes that were made before.
@@ -210,19 +257,26 @@ impl MediaForLane {
     /// When the process has no descriptor left.
     pub fn open(self) -> io::Result<Media> {
         let Self { media, common } = self;
-        let sharing = Sharing { common, is_home: false, changes: Vec::new() };
         let mut opened = Media::new();
-        opened.sharing = Some(Box::new(sharing));
+        opened.sharing = Some(Box::new(Sharing::new(common, Arc::new(Mail::new()?), false)));
         media.into_iter().try_for_each(|medium| opened.place(medium))?;
         Ok(opened)
     }
 }
 
 impl Sharing {
-    fn new() -> io::Result<Self> {
-        let home = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let common = Arc::new(Common { used: Used::default(), home });
-        Ok(Self { common, is_home: true, changes: Vec::new() })
+    /// The part of the home thread, which opened the media.
+    fn at_home() -> io::Result<Self> {
+        let home = Arc::new(Mail::new()?);
+        let (used, threads) = (Used::default(), AtomicU16::new(0));
+        let common = Common { used, home: Arc::clone(&home), order: Arc::new(SharedOrder::new()), threads };
+        Ok(Self::new(Arc::new(common), home, true))
+    }
+
+    fn new(common: Arc<Common>, mail: Arc<Mail>, is_home: bool) -> Self {
+        let thread = common.threads.fetch_add(1, Ordering::Relaxed);
+        let turns = Turns::new(Arc::clone(&common.order), thread);
+        Self { common, is_home, mail, turns, changes: Vec::new() }
     }
 
     fn for_lane(&self, media: Vec<MediumForLane>) -> MediaForLane {
@@ -230,8 +284,19 @@ impl Sharing {
     }
 
     /// The descriptor that becomes readable when this thread has to look.
-    pub(super) fn poll_fd(&self) -> Option<RawFd> {
-        self.is_home.then(|| self.common.home.as_raw_fd())
+    pub(super) fn poll_fd(&self) -> RawFd {
+        self.mail.poll_fd()
+    }
+
+    /// How many requests wait for others.
+    pub(super) fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
+    /// Notes that a medium has ended a request.
+    #[inline]
+    pub(super) fn end(&mut self, id: IoId) {
+        self.turns.end(id);
     }
 
     /// Notes that this thread uses a medium. Of a lane, the home thread learns of the first use.
@@ -242,13 +307,17 @@ impl Sharing {
         }
     }
 
-    /// Whether a lane has used a medium since the last call.
-    pub(super) fn take_used(&self) -> bool {
-        if !self.is_home || !self.common.used.0.load(Ordering::Relaxed) {
-            return false;
+    /// Whether a lane has used a medium since the last [`Sharing::forget_use`].
+    fn is_used(&self) -> bool {
+        self.is_home && self.common.used.0.load(Ordering::Relaxed)
+    }
+
+    /// Lets the next use by a lane be noted. What the use until now means has not been decided
+    /// before.
+    pub(super) fn forget_use(&self) {
+        if self.is_used() {
+            self.common.used.0.swap(false, Ordering::AcqRel);
         }
-        drain(&self.common.home);
-        self.common.used.0.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -256,21 +325,14 @@ impl Common {
     #[cold]
     fn on_first_use(&self) {
         if !self.used.0.swap(true, Ordering::Relaxed) {
-            ring(&self.home);
+            self.home.ring();
         }
     }
 }
 
-/// Makes a descriptor of an eventfd readable.
-fn ring(event: &OwnedFd) {
-    // The counter is full after 2^64 rings.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
-/// Makes the descriptor of an eventfd unreadable until the next ring.
-fn drain(event: &OwnedFd) {
-    // Without a ring since the last time there is nothing to read.
-    let _ = rustix::io::read(event, &mut [0; 8]);
+/// Whether requests to a medium take time, in which others may come.
+fn takes_time(media: &[Medium], place: usize) -> bool {
+    matches!(media.get(place), Some(Medium::File(_)))
 }
 
 impl From<RamDisk> for SharedRam {
@@ -297,6 +359,3 @@ impl From<RamDisk> for SharedRam {
         ram
     }
 }
-
-#[cfg(test)]
-mod tests;

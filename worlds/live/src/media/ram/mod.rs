@@ -18,7 +18,6 @@
 mod guard;
 mod lender;
 mod memory;
-mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -35,9 +34,10 @@ use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 use guard::{Registry, protect};
 use lender::Pages;
 use memory::Memory;
-use sync::Arc;
 use table::{LOCKED_MAX, Table, address, is_in_block, whole};
 use write::Writer;
+
+use super::sync::{self, Arc};
 
 /// Length of a page in bytes.
 const PAGE: usize = 4096;

@@ -97,11 +97,17 @@ impl Keeper {
         self.used.then_some(self.counters_due)
     }
 
+    /// Whether it is time to save the counters of the health log.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.used && now >= self.counters_due
+    }
+
     /// Saves the counters of the health log, if it is time to. Later use is counted in a later
     /// save.
     #[inline]
     pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
-        if self.used && now >= self.counters_due {
+        if self.is_due(now) {
             self.counters_due = now + COUNTERS_AGE;
             self.keep_now(&counters());
             // An idle SSD wakes no thread. The next use sets this again.

@@ -1,11 +1,13 @@
-//! What the protocol of readers and writers is made of. The models in `tools/models` replace
-//! this module, so that they run the same code in every order of its steps.
+//! What the protocols of threads that share media are made of. The models in `tools/models`
+//! replace this module, so that they run the same code in every order of its steps.
 
 pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 pub(super) use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many slots a block of them has.
 pub(super) const SLOTS: usize = 64;
+/// How many shards the order between overlapping requests has, at most 64.
+pub(super) const SHARDS: u64 = 64;
 
 /// Faults that models plant, to see that they are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub(super) enum Plant {
     Silent,
     /// A writer frees pages that slots protect.
     NoScan,
+    /// A request that ends leaves one of its shards as it is.
+    Left,
+    /// A request begins when the first of its shards lets it.
+    Early,
 }
 
 /// Whether a fault is planted.
