@@ -101,6 +101,7 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nic
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench host_threads
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench strangers
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench rdma
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench record

@@ -11,6 +11,8 @@ use live::client::{
     SubmitError, Url,
 };
 use live::media::Media;
+use live::reactor::Stop;
+use live::sys::clock::Clock;
 use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;
@@ -68,6 +70,7 @@ pub(crate) struct Session {
     ended: VecDeque<Completed>,
     /// The capture that is being written.
     tracing: Option<Tracing>,
+    clock: Clock,
 }
 
 /// The settings of a host that spins for `spin` and waits for its far end for `timeout`.
@@ -113,6 +116,17 @@ impl Session {
         Self::attach_to(&target.url, target, target.capture.as_deref(), needs)
     }
 
+    /// Attaches a further session, whose thread has its processor, to the controller at `url`, with
+    /// the options of `target`. Sessions with one `clock` have times that can be compared.
+    pub(crate) fn attach_beside(
+        clock: Clock,
+        url: &Url,
+        target: &Target,
+        needs: Needs,
+    ) -> Result<Self, Error> {
+        Self::attach_with(clock, url, target, None, needs)
+    }
+
     /// Attaches to the controller at `url`, with the options of `target`. The packets are written
     /// to the file at `capture`, if there is one: each session needs a file of its own.
     pub(crate) fn attach_to(
@@ -122,8 +136,19 @@ impl Session {
         needs: Needs,
     ) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
+        Self::attach_with(Clock::start(), url, target, capture, needs)
+    }
+
+    fn attach_with(
+        clock: Clock,
+        url: &Url,
+        target: &Target,
+        capture: Option<&Path>,
+        needs: Needs,
+    ) -> Result<Self, Error> {
         let timeout = target.timeout.into();
         let mut options = options(needs, target.spin.spin.into(), timeout);
+        options.clock = clock;
         let Root { payload_size, completion_size, interrupts } = target.root;
         options.root = RootPort { payload_size, completion_size, interrupts };
         let tunnel = &target.tunnel;
@@ -144,7 +169,7 @@ impl Session {
         options.secrets = target.secrets.files();
         let mut controller = Controller::open(&url.resolve()?, &options)?;
         let tracing = capture.map(|path| trace(&mut controller, path, url)).transpose()?;
-        Self::of(wait(controller, timeout)?, tracing)
+        Self::of(wait(controller, timeout)?, tracing, clock)
     }
 
     /// Brings up a controller in this process, with no tunnel.
@@ -156,11 +181,12 @@ impl Session {
         timeout: Nanos,
     ) -> Result<Self, Error> {
         let options = options(needs, spin, timeout);
-        Self::of(wait(Controller::direct(config, media, &options)?, timeout)?, None)
+        let controller = wait(Controller::direct(config, media, &options)?, timeout)?;
+        Self::of(controller, None, options.clock)
     }
 
-    fn of(controller: Controller, tracing: Option<Tracing>) -> Result<Self, Error> {
-        let mut session = Self { controller, ended: VecDeque::new(), tracing };
+    fn of(controller: Controller, tracing: Option<Tracing>, clock: Clock) -> Result<Self, Error> {
+        let mut session = Self { controller, ended: VecDeque::new(), tracing, clock };
         // Events that a user should know before anything else is done.
         while let Some(event) = session.controller.poll_event() {
             act_on(event)?;
@@ -216,6 +242,14 @@ impl Session {
     }
     pub(crate) fn now(&self) -> Instant {
         self.controller.now()
+    }
+    /// The clock of the session's times.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+    /// A handle that ends the session's waits, as the user's interruption does.
+    pub(crate) fn stop(&self) -> Stop {
+        self.controller.stop()
     }
     /// The controller's name for a person: its place in the hierarchy, or its identifier in
     /// its subsystem.

@@ -11,6 +11,7 @@ use super::fio::{
     Amount, Each, Pattern, PatternParser, parse_lengths, parse_positive_amount, parse_ranges, parse_splits,
     parse_verify,
 };
+use super::target::parse_cores;
 use super::{Output, Sizes, Target, parse_positive_time, parse_runtime};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -74,6 +75,13 @@ pub(crate) struct BenchArgs {
     /// Run this many copies of each job at once, each with its own offsets and --iodepth
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) numjobs: u32,
+    /// Run the jobs on at most this many threads [default: one for each processor].
+    ///
+    /// Each thread has a controller of its own at the subsystem. A far end and a vfio-user device
+    /// have one host at a time, so their jobs have one thread. With --cpu N, the threads run on
+    /// processors N, N+1 and so on
+    #[arg(long, value_name = "N", value_parser = parse_cores)]
+    pub(crate) cores: Option<usize>,
     /// Keep this many operations in progress at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,

@@ -70,7 +70,9 @@ pub(crate) struct ConnectArgs {
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Give the block device this many queues; the kernel allows at most one for each processor
+    /// Give the block device this many queues; the kernel allows at most one for each processor.
+    ///
+    /// Over ublk, each queue of a subsystem has a thread and a controller of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) queues: u16,
     /// Accept this many requests of a queue at once

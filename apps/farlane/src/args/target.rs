@@ -412,7 +412,7 @@ impl OfferArgs {
     }
 }
 
-fn parse_cores(text: &str) -> Result<usize, String> {
+pub(super) fn parse_cores(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=CORES_MAX).contains(count));
     count.ok_or_else(|| format!("expected 1 to {CORES_MAX}"))
 }

@@ -122,6 +122,7 @@ codes! { Error, CODES:
     WhichDaemon = "which-daemon",
     Descriptors = "descriptors",
     Processor = "processor",
+    Thread = "thread",
     Output = "output",
     System = "system",
     Child = "child",

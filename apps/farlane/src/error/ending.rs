@@ -87,6 +87,7 @@ impl Error {
             Self::Block(error) => error.exit(),
             Self::Daemon(error) => error.exit(),
             Self::Nvme(error) => error.exit(),
+            Self::Thread(error) => error.exit(),
             Self::Tsn(error) => error.exit(),
             Self::Capturing(error) => error.exit(),
             _ => Exit::Failed,

@@ -10,6 +10,7 @@ mod daemon;
 mod ending;
 mod nvme_cli;
 mod remedies;
+mod thread;
 mod tsn;
 
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ pub(crate) use block::BlockError;
 pub(crate) use capture::CaptureError;
 pub(crate) use carrier::CarrierError;
 pub(crate) use nvme_cli::NvmeError;
+pub(crate) use thread::ThreadError;
 pub(crate) use tsn::TsnError;
 
 /// An error for a user: the failed action, the reason, and the remedy.
@@ -68,9 +70,7 @@ pub(crate) enum Error {
     NoSocket(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help(
-        "one client at a time may use a device: wait for the other one, or offer another device"
-    ))]
+    #[diagnostic(help("one client at a time may use a device: wait for it, or offer another device"))]
     TurnedAway(AttachError),
 
     #[error("{0}")]
@@ -416,6 +416,10 @@ pub(crate) enum Error {
     #[diagnostic(transparent)]
     Daemon(#[from] DaemonError),
 
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Thread(#[from] ThreadError),
+
     #[error("{0}")]
     #[diagnostic(help(
         "raise the limit first: ulimit -n {} in the shell that starts it, or LimitNOFILE={} in a systemd unit", .0.needed, .0.needed
@@ -485,9 +489,7 @@ pub(crate) enum Error {
     TwoInputs,
 
     #[error("{} at byte {offset}: {what}", path.display())]
-    #[diagnostic(help(
-        "farlane observe trace reads pcap and pcapng; the capture is intact before that byte"
-    ))]
+    #[diagnostic(help("farlane observe trace reads pcap and pcapng; the bytes before that one are intact"))]
     BrokenCapture { path: PathBuf, offset: u64, what: Cow<'static, str> },
 
     #[error("--capture: neither PCIe packets nor a fabric's bytes of {url} pass here")]
@@ -543,9 +545,7 @@ pub(crate) enum Error {
     AlwaysLost { path: PathBuf, part: &'static str, remedy: &'static str },
 
     #[error("sending datagrams to this host itself: {0}")]
-    #[diagnostic(help(
-        "check that the interface lo is up, and that ulimit -n leaves two descriptors a stream"
-    ))]
+    #[diagnostic(help("check that lo is up, and that ulimit -n leaves two descriptors a stream"))]
     Datagrams(io::Error),
 
     #[error("--from {url}: {error}")]

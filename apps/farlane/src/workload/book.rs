@@ -1,21 +1,28 @@
 //! The knowledge of verified loads about their writes.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
 /// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
 pub(super) const CHUNKS_MAX: u64 = 1 << 28;
 
 /// The known content of a part of a namespace. Jobs that cover the same part with chunks of the
-/// same length share a book.
+/// same length share a book, also jobs on several threads.
+///
+/// A command has its chunk for itself, from [`Book::claim`] to [`Book::release`]. Only the thread
+/// that claimed a chunk touches the chunk's note.
 #[derive(Debug)]
 pub(crate) struct Book {
     /// Where the part begins, and the length of a chunk, in bytes.
     base: u64,
     chunk: u64,
     /// Generation of the last write to each chunk; 0 for none.
-    notes: Vec<u32>,
+    notes: Vec<AtomicU32>,
     /// Whether each chunk has a command under way. Reads count too: two reads of a chunk might hide
     /// a write.
-    busy: Vec<bool>,
-    generation: u32,
+    busy: Vec<AtomicBool>,
+    generation: AtomicU32,
+    /// Jobs that have not ended their load.
+    loads: AtomicUsize,
     pub(super) seed: u64,
 }
 
@@ -23,7 +30,11 @@ impl Book {
     /// A book of `chunks` chunks.
     pub(super) fn new(base: u64, chunk: u64, chunks: u64, seed: u64) -> Self {
         let chunks = index(chunks);
-        Self { base, chunk, notes: vec![0; chunks], busy: vec![false; chunks], generation: 0, seed }
+        // Zeroed memory stays untouched until it is used: most of a large book never is.
+        let notes = vec![0; chunks].into_iter().map(AtomicU32::new).collect();
+        let busy = vec![false; chunks].into_iter().map(AtomicBool::new).collect();
+        let (generation, loads) = (AtomicU32::new(0), AtomicUsize::new(0));
+        Self { base, chunk, notes, busy, generation, loads, seed }
     }
 
     /// Whether this is the book of `chunks` chunks with the length `chunk` from `base` on.
@@ -45,49 +56,74 @@ impl Book {
         (self.base + chunk * self.chunk, self.chunk)
     }
 
+    /// Whether a command has the chunk at this moment.
     pub(super) fn is_busy(&self, chunk: u64) -> bool {
-        self.busy.get(index(chunk)).copied().unwrap_or(false)
+        self.busy.get(index(chunk)).is_some_and(|busy| busy.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set_busy(&mut self, chunk: u64, is_busy: bool) {
-        if let Some(busy) = self.busy.get_mut(index(chunk)) {
-            *busy = is_busy;
+    /// Takes a chunk for a command. Returns whether no other command has the chunk.
+    pub(super) fn claim(&self, chunk: u64) -> bool {
+        self.busy.get(index(chunk)).is_none_or(|busy| !busy.swap(true, Ordering::Acquire))
+    }
+
+    /// Gives a chunk back whose command has ended and whose note is right.
+    pub(super) fn release(&self, chunk: u64) {
+        if let Some(busy) = self.busy.get(index(chunk)) {
+            busy.store(false, Ordering::Release);
         }
     }
 
     /// The generation of the next write.
-    pub(super) const fn next_generation(&mut self) -> u32 {
+    pub(super) fn next_generation(&self) -> u32 {
         // A note of 0 means that the run has not written the chunk.
-        self.generation = match self.generation.wrapping_add(1) {
-            0 => 1,
-            next => next,
-        };
-        self.generation
+        loop {
+            match self.generation.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
+                0 => {}
+                next => return next,
+            }
+        }
     }
 
     /// The generation of the last write to a chunk; none for an unknown chunk.
     pub(super) fn note(&self, chunk: u64) -> Option<u32> {
-        self.notes.get(index(chunk)).copied().filter(|generation| *generation != 0)
+        let note = self.notes.get(index(chunk))?.load(Ordering::Relaxed);
+        (note != 0).then_some(note)
     }
 
-    pub(super) fn set_note(&mut self, chunk: u64, generation: u32) {
-        if let Some(note) = self.notes.get_mut(index(chunk)) {
-            *note = generation;
+    pub(super) fn set_note(&self, chunk: u64, generation: u32) {
+        if let Some(note) = self.notes.get(index(chunk)) {
+            note.store(generation, Ordering::Relaxed);
         }
     }
 
     /// Forgets the content of `length` bytes from `offset` on.
-    pub(super) fn forget(&mut self, offset: u64, length: u64) {
+    pub(super) fn forget(&self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).saturating_sub(self.base).div_ceil(self.chunk);
         let start = offset.saturating_sub(self.base) / self.chunk;
         let (start, end) = (index(start.min(self.chunks())), index(end.min(self.chunks())));
-        self.notes[start..end.max(start)].fill(0);
+        self.notes[start..end.max(start)].iter().for_each(|note| note.store(0, Ordering::Relaxed));
     }
 
     /// The first chunk from `chunk` on of which something is known.
     pub(super) fn next_known(&self, chunk: u64) -> Option<u64> {
         let rest = self.notes.get(index(chunk)..)?;
-        rest.iter().position(|note| *note != 0).map(|at| chunk + at as u64)
+        rest.iter().position(|note| note.load(Ordering::Relaxed) != 0).map(|at| chunk + at as u64)
+    }
+
+    /// Notes that `jobs` jobs are about to write and check with this book.
+    pub(super) fn set_loads(&self, jobs: usize) {
+        self.loads.store(jobs, Ordering::Release);
+    }
+
+    /// Notes that a job begins its load again.
+    pub(super) fn begin_load(&self) {
+        self.loads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that a job has ended its load. Returns whether no other job has a load left: all
+    /// their notes can then be seen.
+    pub(super) fn end_load(&self) -> bool {
+        self.loads.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
@@ -101,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_book_knows_what_was_written_and_forgets() {
-        let mut book = Book::new(8192, 4096, 8, 1);
+        let book = Book::new(8192, 4096, 8, 1);
         let generation = book.next_generation();
         for chunk in 0..8 {
             book.set_note(chunk, generation);
@@ -113,7 +149,38 @@ mod tests {
         assert_eq!((book.note(2), book.next_known(0)), (None, Some(3)));
         book.forget(0, u64::MAX);
         assert_eq!(book.next_known(0), None);
-        book.set_busy(3, true);
-        assert!(book.is_busy(3) && !book.is_busy(4) && !book.is_busy(100));
+        assert!(book.claim(3) && !book.claim(3) && book.is_busy(3) && !book.is_busy(4));
+        book.release(3);
+        assert!(!book.is_busy(3) && book.claim(3) && !book.is_busy(100) && book.claim(100));
+    }
+
+    #[test]
+    fn the_last_job_of_a_book_is_one() {
+        let book = Book::new(0, 4096, 1, 1);
+        book.set_loads(2);
+        assert!(!book.end_load());
+        book.begin_load();
+        assert!(!book.end_load() && book.end_load());
+    }
+
+    /// What a thread notes of a chunk that it has claimed is what the next thread reads.
+    #[test]
+    fn threads_have_a_chunk_one_after_the_other() {
+        const EACH: u32 = 20_000;
+        let book = Book::new(0, 4096, 1, 1);
+        let count = || {
+            let mut left = EACH;
+            while left > 0 {
+                if book.claim(0) {
+                    book.set_note(0, book.note(0).unwrap_or(0) + 1);
+                    book.release(0);
+                    left -= 1;
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(count))));
+        assert_eq!(book.note(0), Some(4 * EACH));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::book::{Book, CHUNKS_MAX};
 use super::job::{Job, Kind};
-use super::stream::Stream;
+use super::run::Copy;
 use crate::error::Error;
 use crate::session::Session;
 
@@ -121,7 +121,7 @@ fn area(job: &Job, number: u32) -> (u64, u64) {
 
 /// The book of a job's copy `number`: that of another job with the same part and length, or a new
 /// one. None for a load that is not verified.
-pub(super) fn book(books: &mut Vec<Book>, job: &Job, number: u32) -> Option<usize> {
+fn book(books: &mut Vec<Book>, job: &Job, number: u32) -> Option<usize> {
     job.check?;
     let ((base, length), chunk) = (area(job, number), u64::from(job.chunk()));
     let chunks = length / chunk;
@@ -131,12 +131,25 @@ pub(super) fn book(books: &mut Vec<Book>, job: &Job, number: u32) -> Option<usiz
     }))
 }
 
+/// Gives each copy of each job its book. `books` are those of jobs before.
+pub(super) fn copies(jobs: &[Job], books: &mut Vec<Book>) -> Vec<Copy> {
+    let each = |(index, job): (usize, &Job)| (0..job.jobs).map(move |number| (index, number));
+    let all: Vec<_> = jobs.iter().enumerate().flat_map(each).collect();
+    let one = |(job, number): (usize, u32)| Copy { job, number, book: book(books, &jobs[job], number) };
+    let copies: Vec<_> = all.into_iter().map(one).collect();
+    for (number, book) in books.iter().enumerate() {
+        book.set_loads(copies.iter().filter(|copy| copy.book == Some(number)).count());
+    }
+    forget(books, jobs, &copies);
+    copies
+}
+
 /// Forgets the blocks that jobs with other books are to write over.
-pub(super) fn forget(books: &mut [Book], jobs: &[Job], streams: &[Stream]) {
-    for stream in streams.iter().filter(|stream| jobs[stream.job].has_writes()) {
-        let (start, length) = jobs[stream.job].area();
-        for (number, book) in books.iter_mut().enumerate() {
-            if stream.book != Some(number) {
+fn forget(books: &[Book], jobs: &[Job], copies: &[Copy]) {
+    for copy in copies.iter().filter(|copy| jobs[copy.job].has_writes()) {
+        let (start, length) = jobs[copy.job].area();
+        for (number, book) in books.iter().enumerate() {
+            if copy.book != Some(number) {
                 book.forget(start, length);
             }
         }

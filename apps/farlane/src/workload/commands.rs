@@ -20,12 +20,11 @@ const DEALLOCATE: u32 = 1 << 2;
 
 impl<'a> Runner<'a> {
     fn job_of(&self, slot: usize) -> &'a Job {
-        &self.jobs[self.streams[self.slots[slot].stream].job]
+        &self.run.jobs[self.streams[self.slots[slot].stream].job]
     }
 
-    fn book_of(&mut self, slot: usize) -> Option<&mut Book> {
-        let book = self.streams[self.slots[slot].stream].book?;
-        self.books.get_mut(book)
+    fn book_of(&self, slot: usize) -> Option<&'a Book> {
+        self.run.books.get(self.streams[self.slots[slot].stream].book?)
     }
 
     fn data(&self, slot: usize, length: u32) -> Data {
@@ -39,28 +38,25 @@ impl<'a> Runner<'a> {
         Data { address: self.slots[slot].metadata, length }
     }
 
-    /// Begins an operation in a free slot.
+    /// Begins an operation in a free slot. The operation has its chunk of the book.
     pub(super) fn begin(&mut self, now: Instant, at: usize, operation: Operation) -> Result<(), Error> {
         let slot = self.streams[at].free.pop().expect("there is a free slot");
         let job = self.job_of(slot);
         let Operation { kind, offset, length, .. } = operation;
         let data = self.data(slot, length);
-        let book = self.streams[at].book.map(|book| &mut self.books[book]);
         let mut generation = 0;
-        match (kind, book) {
+        match (kind, self.book_of(slot)) {
             (Kind::Flush, _) => {}
             (Kind::Write, Some(book)) => {
                 generation = book.next_generation();
                 let (seed, chunk) = (book.seed, book.chunk_at(offset));
-                book.set_busy(chunk, true);
                 self.session.put(data, |bytes| mark(bytes, seed, chunk, generation));
             }
-            (_, Some(book)) => book.set_busy(book.chunk_at(offset), true),
             (Kind::Write, None) if job.contents.is_fresh() => {
                 let rng = &mut self.rng;
                 self.session.put(data, |bytes| job.contents.fill(bytes, rng));
             }
-            (_, None) => {}
+            _ => {}
         }
         match kind {
             Kind::Write => {
@@ -102,7 +98,7 @@ impl<'a> Runner<'a> {
 
     /// Submits commands of operations that have some left, as far as there is room.
     fn advance(&mut self, now: Instant) -> Result<(), Error> {
-        while self.commands < self.jobs[0].commands
+        while self.commands < self.run.jobs[0].commands
             && let Some(slot) = self.backlog.front().copied()
         {
             let is_left = |under: &Under| {
@@ -192,11 +188,11 @@ impl<'a> Runner<'a> {
         }
         self.slots[slot].under = None;
         let job = self.job_of(slot);
-        let book = self.streams[at].book;
         self.streams[at].free.push(slot);
-        if let (Some(book), true) = (self.book_of(slot), operation.kind != Kind::Flush) {
-            let chunk = book.chunk_at(operation.offset);
-            book.set_busy(chunk, false);
+        let book = self.book_of(slot);
+        let claimed = book.filter(|_| operation.kind != Kind::Flush);
+        let claimed = claimed.map(|book| (book, book.chunk_at(operation.offset)));
+        if let Some((book, chunk)) = claimed {
             match operation.kind {
                 // A write that failed may have taken effect or not: nothing may be said any more.
                 Kind::Write => book.set_note(chunk, if has_failed { 0 } else { generation }),
@@ -204,25 +200,35 @@ impl<'a> Runner<'a> {
                 Kind::Read | Kind::Flush => {}
             }
         }
-        let stream = &mut self.streams[at];
-        stream.ended(job, &operation, !has_failed, book.map(|book| &self.books[book]));
+        self.streams[at].ended(job, &operation, !has_failed, book);
         if has_failed {
-            stream.report.errors += 1;
-            return;
-        }
-        if !operation.is_check && now >= stream.counted_from {
-            let ranges = if operation.kind == Kind::Trim { u64::from(job.ranges) } else { 1 };
-            let sums = &mut stream.report.kinds[operation.kind as usize];
-            sums.operations += 1;
-            sums.bytes += u64::from(operation.length) * ranges;
+            self.streams[at].report.errors += 1;
+        } else {
             // An operation of one command has begun when the command was submitted.
             let is_one = operation.length <= self.limit || operation.kind == Kind::Trim;
-            let begun = if is_one { ended.submitted } else { begun };
-            sums.latency.record(now - operation.due.unwrap_or(begun));
+            self.count(at, now, &operation, if is_one { ended.submitted } else { begun });
+            if operation.kind == Kind::Read {
+                self.compare(slot, operation.offset);
+            }
         }
-        if operation.kind == Kind::Read {
-            self.compare(slot, operation.offset);
+        // Another thread may have the chunk from here on.
+        if let Some((book, chunk)) = claimed {
+            book.release(chunk);
         }
+    }
+
+    /// Counts an operation of the load that began at `begun` and has ended well.
+    fn count(&mut self, at: usize, now: Instant, operation: &Operation, begun: Instant) {
+        let stream = &mut self.streams[at];
+        if operation.is_check || now < stream.counted_from {
+            return;
+        }
+        let is_trim = operation.kind == Kind::Trim;
+        let ranges = if is_trim { u64::from(self.run.jobs[stream.job].ranges) } else { 1 };
+        let sums = &mut stream.report.kinds[operation.kind as usize];
+        sums.operations += 1;
+        sums.bytes += u64::from(operation.length) * ranges;
+        sums.latency.record(now - operation.due.unwrap_or(begun));
     }
 
     /// Compares the bytes read with those written there.

@@ -6,14 +6,17 @@ mod book;
 mod check;
 mod commands;
 mod contents;
+mod crew;
 mod draw;
 mod job;
 mod marks;
 mod places;
 mod report;
+mod run;
 mod shuffle;
 mod steady;
 mod stream;
+mod threads;
 
 use std::collections::VecDeque;
 
@@ -23,16 +26,18 @@ use nvme_pcie::host::Data;
 use crate::error::Error;
 use crate::session::Session;
 
-pub(crate) use book::Book;
 pub(crate) use contents::Contents;
 pub(crate) use job::{Check, Choice, Durable, Job, Kind, Limits, Pace, Scope, Zones};
 pub(crate) use report::{Kinds, Report, Sums, rate, total};
+use run::PAGE;
+pub(crate) use run::{Ended, Part, Progress, Run};
 pub(crate) use steady::Steady;
 use steady::Watch;
 use stream::{Next, Operation, State, Stream};
+pub(crate) use threads::{ThreadFigures, Threads, carry_out as carry_out_on_threads};
 
-/// The place of an operation's data begins with a page of memory.
-const PAGE: u64 = 4096;
+/// How soon a job looks again at places that jobs on other threads have.
+const LOOK_AGAIN: Nanos = Nanos::from_micros(20);
 
 /// The operation under way in a slot.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +67,8 @@ struct Slot {
 
 struct Runner<'a> {
     session: &'a mut Session,
-    jobs: &'a [Job],
-    books: &'a mut Vec<Book>,
+    run: &'a Run<'a>,
+    part: Part,
     streams: Vec<Stream>,
     slots: Vec<Slot>,
     /// The longest command.
@@ -75,8 +80,6 @@ struct Runner<'a> {
     /// Number of I/O queues, which take turns.
     queues: u16,
     rng: Rng,
-    /// When the run began, from which delays count.
-    genesis: Instant,
     has_flow: bool,
     /// One for each job; none for a job that does not end when it is steady.
     watches: Vec<Option<Watch>>,
@@ -84,57 +87,23 @@ struct Runner<'a> {
     ends_all: bool,
 }
 
-/// The measurements until now.
-pub(crate) struct Progress<'a> {
-    /// The time since the phase began.
-    pub(crate) elapsed: Nanos,
-    now: Instant,
-    streams: &'a [Stream],
-}
-
-impl Progress<'_> {
-    /// The counts of the job with this number, and their time.
-    pub(crate) fn of(&self, job: usize) -> (Nanos, Kinds) {
-        let mut sum = Report::default();
-        for stream in self.streams.iter().filter(|stream| stream.job == job) {
-            let elapsed = stream.elapsed(self.now);
-            sum.merge(Report { kinds: stream.report.kinds.clone(), elapsed, ..Report::default() });
-        }
-        (sum.elapsed, sum.kinds)
-    }
-
-    /// The number of operations and of bytes of all jobs.
-    pub(crate) fn moved(&self) -> (u64, u64) {
-        let sums = self.streams.iter().flat_map(|stream| &stream.report.kinds[..3]);
-        sums.fold((0, 0), |sum, kind| (sum.0 + kind.operations, sum.1 + kind.bytes))
-    }
-}
-
-/// The result of jobs that ran at the same time.
-pub(crate) struct Ended {
-    /// One for each job.
-    pub(crate) reports: Vec<Report>,
-    /// Whether a job has ended that ends all others, also jobs that have not begun.
-    pub(crate) ends_all: bool,
-}
-
 /// Runs `job` alone.
 pub(crate) fn run(session: &mut Session, job: Job) -> Result<Report, Error> {
-    let genesis = session.now();
-    let ended = run_together(session, &[job], &mut Vec::new(), genesis, |_| ())?;
+    let (genesis, jobs, mut books) = (session.now(), [job], Vec::new());
+    let run = Run::new(session, &jobs, &mut books, genesis)?;
+    let ended = carry_out(session, &run, Part::WHOLE, |_| ())?;
     Ok(ended.reports.into_iter().next().unwrap_or_default())
 }
 
-/// Runs `jobs` at the same time, and gives `progress` the measurements now and then. `books` are
-/// those of jobs before. When the user interrupts, the reports have the measurements until then.
-pub(crate) fn run_together(
+/// Carries out a `part` of the jobs on this thread, and gives `progress` the measurements now and
+/// then. When the user interrupts, the reports have the measurements until then.
+pub(crate) fn carry_out(
     session: &mut Session,
-    jobs: &[Job],
-    books: &mut Vec<Book>,
-    genesis: Instant,
+    run: &Run<'_>,
+    part: Part,
     mut progress: impl FnMut(&Progress<'_>),
 ) -> Result<Ended, Error> {
-    let mut runner = Runner::new(session, jobs, books, genesis)?;
+    let mut runner = Runner::new(session, run, part)?;
     let (mut interrupted, mut unverified) = (false, None);
     match runner.carry_out(&mut progress) {
         Ok(()) => {}
@@ -145,7 +114,7 @@ pub(crate) fn run_together(
     }
     let now = runner.session.now();
     let ends_all = runner.ends_all;
-    let mut reports: Vec<Report> = jobs.iter().map(|_| Report::default()).collect();
+    let mut reports = run.reports();
     for mut stream in runner.streams {
         stream.report.elapsed = stream.elapsed(now);
         stream.report.interrupted = interrupted;
@@ -160,68 +129,74 @@ pub(crate) fn run_together(
     }
 }
 
+/// The counts of the job with this number until `now`, and their time.
+fn figures(streams: &[Stream], now: Instant, job: usize) -> (Nanos, Kinds) {
+    let mut sum = Report::default();
+    for stream in streams.iter().filter(|stream| stream.job == job) {
+        let elapsed = stream.elapsed(now);
+        sum.merge(Report { kinds: stream.report.kinds.clone(), elapsed, ..Report::default() });
+    }
+    (sum.elapsed, sum.kinds)
+}
+
+/// The number of operations and of bytes of all jobs until now.
+fn moved(streams: &[Stream]) -> (u64, u64) {
+    let sums = streams.iter().flat_map(|stream| &stream.report.kinds[..3]);
+    sums.fold((0, 0), |sum, kind| (sum.0 + kind.operations, sum.1 + kind.bytes))
+}
+
 impl<'a> Runner<'a> {
-    fn new(
-        session: &'a mut Session,
-        jobs: &'a [Job],
-        books: &'a mut Vec<Book>,
-        genesis: Instant,
-    ) -> Result<Self, Error> {
-        for job in jobs {
-            check::check(session, job)?;
-        }
-        let namespace = jobs[0].namespace;
+    fn new(session: &'a mut Session, run: &'a Run<'a>, part: Part) -> Result<Self, Error> {
+        let namespace = run.jobs[0].namespace;
         let limit = session.identity()?.transfer_bytes_max;
         let limit = limit - limit % namespace.block_bytes;
         let queues = session.identity()?.queues.max(1);
         let mut runner = Self {
             session,
-            jobs,
-            books,
+            run,
+            part,
             streams: Vec::new(),
             slots: Vec::new(),
             limit,
             backlog: VecDeque::new(),
             commands: 0,
             queues,
-            rng: Rng::from_seed(jobs[0].seed),
-            genesis,
-            watches: jobs.iter().map(|job| job.limits.steady.map(Watch::new)).collect(),
-            has_flow: jobs.iter().any(|job| job.pace.flow.is_some()),
+            rng: Rng::from_seed(run.jobs[0].seed ^ (part.index as u64) << 32),
+            watches: run.jobs.iter().map(|job| job.limits.steady.map(Watch::new)).collect(),
+            has_flow: run.jobs.iter().any(|job| job.pace.flow.is_some()),
             ends_all: false,
         };
         runner.lay_out();
         Ok(runner)
     }
 
-    /// Gives each job its slots, the data that it writes unless it is verified, and its book.
+    /// Gives each job its slots, and the data that it writes unless it is verified.
     fn lay_out(&mut self) {
         let mut data = self.session.data_region().base;
-        for (index, job) in self.jobs.iter().enumerate() {
-            for number in 0..job.jobs {
-                let first = self.slots.len();
-                for _ in 0..job.depth {
-                    let longest = job.longest();
-                    self.slots.push(Slot { stream: self.streams.len(), data, metadata: 0, under: None });
-                    let rng = &mut self.rng;
-                    self.session.put(Data { address: data, length: longest }, |bytes| {
-                        job.contents.fill(bytes, rng);
-                    });
-                    data += u64::from(longest).next_multiple_of(PAGE);
-                }
-                let slots = (first..self.slots.len()).rev().collect();
-                let mut stream = Stream::new(job, index, number, slots);
-                stream.book = check::book(self.books, job, number);
-                self.streams.push(stream);
+        let run = self.run;
+        for copy in run.copies(self.part) {
+            let job = &run.jobs[copy.job];
+            let first = self.slots.len();
+            for _ in 0..job.depth {
+                let longest = job.longest();
+                self.slots.push(Slot { stream: self.streams.len(), data, metadata: 0, under: None });
+                let rng = &mut self.rng;
+                self.session.put(Data { address: data, length: longest }, |bytes| {
+                    job.contents.fill(bytes, rng);
+                });
+                data += u64::from(longest).next_multiple_of(PAGE);
             }
+            let slots = (first..self.slots.len()).rev().collect();
+            let mut stream = Stream::new(job, copy.job, copy.number, slots);
+            stream.book = copy.book;
+            self.streams.push(stream);
         }
         // Protection information is behind all data.
         for slot in &mut self.slots {
-            let job = &self.jobs[self.streams[slot.stream].job];
+            let job = &run.jobs[self.streams[slot.stream].job];
             slot.metadata = data;
             data += u64::from(job.protected.bytes(job.longest() / job.namespace.block_bytes));
         }
-        check::forget(self.books, self.jobs, &self.streams);
     }
 
     /// Runs all jobs to their end.
@@ -234,7 +209,9 @@ impl<'a> Runner<'a> {
                 return Ok(());
             }
             if now - reported > Nanos::from_millis(100) {
-                progress(&Progress { elapsed: now - start, now, streams: &self.streams });
+                let streams = &self.streams;
+                let of = |job| figures(streams, now, job);
+                progress(&Progress { elapsed: now - start, moved: moved(streams), of: &of });
                 reported = now;
             }
             let watched = self.watch(now);
@@ -253,11 +230,16 @@ impl<'a> Runner<'a> {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for at in 0..self.streams.len() {
-                let (stream, jobs) = (&self.streams[at], self.jobs);
+                let (stream, jobs) = (&self.streams[at], self.run.jobs);
                 let job = &jobs[stream.job];
                 match stream.state {
-                    State::Waiting if stream.is_stopped() => self.streams[at].state = State::Done,
-                    State::Waiting if self.may_start(job) && now >= self.genesis + job.limits.delay => {
+                    State::Waiting if stream.is_stopped() => {
+                        if let Some(book) = stream.book {
+                            self.run.books[book].end_load();
+                        }
+                        self.streams[at].state = State::Done;
+                    }
+                    State::Waiting if self.may_start(job) && now >= self.run.genesis + job.limits.delay => {
                         self.streams[at].start(job, now);
                     }
                     State::Running if stream.is_over(now) && stream.under_way() == 0 => {
@@ -268,7 +250,7 @@ impl<'a> Runner<'a> {
                     }
                     State::Checking(None) if stream.under_way() == 0 => {
                         match self.streams[at].report.corrupt.is_empty() && self.streams[at].repeats() {
-                            true => self.streams[at].again(job, now),
+                            true => self.again(now, at),
                             false => self.streams[at].state = State::Done,
                         }
                     }
@@ -315,27 +297,34 @@ impl<'a> Runner<'a> {
     fn finish(&mut self, now: Instant, at: usize) {
         let repeats = self.streams[at].finish(now);
         let (index, book) = (self.streams[at].job, self.streams[at].book);
-        let job = &self.jobs[index];
+        let jobs = self.run.jobs;
+        let job = &jobs[index];
         if !repeats && let Some(scope) = job.limits.ends {
             self.ends_all |= scope == Scope::All;
             let group = job.limits.group;
-            let jobs = self.jobs;
             let in_scope =
                 |stream: &&mut Stream| scope != Scope::Group || jobs[stream.job].limits.group == group;
             self.streams.iter_mut().filter(in_scope).for_each(Stream::stop);
         }
-        let is_shared = self.streams.iter().enumerate().any(|(other, stream)| {
-            other != at && stream.book == book && matches!(stream.state, State::Waiting | State::Running)
-        });
+        let is_last = book.is_none_or(|book| self.run.books[book].end_load());
         let stream = &mut self.streams[at];
         // The last of the jobs that share a book reads back the data of all.
         match job.check.filter(|check| check.at_end && book.is_some()) {
-            Some(check) if check.backlog.is_some() || !is_shared => {
+            Some(check) if check.backlog.is_some() || is_last => {
                 stream.start_check(check.backlog.is_some());
             }
-            _ if repeats => stream.again(job, now),
+            _ if repeats => self.again(now, at),
             _ => stream.state = State::Done,
         }
+    }
+
+    /// Begins the load of a job once more.
+    fn again(&mut self, now: Instant, at: usize) {
+        let stream = &mut self.streams[at];
+        if let Some(book) = stream.book {
+            self.run.books[book].begin_load();
+        }
+        stream.again(&self.run.jobs[stream.job], now);
     }
 
     /// Begins the operations that are due by `now`, as far as there is room. Returns when a job is
@@ -354,13 +343,13 @@ impl<'a> Runner<'a> {
     }
 
     fn fill_one(&mut self, now: Instant, at: usize) -> Result<Option<Instant>, Error> {
-        let jobs = self.jobs;
+        let jobs = self.run.jobs;
         let job = &jobs[self.streams[at].job];
         while self.streams[at].has_room(job.refill) {
             if job.pace.flow.is_some() && !self.may_flow(now, at) {
                 break;
             }
-            let book = self.streams[at].book.map(|book| &self.books[book]);
+            let book = self.streams[at].book.map(|book| &self.run.books[book]);
             match self.streams[at].next(job, now, book) {
                 Next::Begin(operation) => self.begin(now, at, operation)?,
                 Next::At(wanted) => return Ok(Some(wanted.min(self.streams[at].end))),
@@ -369,7 +358,8 @@ impl<'a> Runner<'a> {
         }
         let stream = &self.streams[at];
         Ok(match stream.state {
-            State::Waiting if self.may_start(job) => Some(self.genesis + job.limits.delay),
+            State::Waiting if self.may_start(job) => Some(self.run.genesis + job.limits.delay),
+            State::Running | State::Checking(Some(_)) if self.is_kept_out(at) => Some(now + LOOK_AGAIN),
             State::Running if !stream.is_over(now) => Some(stream.end),
             // It has begun with its last chunk: whether it is over shows at once.
             State::Checking(None) if stream.under_way() == 0 => Some(now),
@@ -377,9 +367,16 @@ impl<'a> Runner<'a> {
         })
     }
 
+    /// Whether jobs on other threads may have every place that a job would use next: no completion
+    /// on this thread says when a place is free.
+    fn is_kept_out(&self, at: usize) -> bool {
+        let stream = &self.streams[at];
+        self.part.of > 1 && stream.book.is_some() && stream.under_way() == 0
+    }
+
     /// Whether a job has not done more, for its weight, than another one of its flow.
     fn may_flow(&self, now: Instant, at: usize) -> bool {
-        let weight = |stream: &Stream| self.jobs[stream.job].pace.flow;
+        let weight = |stream: &Stream| self.run.jobs[stream.job].pace.flow;
         let Some((flow, ours)) = weight(&self.streams[at]) else { return true };
         let (begun, state) = (u128::from(self.streams[at].begun), self.streams[at].state);
         state != State::Running

@@ -191,7 +191,7 @@ impl Stream {
         self.flush_every > 0 && self.unflushed >= self.flush_every
     }
 
-    /// The next step of the job.
+    /// The next step of the job. An operation that is to begin has its chunk of the book.
     pub(super) fn next(&mut self, job: &Job, now: Instant, book: Option<&Book>) -> Next {
         match self.state {
             State::Waiting | State::Done => Next::Wait,
@@ -204,12 +204,19 @@ impl Stream {
     fn next_check(&mut self, from: Option<u64>, book: Option<&Book>) -> Next {
         let Some((from, book)) = from.zip(book) else { return Next::Wait };
         let known = |chunk: &u64| book.note(*chunk).is_some();
-        let chunk = match self.backlog.iter().position(known) {
-            // Chunks that were checked before are not read again.
-            Some(at) => self.backlog.drain(..=at).next_back(),
+        let waiting = self.backlog.iter().position(known);
+        let chunk = match waiting {
+            Some(at) => self.backlog.get(at).copied(),
             None if from == u64::MAX => None,
             None => book.next_known(from),
         };
+        if chunk.is_some_and(|chunk| !book.claim(chunk)) {
+            return Next::Wait;
+        }
+        if let Some(at) = waiting {
+            // Chunks that were checked before are not read again.
+            self.backlog.drain(..=at);
+        }
         self.state = State::Checking(chunk.map(|chunk| if from == u64::MAX { from } else { chunk + 1 }));
         chunk.map_or(Next::Wait, |chunk| Next::Begin(check_of(book, chunk)))
     }
@@ -220,9 +227,8 @@ impl Stream {
     }
 
     fn next_of_load(&mut self, job: &Job, now: Instant, book: Option<&Book>) -> Next {
-        let is_busy = |offset| book.is_some_and(|book| book.is_busy(book.chunk_at(offset)));
         if let Some((offset, length)) = self.follow.front().copied() {
-            if is_busy(offset) {
+            if !claim(book, offset) {
                 return Next::Wait;
             }
             self.follow.pop_front();
@@ -235,7 +241,7 @@ impl Stream {
             return Next::Begin(flush());
         }
         if let (true, Some(chunk), Some(book)) = (self.checks > 0, self.backlog.front().copied(), book)
-            && !book.is_busy(chunk)
+            && book.claim(chunk)
         {
             self.backlog.pop_front();
             self.checks = if self.backlog.is_empty() { 0 } else { self.checks - 1 };
@@ -247,7 +253,7 @@ impl Stream {
         if let Some(rest) = self.rest(job, now) {
             return rest;
         }
-        self.next_of_pattern(job, now, is_busy)
+        self.next_of_pattern(job, now, book)
     }
 
     /// The step during a pause between operations; none if there is no pause.
@@ -271,7 +277,7 @@ impl Stream {
         Some(Next::At(now + length))
     }
 
-    fn next_of_pattern(&mut self, job: &Job, now: Instant, is_busy: impl Fn(u64) -> bool) -> Next {
+    fn next_of_pattern(&mut self, job: &Job, now: Instant, book: Option<&Book>) -> Next {
         let operation = match self.held.take() {
             Some(held) => held,
             None => {
@@ -280,10 +286,10 @@ impl Stream {
                     Err(at) => return Next::At(at),
                 };
                 self.drawn = None;
-                self.place(job, kind, due, &is_busy)
+                self.place(job, kind, due, book)
             }
         };
-        if is_busy(operation.offset) {
+        if !claim(book, operation.offset) {
             // A place that comes once must not be passed over.
             if self.places.is_exhaustive() {
                 self.held = Some(operation);
@@ -324,13 +330,8 @@ impl Stream {
     }
 
     /// The next operation of `kind`, at a place that is not busy if one comes up.
-    fn place(
-        &mut self,
-        job: &Job,
-        kind: Kind,
-        due: Option<Instant>,
-        is_busy: &impl Fn(u64) -> bool,
-    ) -> Operation {
+    fn place(&mut self, job: &Job, kind: Kind, due: Option<Instant>, book: Option<&Book>) -> Operation {
+        let is_busy = |offset| book.is_some_and(|book| book.is_busy(book.chunk_at(offset)));
         let sizes = job.sizes[kind as usize];
         let mut picks = 0;
         loop {
@@ -449,6 +450,12 @@ impl Stream {
             _ => self.report.elapsed,
         }
     }
+}
+
+/// Takes the chunk of an operation at `offset`, where there is a book. Returns whether the operation
+/// may begin.
+fn claim(book: Option<&Book>, offset: u64) -> bool {
+    book.is_none_or(|book| book.claim(book.chunk_at(offset)))
 }
 
 fn check_of(book: &Book, chunk: u64) -> Operation {

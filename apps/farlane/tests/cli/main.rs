@@ -9,6 +9,7 @@ mod authentication;
 mod bad_days;
 mod bad_limits;
 mod bad_media;
+mod bench_threads;
 mod capture;
 mod circles;
 mod cloud_hypervisor;

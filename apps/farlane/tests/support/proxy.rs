@@ -2,9 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
+
+/// A piece of a stream with as many bytes has data, and not only commands.
+const BLOCK: usize = 4096;
 
 /// Passes connections on to a far end, and does some mischief to each of them after some bytes,
 /// until there has been enough mischief.
@@ -12,6 +15,8 @@ use std::thread::spawn;
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cuts: Arc<AtomicU64>,
+    /// Whether the next connection that carries data is cut.
+    order: Arc<AtomicBool>,
 }
 
 /// The harm that is done to a connection.
@@ -55,7 +60,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let done = Arc::new(AtomicU64::new(0));
-        let (far, count) = (far.to_owned(), done.clone());
+        let order = Arc::new(AtomicBool::new(false));
+        let (far, count, ordered) = (far.to_owned(), done.clone(), order.clone());
         spawn(move || {
             for (number, near) in (0..).zip(listener.incoming()) {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(&far)) else { return };
@@ -64,10 +70,15 @@ impl Proxy {
                     let _ = stream.set_nodelay(true);
                 }
                 let mischief = mischief(number, count.load(Ordering::SeqCst));
-                carry(near, far, mischief.unwrap_or((u64::MAX, Mischief::Cut)), &count);
+                carry(near, far, mischief.unwrap_or((u64::MAX, Mischief::Cut)), (&count, &ordered));
             }
         });
-        Self { address, cuts: done }
+        Self { address, cuts: done, order }
+    }
+
+    /// Cuts the next connection that carries a block of data.
+    pub(crate) fn cut_one(&self) {
+        self.order.store(true, Ordering::SeqCst);
     }
 
     /// Number of cuts, or of flipped bits.
@@ -88,18 +99,26 @@ const fn next(random: &mut u64) -> u64 {
 }
 
 /// Passes bytes in both directions, and does the mischief once `after` bytes have passed in all.
-fn carry(near: TcpStream, far: TcpStream, (after, mischief): (u64, Mischief), cuts: &Arc<AtomicU64>) {
+fn carry(
+    near: TcpStream,
+    far: TcpStream,
+    (after, mischief): (u64, Mischief),
+    (cuts, order): (&Arc<AtomicU64>, &Arc<AtomicBool>),
+) {
     // How many bytes may still pass, and whether the mischief is done.
     let state = Arc::new(Mutex::new((after, false)));
     let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
     for (from, to) in ways {
         let (Ok(mut from), Ok(mut to)) = (from, to) else { return };
-        let (state, cuts) = (state.clone(), cuts.clone());
+        let (state, cuts, order) = (state.clone(), cuts.clone(), order.clone());
         spawn(move || {
             let mut piece = [0; 16 << 10];
             while let Ok(count @ 1..) = from.read(&mut piece) {
                 let passes = {
                     let (left, done) = &mut *state.lock().unwrap();
+                    if count >= BLOCK && order.swap(false, Ordering::SeqCst) {
+                        *left = 0;
+                    }
                     let passes = (count as u64).min(*left);
                     *left -= passes;
                     let place = usize::try_from(passes).unwrap();

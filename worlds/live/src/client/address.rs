@@ -26,6 +26,12 @@ pub enum Address {
 }
 
 impl Address {
+    /// Whether several hosts of one process can use the device there at a time, each with a
+    /// controller of its own.
+    pub fn takes_many_hosts(&self) -> bool {
+        matches!(self, Self::Subsystem(subsystem) if subsystem.url.takes_many_hosts())
+    }
+
     /// The address with the route to a far end instead of its name, so that no user of the address
     /// waits for the system's resolver later. Waits for it now.
     ///

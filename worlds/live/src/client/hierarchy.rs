@@ -61,7 +61,7 @@ impl Blocking<NearDriver> {
         let mut entropy = entropy::system();
         let mut session = options.session();
         entropy.fill(&mut session.identity.instance.0);
-        let clock = Clock::start();
+        let clock = options.clock;
         session.time = network_time(&clock, options.transport.ptp.as_ref())?;
         let sessions = routes.iter().map(|route| route.session(session.clone())).collect();
         let near = Near::over_tunnels(options.near(), sessions, entropy);
@@ -79,7 +79,7 @@ impl Blocking<NearDriver> {
         media: Media,
         options: &Options,
     ) -> Result<Self, AttachError> {
-        let clock = Clock::start();
+        let clock = options.clock;
         let reactor = Reactor::new(clock, options.spin)?;
         let function = Function::new(clock.now(), config);
         let near = Near::direct(options.near(), clock.now());

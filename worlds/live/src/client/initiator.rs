@@ -22,7 +22,6 @@ use crate::drivers::fabrics::initiator::{Carrier, InitiatorDriver, Reach};
 use crate::reactor::Reactor;
 use crate::reactor::blocking::{Application, Blocking};
 use crate::sys;
-use crate::sys::clock::Clock;
 
 /// The most bytes of blocks that the pool keeps for reuse.
 const POOL_BYTES: usize = 16 << 20;
@@ -63,7 +62,7 @@ pub(super) fn connect(
     for (path, way) in (0..).map(PathIndex).zip(&subsystem.url.paths) {
         initiator.set_connection(path, connection_by(way.fabric));
     }
-    let clock = Clock::start();
+    let clock = options.clock;
     let reactor = Reactor::new(clock, options.spin)?;
     initiator.start(clock.now());
     let mut driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);

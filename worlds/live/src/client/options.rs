@@ -9,6 +9,7 @@ use tunnel::session;
 
 use super::slots::SLOT_BYTES;
 use crate::carrier::route::Transport;
+use crate::sys::clock::Clock;
 
 /// Bytes of host memory for the queues, PRP lists and admin data of one I/O queue, beside the data
 /// of commands under way.
@@ -64,6 +65,8 @@ impl Default for RootPort {
 /// subsystem has settings of its own, which come first.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The clock of the host's loop. Hosts with one clock have instants that can be compared.
+    pub clock: Clock,
     /// The most bytes of commands' data in the controller's memory.
     pub data_bytes: u64,
     /// The most commands under way whose data are in buffers, where buffers must be copied into
@@ -99,6 +102,7 @@ impl Options {
         let mut session = session::Config { identity, ..session::Config::default() };
         session.redial.1 = REDIAL;
         Self {
+            clock: Clock::start(),
             data_bytes: 1 << 20,
             slots: 32,
             depth: 32,

@@ -216,6 +216,12 @@ fn key_of(pair: &str) -> &str {
 }
 
 impl SubsystemUrl {
+    /// Whether several hosts of one process can use the subsystem at a time. RoCE has one port for
+    /// all queue pairs of a process.
+    pub fn takes_many_hosts(&self) -> bool {
+        !self.is_by(Fabric::NvmeRdma) || self.settings.provider != Provider::Roce
+    }
+
     /// Whether a path leads over `fabric`.
     pub(super) fn is_by(&self, fabric: Fabric) -> bool {
         self.paths.iter().any(|path| path.fabric == fabric)

@@ -48,6 +48,29 @@ impl FromStr for Url {
     }
 }
 
+impl Url {
+    /// Whether several hosts of one process can use the device at a time, each with a controller
+    /// of its own.
+    pub fn takes_many_hosts(&self) -> bool {
+        match self {
+            Self::Far(_) | Self::VfioUser(_) => false,
+            Self::Subsystem(url) => url.takes_many_hosts(),
+        }
+    }
+
+    /// The URL for each of `hosts` hosts: together they have the I/O queues that this one names.
+    #[must_use]
+    pub fn for_one_of(&self, hosts: usize) -> Self {
+        let mut url = self.clone();
+        if let Self::Subsystem(subsystem) = &mut url
+            && let Some(queues) = &mut subsystem.settings.queues
+        {
+            *queues = queues.div_ceil(u16::try_from(hosts.max(1)).unwrap_or(u16::MAX)).max(1);
+        }
+        url
+    }
+}
+
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,6 +130,25 @@ impl fmt::Display for FarUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_share_the_queues_of_a_url() {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let queues = |url: Url| match url {
+            Url::Subsystem(url) => url.settings.queues,
+            _ => None,
+        };
+        let four = "nvme-tcp://127.0.0.1:4420/nqn.2014-08.org.example:x?queues=4";
+        for (hosts, expected) in [(1, 4), (2, 2), (3, 2), (4, 1), (8, 1)] {
+            assert_eq!(queues(url(four).for_one_of(hosts)), Some(expected), "{hosts}");
+        }
+        let plain = url(four.split_once('?').unwrap().0);
+        assert_eq!(queues(plain.for_one_of(4)), None);
+        let far = url("tcp://127.0.0.1:4430");
+        assert_eq!(far.for_one_of(4), far);
+        let roce = url("nvme-rdma://127.0.0.1:4420/nqn.2014-08.org.example:x?provider=roce");
+        assert!(plain.takes_many_hosts() && !far.takes_many_hosts() && !roce.takes_many_hosts());
+    }
 
     #[test]
     fn a_controller_is_at_a_far_end_or_at_a_socket() {

@@ -19,7 +19,6 @@ use super::transport::{Identity, Transport};
 use crate::drivers::vfio_user_client::UserDriver;
 use crate::reactor::Reactor;
 use crate::reactor::blocking::Blocking;
-use crate::sys::clock::Clock;
 use crate::sys::doorbells::memory_file;
 use crate::sys::shared::{MapError, Mapping, SharedMemory};
 use crate::sys::unix::Connection;
@@ -68,7 +67,7 @@ impl VfioUser {
             ..near.driver
         };
         let config = Config { client: vfio_user::client::Config::default(), driver };
-        let clock = Clock::start();
+        let clock = options.clock;
         let reactor = Reactor::new(clock, options.spin)?;
         let user = User::new(config, memory, file);
         let driver = UserDriver::new(user, connection, options.spin, clock.now())?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 
 use engine::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -45,7 +46,7 @@ impl fmt::Display for PinError {
 
 impl std::error::Error for PinError {}
 
-/// Number of processors that this thread may use; [`pin`] numbers them from 0.
+/// Number of processors that this process may use; [`pin`] numbers them from 0.
 ///
 /// # Errors
 /// When the system does not report it.
@@ -53,13 +54,19 @@ pub fn processors() -> io::Result<usize> {
     allowed().map(|allowed| allowed.len())
 }
 
-/// The system's numbers of the processors that this thread may use.
-fn allowed() -> io::Result<Vec<usize>> {
+/// The system's numbers of the processors that this process may use. A thread inherits the
+/// processors of the thread that starts it: those of the first call count, before any thread was
+/// kept on one of them.
+fn allowed() -> io::Result<&'static [usize]> {
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    if let Some(known) = ALLOWED.get() {
+        return Ok(known);
+    }
     let allowed = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).collect())
+    Ok(ALLOWED.get_or_init(|| (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).collect()))
 }
 
-/// Keeps this thread on the processor at `index` among those that the thread may use. Two ends that
+/// Keeps this thread on the processor at `index` among those that the process may use. Two ends that
 /// spin for each other on one machine need different processors, which the system does not know.
 ///
 /// # Errors

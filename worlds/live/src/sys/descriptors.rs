@@ -139,7 +139,7 @@ impl Door {
 }
 
 /// Whether the process (EMFILE) or the system (ENFILE) has no descriptor left.
-pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 

@@ -5,6 +5,7 @@ mod job;
 mod job_file;
 mod layout;
 pub(crate) mod report;
+mod threads;
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,8 +17,8 @@ use status::{ConfigCache, Connection, FarReads, Lookahead};
 use crate::args::{BenchArgs, Workload};
 use crate::counters;
 use crate::error::Error;
-use crate::session::Session;
-use crate::workload::{self, Job, Progress, Report, Scope, rate};
+use crate::workload::{self, Job, Part, Progress, Report, Run, Scope, ThreadFigures, rate};
+use threads::Crew;
 
 /// A job that is to run.
 struct Planned {
@@ -55,6 +56,8 @@ struct SessionFigures {
     shadow: Option<ConfigCache>,
     far_reads: Option<FarReads>,
     connections: Vec<Connection>,
+    /// The figures of each thread; empty where one thread has all jobs.
+    threads: Vec<ThreadFigures>,
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<(), Error> {
@@ -83,9 +86,10 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
         }
     }
     let needs = job::needs(planned)?;
-    let mut session = Session::attach(&first.target, needs)?;
+    let crew = Crew::of(planned, needs)?;
+    let mut session = crew.attach_first()?;
     let before = session.far_reads()?;
-    let mut done = Vec::new();
+    let (mut done, mut threads) = (Vec::new(), Vec::new());
     let (genesis, mut books) = (session.now(), Vec::new());
     for phase in planned.chunk_by(|one, other| one.phase == other.phase) {
         let at = planned.partition_point(|one| one.phase < phase[0].phase);
@@ -96,9 +100,12 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
             note!("{part}, because jobs that verify their writes get parts of their own");
         }
         let mut progress = Shown::new(phase, &jobs);
-        let ended = workload::run_together(&mut session, &jobs, &mut books, genesis, |now| {
-            progress.show(&done, now);
-        })?;
+        let run = Run::new(&session, &jobs, &mut books, genesis)?;
+        let show = |now: &Progress<'_>| progress.show(&done, now);
+        let ended = match crew.count(&run) {
+            None => workload::carry_out(&mut session, &run, Part::WHOLE, show)?,
+            Some(count) => crew.carry_out(&mut session, &run, (count, &mut threads), show)?,
+        };
         progress.bar.finish_and_clear();
         let (wall, now) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), session.now());
         let is_over = ended.ends_all || ended.reports.iter().any(|report| report.interrupted);
@@ -120,7 +127,7 @@ fn load(planned: &[Planned], path: Option<&Path>) -> Result<(), Error> {
     let (lookahead, shadow) = (session.lookahead(), session.config_cache());
     let connections = session.connections();
     session.close()?;
-    let figures = SessionFigures { lookahead, shadow, far_reads, connections };
+    let figures = SessionFigures { lookahead, shadow, far_reads, connections, threads };
     report::print_report((first, planned.len() > 1), &done, figures)?;
     done.into_iter().try_for_each(|done| judge(&done.planned.args, done.report))
 }
@@ -174,7 +181,7 @@ impl<'a> Shown<'a> {
     }
 
     fn show(&mut self, done: &[Done<'_>], now: &Progress<'_>) {
-        let (operations, bytes) = now.moved();
+        let (operations, bytes) = now.moved;
         self.bar.set_position(if self.is_bytes { bytes } else { now.elapsed.get() / 1_000_000 });
         let a_second = rate(operations, now.elapsed);
         self.bar.set_message(format!("{}, {a_second:.0} commands a second", self.length));

@@ -13,7 +13,7 @@ use super::{Done, Planned, SessionFigures, fio};
 use crate::args::{BenchArgs, Percentiles, ReportNames};
 use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
-use crate::workload::{Job, Kind, Progress, Report, rate, total};
+use crate::workload::{Job, Kind, Progress, Report, ThreadFigures, rate, total};
 
 /// Rate and latency of a load, in fio's terms.
 #[derive(Serialize, JsonSchema)]
@@ -87,6 +87,18 @@ struct Figures {
     /// The load of each connection, where the tunnel has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<Connection>,
+    /// The figures of each thread, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    threads: Vec<ThreadReport>,
+}
+
+/// The figures of a thread: its part of all jobs.
+#[derive(Serialize, JsonSchema)]
+struct ThreadReport {
+    commands: u64,
+    bytes: u64,
+    iops: f64,
+    mib_s: f64,
 }
 
 /// Rate and latency of each job of a job file with several, and the tunnel's report about all
@@ -133,9 +145,10 @@ pub(super) fn print_report(
         return print(&fio_text(&done.iter().map(known).collect::<Vec<_>>()));
     }
     let commands = done.iter().map(|done| done.report.commands).sum();
-    let SessionFigures { lookahead, shadow, far_reads, connections } = figures;
+    let SessionFigures { lookahead, shadow, far_reads, connections, threads } = figures;
     let round_trips = far_reads.and_then(|reads| reads.round_trips(commands));
-    let figures = Figures { lookahead, shadow, far_reads, round_trips, connections };
+    let threads = threads.iter().map(thread_report).collect();
+    let figures = Figures { lookahead, shadow, far_reads, round_trips, connections, threads };
     if args.output.json {
         return match done {
             [one] if !are_several => print_json(&Json { job: job_report(one, None), figures }),
@@ -200,6 +213,12 @@ fn job_report<'a>(done: &'a Done<'_>, name: Option<&'a str>) -> JobReport<'a> {
     }
 }
 
+fn thread_report(figures: &ThreadFigures) -> ThreadReport {
+    let ThreadFigures { commands, bytes, elapsed } = *figures;
+    let mib_s = rate(bytes, elapsed) / f64::from(1 << 20);
+    ThreadReport { commands, bytes, iops: rate(commands, elapsed), mib_s }
+}
+
 /// The session's figures, in words.
 fn lines(figures: &Figures) -> String {
     let mut text = String::new();
@@ -214,6 +233,9 @@ fn lines(figures: &Figures) -> String {
     }
     for (number, carried) in figures.connections.iter().enumerate() {
         text.push_str(&format!("  connection {number}: {carried}\n"));
+    }
+    for (number, ThreadReport { iops, mib_s, .. }) in (1..).zip(&figures.threads) {
+        text.push_str(&format!("  thread {number}: {iops:.0} commands a second, {mib_s:.1} MiB/s\n"));
     }
     text
 }
@@ -263,7 +285,7 @@ fn known<'a>(done: &'a Done<'_>) -> fio::Known<'a> {
 pub(super) fn print_so_far(phase: &[Planned], done: &[Done<'_>], now: &Progress<'_>) {
     let Some(args) = phase.first().map(|first| &first.args) else { return };
     let current = phase.iter().enumerate().map(|(at, planned)| {
-        let (elapsed, kinds) = now.of(at);
+        let (elapsed, kinds) = (now.of)(at);
         (planned, elapsed, kinds)
     });
     if args.output_format == Some(ReportNames::Json) {
