@@ -38,6 +38,9 @@ pub enum Way {
         /// Counts of the kernel's requests, by their kind.
         #[serde(default)]
         requests: Vec<Requests>,
+        /// The queues of the block device, where each has a thread and a host of its own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        queues: Vec<BlockQueue>,
     },
     /// The initiator of NVMe/TCP: this process is its target.
     NvmeTcp {
@@ -56,6 +59,20 @@ pub struct Requests {
     pub counts: Counts,
     /// Time from the kernel's request to the answer.
     pub latencies: Latencies,
+}
+
+/// A queue of a block device, which has a thread and a host of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockQueue {
+    /// The queue's number, from 0.
+    pub queue: u16,
+    /// Whether the thread can reach the far end.
+    pub far_end: FarEndState,
+    /// Requests that are not answered yet.
+    pub under_way: u64,
+    /// How many requests there were.
+    #[serde(flatten)]
+    pub counts: Counts,
 }
 
 /// Whether a far end can be reached.

@@ -43,7 +43,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub use connect::{Connect, FarEndState, Requests, Way};
+pub use connect::{BlockQueue, Connect, FarEndState, Requests, Way};
 pub use network::{Emulate, Ends, Nic, Passed, Rdma};
 pub use recorder::{Medium, Recorder, RecorderState, Trigger, Writes};
 pub use storage::{

@@ -8,6 +8,7 @@ mod support;
 mod authentication;
 mod cmb;
 mod connect;
+mod connect_queues;
 mod devices;
 mod emulate;
 mod fabrics;

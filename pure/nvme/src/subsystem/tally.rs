@@ -45,7 +45,8 @@ impl Latencies {
         self.sum += length;
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds the counts of other times.
+    pub fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum += other.sum;
     }

@@ -5,12 +5,12 @@ use daemon::{Daemon, Opening, Reply, Settings};
 use engine::Instant;
 use live::client::Url;
 use live::media::RemoteMedium;
+use live::media::remote::Place;
 use live::reactor::{Driver, JobSender, Stop};
-use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use serde_json::Value;
 
-use super::{About, Request, about, announce, disconnect, need, open, settings};
+use super::{About, Request, about, announce, disconnect, need, place, reach, settings};
 use crate::args::{ConnectArgs, Over};
 use crate::commands::capture::{Capturable, Captures};
 use crate::error::Error;
@@ -26,14 +26,20 @@ pub(super) trait BlockDriver {
     /// Serves the kernel.
     type Served: Driver + Capturable;
 
-    /// Begins to serve `medium`.
+    /// The number of hosts that the device at `url` gets.
+    fn hosts(args: &ConnectArgs, url: &Url) -> usize {
+        let _ = (args, url);
+        1
+    }
+    /// Begins to serve `medium`. Further hosts reach its device at `place`.
     ///
     /// # Errors
     /// When the kernel does not take the block device.
     fn serve(
         &mut self,
         args: &ConnectArgs,
-        clock: Clock,
+        opening: &Opening,
+        place: Place,
         medium: RemoteMedium,
     ) -> Result<Self::Served, Error>;
 
@@ -83,7 +89,7 @@ impl<D: BlockDriver> Daemon for Block<'_, D> {
     type Error = Error;
 
     fn settings(&self) -> Settings {
-        settings(self.args)
+        settings(self.args, D::hosts(self.args, &self.url))
     }
 
     fn needs(&self, needs: &mut Needs) {
@@ -91,10 +97,11 @@ impl<D: BlockDriver> Daemon for Block<'_, D> {
     }
 
     fn open(&mut self, opening: &Opening) -> Result<D::Served, Error> {
-        let (args, clock) = (self.args, opening.clock);
-        let medium = open(clock, &self.url, args)?;
+        let args = self.args;
+        let place = place(&self.url.for_one_of(D::hosts(args, &self.url)), args)?;
+        let medium = reach(opening.clock, place.clone())?;
         self.about = Some(about(args, &self.url, D::OVER, &medium));
-        self.driver.serve(args, clock, medium)
+        self.driver.serve(args, opening, place, medium)
     }
 
     fn settle(&mut self, served: &mut D::Served) -> Result<bool, Error> {

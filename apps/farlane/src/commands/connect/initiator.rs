@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use ::status::{Report, Status};
 use assemblies::fabric::Fabric;
-use daemon::Reply;
+use daemon::{Opening, Reply};
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
 use live::drivers::fabrics::target::{Event, TargetDriver};
+use live::media::remote::Place;
 use live::media::{Media, RemoteMedium};
 use live::reactor::{Context, Driver, JobSender, Sources, Turn};
 use live::sys::clock::Clock;
@@ -165,7 +166,14 @@ impl BlockDriver for Initiator {
     const OVER: Over = Over::NvmeTcp;
     type Served = Served;
 
-    fn serve(&mut self, args: &ConnectArgs, clock: Clock, medium: RemoteMedium) -> Result<Served, Error> {
+    fn serve(
+        &mut self,
+        args: &ConnectArgs,
+        opening: &Opening,
+        _place: Place,
+        medium: RemoteMedium,
+    ) -> Result<Served, Error> {
+        let clock = opening.clock;
         let identity = identity(&medium);
         let (terms, known) = terms(args, identity)?;
         let mut served = target(args, clock, medium, &terms, identity)?;

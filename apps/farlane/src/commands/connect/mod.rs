@@ -86,9 +86,14 @@ pub(crate) fn run(args: &ConnectArgs) -> Result<(), Error> {
     }
 }
 
-/// The options that every daemon has.
-fn settings(args: &ConnectArgs) -> Settings {
-    args.daemon.settings(OPENED_BY_LISTENER + OPENED_BY_NAMESPACE)
+/// How often a thread's loop, its way to the kernel and its host's loop open a descriptor, beside
+/// the host's connections.
+const OPENED_BY_QUEUE: usize = 8;
+
+/// The options that every daemon has, of one with this many hosts.
+fn settings(args: &ConnectArgs, hosts: usize) -> Settings {
+    let further = hosts.saturating_sub(1) * (OPENED_BY_QUEUE + OPENED_BY_NAMESPACE);
+    args.daemon.settings(OPENED_BY_LISTENER + OPENED_BY_NAMESPACE + further)
 }
 
 /// Adds the needs of the device at `url`, and of the kernel's block device.
@@ -152,10 +157,10 @@ fn load(module: &str) {
     }
 }
 
-/// Reaches the device at `url` and opens its namespace.
-fn open(clock: Clock, url: &Url, args: &ConnectArgs) -> Result<RemoteMedium, Error> {
+/// Where the device at `url` is, and how it is used.
+fn place(url: &Url, args: &ConnectArgs) -> Result<Place, Error> {
     let hold = args.timeout.map_or(WITHOUT_END, Nanos::from);
-    let place = Place {
+    Ok(Place {
         name: url.to_string(),
         address: url.resolve()?,
         namespace: args.namespace.map(NamespaceId),
@@ -163,13 +168,26 @@ fn open(clock: Clock, url: &Url, args: &ConnectArgs) -> Result<RemoteMedium, Err
         options: args.options(url)?,
         // A target's Deallocate makes zeroes; ours is a hint, as the block layer's is.
         deallocates_as_hint: true,
-    };
-    let opened = remote::open(clock, place, PATIENCE, |what| warn!("{what}"));
-    opened.map_err(|error| match error {
+    })
+}
+
+/// Reaches the device at `place` and opens its namespace.
+fn reach(clock: Clock, place: Place) -> Result<RemoteMedium, Error> {
+    remote::open(clock, place, PATIENCE, log).map_err(unopened)
+}
+
+/// Logs an event of the device.
+fn log(what: &str) {
+    warn!("{what}");
+}
+
+/// The error that the device can't be used.
+fn unopened(error: remote::OpenError) -> Error {
+    match error {
         remote::OpenError::Attach(error) => error.into(),
         remote::OpenError::Namespace(why) => Error::FarNamespace { why },
         remote::OpenError::Io(error) => Error::Output(error),
-    })
+    }
 }
 
 /// The identity that distinguishes the namespace behind `medium` from all others, wherever it is

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use ::status::{Activity, Connect, Counts, FarEndState, Report, Requests, Status, Way};
-use live::drivers::ublk::{Kind, KindTally, UblkDriver};
+use ::status::{Activity, BlockQueue, Connect, Counts, FarEndState, Report, Requests, Status, Way};
+use daemon::Reply;
+use live::drivers::ublk::{Figures, Kind, KindTally, Tally, UblkDriver};
 
 use super::About;
 use crate::counters;
@@ -22,11 +23,24 @@ fn common(about: &About, device: Option<&str>, activity: Vec<Activity>, way: Way
 }
 
 /// The status of a block device whose requests this process answers.
-pub(super) fn of_requests<F>(about: &About, driver: &UblkDriver<F>) -> Report
-where
-    F: FnMut(live::drivers::ublk::Event),
-{
-    let tally = driver.tally();
+pub(super) fn of_requests(about: &About, driver: &UblkDriver) -> Reply<Report> {
+    let (about, device, nsid) = (about.clone(), driver.name(), driver.medium().namespace().0);
+    let (first, others) = driver.figures();
+    let whole = move |all: &[Figures]| Report::of(Status::Connect(of_threads(&about, &device, nsid, all)));
+    if driver.threads() == 1 {
+        return Reply::Now(whole(&[first]));
+    }
+    Reply::Later(Box::new(move || {
+        let mut all = vec![first];
+        all.extend(others()?);
+        Some(whole(&all))
+    }))
+}
+
+/// The status of a block device whose queues these threads serve.
+fn of_threads(about: &About, device: &str, nsid: u32, all: &[Figures]) -> Connect {
+    let mut tally = Tally::default();
+    all.iter().for_each(|one| tally.add(&one.tally));
     let [reads, writes, flushes, discards] = Kind::ALL.map(|kind| tally.of(kind));
     let mut took = vec![0; reads.latencies.counts().len()];
     for kind in Kind::ALL {
@@ -34,7 +48,7 @@ where
         took.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     let activity = Activity {
-        nsid: driver.medium().namespace().0,
+        nsid,
         reads: reads.operations,
         read_bytes: reads.bytes,
         writes: writes.operations,
@@ -54,10 +68,30 @@ where
             latencies: counters::latencies(latencies),
         }
     };
-    let far_end = if driver.medium().is_here() { FarEndState::Here } else { FarEndState::Away };
-    let (under_way, requests) = (driver.under_way() as u64, Kind::ALL.map(requests).to_vec());
-    let way = Way::Ublk { far_end, under_way, requests };
-    Report::of(Status::Connect(common(about, Some(&driver.name()), vec![activity], way)))
+    let far_end = state(all.iter().all(|one| one.is_here));
+    let under_way = all.iter().map(|one| one.under_way as u64).sum();
+    let queues = if all.len() > 1 { (0..).zip(all).map(queue).collect() } else { Vec::new() };
+    let way = Way::Ublk { far_end, under_way, requests: Kind::ALL.map(requests).to_vec(), queues };
+    common(about, Some(device), vec![activity], way)
+}
+
+/// The status of a queue, whose thread has these figures.
+fn queue((queue, figures): (u16, &Figures)) -> BlockQueue {
+    let sum = |of: fn(&KindTally) -> u64| Kind::ALL.iter().map(|kind| of(figures.tally.of(*kind))).sum();
+    BlockQueue {
+        queue,
+        far_end: state(figures.is_here),
+        under_way: figures.under_way as u64,
+        counts: Counts {
+            operations: sum(|kind| kind.operations),
+            bytes: sum(|kind| kind.bytes),
+            errors: sum(|kind| kind.errors),
+        },
+    }
+}
+
+const fn state(is_here: bool) -> FarEndState {
+    if is_here { FarEndState::Here } else { FarEndState::Away }
 }
 
 /// The status of a block device of the kernel's initiator, whose target listens at `address`, but

@@ -1,21 +1,22 @@
 //! The block device by the kernel's user-space block driver.
 
 use ::status::Report;
-use daemon::Reply;
-use live::drivers::ublk::{self, Event, UblkDriver, find};
+use daemon::{Opening, Reply};
+use live::client::Url;
+use live::drivers::ublk::{self, Event, StartError, Threads, UblkDriver, find};
 use live::media::RemoteMedium;
+use live::media::remote::Place;
 use live::reactor::JobSender;
-use live::sys::clock::Clock;
 use live::sys::ublk::Control;
 
 use super::block::BlockDriver;
-use super::{About, identity, status};
+use super::{About, PATIENCE, identity, log, status, unopened};
 use crate::args::{ConnectArgs, Over};
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, notes_of_host};
-use crate::error::{BlockError, Error};
+use crate::error::{BlockError, Error, ThreadError};
 
-type Served = UblkDriver<fn(Event)>;
+type Served = UblkDriver;
 
 /// The kernel's user-space block driver.
 pub(super) struct Ublk {
@@ -36,7 +37,17 @@ impl BlockDriver for Ublk {
     const OVER: Over = Over::Ublk;
     type Served = Served;
 
-    fn serve(&mut self, args: &ConnectArgs, clock: Clock, mut medium: RemoteMedium) -> Result<Served, Error> {
+    fn hosts(args: &ConnectArgs, url: &Url) -> usize {
+        if url.takes_many_hosts() { args.queues.into() } else { 1 }
+    }
+
+    fn serve(
+        &mut self,
+        args: &ConnectArgs,
+        opening: &Opening,
+        place: Place,
+        mut medium: RemoteMedium,
+    ) -> Result<Served, Error> {
         let settings = ublk::Settings {
             mark: u64::from_be_bytes(identity(&medium).eui64),
             queues: args.queues,
@@ -46,7 +57,25 @@ impl BlockDriver for Ublk {
         let mut kernel = self.kernel.take().expect("it is opened once");
         let found = find(&mut kernel, settings, &mut medium).map_err(BlockError::Find)?;
         self.is_taken_over = found.is_taken_over;
-        Ok(Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?)
+        let spin = &args.daemon.spin;
+        let threads = Threads {
+            place,
+            patience: PATIENCE,
+            log,
+            spin: spin.spin.into(),
+            processor: spin.cpu,
+            stop: opening.stop.clone(),
+        };
+        let threads = medium.takes_many_hosts().then_some(&threads);
+        let queues = found.info.queues.into();
+        Served::new(opening.clock, kernel, found, medium, threads, report).map_err(|error| match error {
+            StartError::Driver(error) => BlockError::Ublk(error).into(),
+            StartError::System(error) => Error::System(error),
+            StartError::Queue { queue, error } => {
+                let error = Box::new(unopened(error));
+                ThreadError::Failed { thread: 1 + usize::from(queue), of: queues, error }.into()
+            }
+        })
     }
 
     fn is_there(_args: &ConnectArgs, served: &Served) -> Result<bool, Error> {
@@ -62,7 +91,7 @@ impl BlockDriver for Ublk {
     }
 
     fn status(about: &About, served: &Served, _sender: &JobSender<Served>) -> Reply<Report> {
-        Reply::Now(status::of_requests(about, served))
+        status::of_requests(about, served)
     }
 
     fn set_unwanted(served: &Served) {
@@ -80,9 +109,11 @@ impl Capturable for Served {
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        let passing = self.passing();
-        passing.ok_or("the device is away, or nothing of it passes that can be shown")?.add(taps.tap(0));
-        Ok(())
+        let taps = taps.clone();
+        match self.watch(move |watch| watch.add(taps.tap(0))) {
+            true => Ok(()),
+            false => Err("the device is away, or nothing of it passes that can be shown".to_owned()),
+        }
     }
 }
 

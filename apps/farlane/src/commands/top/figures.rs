@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use engine::Nanos;
 use nvme::subsystem::LATENCY_BOUNDS;
 use serde::Serialize;
-use status::{Activity, Controller, FarEnd, Link, Status};
+use status::{Activity, BlockQueue, Controller, Counts, FarEnd, FarEndState, Link, Status, Way};
 
-use super::row::{FarEndRow, HostRow, NamespaceRow, Row, Top};
+use super::row::{BlockDeviceRow, FarEndRow, HostRow, NamespaceRow, Row, Top};
 use crate::commands::control::{self, Daemon};
 
 /// The kind of objects that a look shows.
@@ -18,16 +18,18 @@ pub(super) enum View {
     FarEnds,
     Namespaces,
     Hosts,
+    BlockDevices,
 }
 
 impl View {
-    pub(super) const ALL: [Self; 3] = [Self::FarEnds, Self::Namespaces, Self::Hosts];
+    pub(super) const ALL: [Self; 4] = [Self::FarEnds, Self::Namespaces, Self::Hosts, Self::BlockDevices];
 
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::FarEnds => "far ends",
             Self::Namespaces => "namespaces",
             Self::Hosts => "hosts",
+            Self::BlockDevices => "block devices",
         }
     }
 
@@ -37,6 +39,7 @@ impl View {
             Self::FarEnds => 'f',
             Self::Namespaces => 'n',
             Self::Hosts => 'h',
+            Self::BlockDevices => 'b',
         }
     }
 
@@ -50,6 +53,9 @@ impl View {
             }
             Self::Hosts => {
                 &["OF", "HOST", "STATE", "QUEUES", "COMMANDS/S", "READ MB/S", "WRITTEN MB/S", "ERRORS"]
+            }
+            Self::BlockDevices => {
+                &["DEVICE", "QUEUE", "FAR END", "UNDER WAY", "REQUESTS/S", "MB/S", "ERRORS"]
             }
         }
     }
@@ -94,16 +100,18 @@ pub(in crate::commands) fn top(before: &Look, after: &Look) -> Top {
         far_ends: compared((far_ends(before), far_ends(after)), passed, far_end),
         namespaces: compared((namespaces(before), namespaces(after)), passed, namespace),
         hosts: compared((hosts(before), hosts(after)), passed, host),
+        block_devices: compared((block_devices(before), block_devices(after)), passed, block_device),
     }
 }
 
 /// The cells of `view`: the activity between `before` and `after`.
 pub(super) fn rows(view: View, before: &Look, after: &Look) -> Vec<Vec<String>> {
-    let Top { far_ends, namespaces, hosts } = top(before, after);
+    let Top { far_ends, namespaces, hosts, block_devices } = top(before, after);
     match view {
         View::FarEnds => far_ends.into_iter().map(Row::cells).collect(),
         View::Namespaces => namespaces.into_iter().map(Row::cells).collect(),
         View::Hosts => hosts.into_iter().map(Row::cells).collect(),
+        View::BlockDevices => block_devices.into_iter().map(Row::cells).collect(),
     }
 }
 
@@ -240,6 +248,42 @@ fn hosts(look: &Look) -> Vec<Thing<HostOf<'_>>> {
     things
 }
 
+/// Queues of a block device that one thread serves: one of them, or all.
+struct Served {
+    queue: Option<u16>,
+    far_end: FarEndState,
+    under_way: u64,
+    counts: Counts,
+}
+
+/// Block devices whose requests a process answers.
+fn block_devices(look: &Look) -> Vec<Thing<Served>> {
+    let mut things = Vec::new();
+    for (socket, status) in look.statuses() {
+        let Status::Connect(connect) = status else { continue };
+        let Way::Ublk { far_end, under_way, requests, queues } = &connect.way else { continue };
+        let device = connect.device.clone().unwrap_or_default();
+        let mut add = |served: Served| {
+            let key = format!("{socket} {:?}", served.queue);
+            things.push(Thing { key, of: device.clone(), status: served });
+        };
+        if queues.is_empty() {
+            let sum = |of: fn(&Counts) -> u64| requests.iter().map(|one| of(&one.counts)).sum();
+            let counts = Counts {
+                operations: sum(|counts| counts.operations),
+                bytes: sum(|counts| counts.bytes),
+                errors: sum(|counts| counts.errors),
+            };
+            add(Served { queue: None, far_end: *far_end, under_way: *under_way, counts });
+        }
+        for BlockQueue { queue, far_end, under_way, counts } in queues {
+            let (queue, far_end, under_way) = (Some(*queue), *far_end, *under_way);
+            add(Served { queue, far_end, under_way, counts: *counts });
+        }
+    }
+    things
+}
+
 fn place(far: &FarEnd) -> String {
     format!("tcp://{}", far.listening)
 }
@@ -315,6 +359,20 @@ fn host(of: String, since: &Since<'_, HostOf<'_>>) -> HostRow {
     }
 }
 
+fn block_device(device: String, since: &Since<'_, Served>) -> BlockDeviceRow {
+    let Served { queue, far_end, under_way, counts } = since.now;
+    let far_end = if *far_end == FarEndState::Here { "here" } else { "away" };
+    BlockDeviceRow {
+        device,
+        queue: queue.map_or_else(|| "all".to_owned(), |queue| queue.to_string()),
+        far_end: far_end.to_owned(),
+        under_way: under_way.to_string(),
+        requests_s: format!("{:.0}", since.rate(|one| Some(one.counts.operations))),
+        mb_s: since.megabytes(|one| Some(one.counts.bytes)),
+        errors: counts.errors.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -367,5 +425,37 @@ mod tests {
             let namespace = rows(View::Namespaces, &before, &after);
             assert_eq!((namespace[0][2].as_str(), namespace[0][6].as_str()), ("0", "-"));
         }
+    }
+
+    #[test]
+    fn each_queue_of_a_block_device_has_a_row() {
+        let status = |queues: serde_json::Value, operations: u64| -> Status {
+            serde_json::from_value(
+                json!({ "kind": "connect", "url": "nvme-tcp://a/b", "device": "/dev/ublkb0",
+                    "bytes": 4096, "block": 512, "read_only": false, "activity": [], "over": "ublk",
+                    "far_end": "here", "under_way": 3, "queues": queues, "requests": [{ "request": "read",
+                    "operations": operations, "bytes": 4096 * operations, "errors": 1,
+                    "latencies": { "counts": [], "sum_ns": 0 } }],
+                }),
+            )
+            .unwrap()
+        };
+        let queues = |operations: u64| {
+            json!([{ "queue": 0, "far_end": "here", "under_way": 1, "operations": 0, "bytes": 0, "errors": 0 },
+                { "queue": 1, "far_end": "away", "under_way": 2, "operations": operations,
+                    "bytes": 1_000_000 * operations, "errors": 1 }])
+        };
+        let start = Instant::now();
+        let seen = |status: &dyn Fn(u64) -> Status| {
+            let before = Look::of(start, &[status(0)]);
+            let after = Look::of(start + Duration::from_secs(2), &[status(10)]);
+            rows(View::BlockDevices, &before, &after)
+        };
+        let each = seen(&|operations| status(queues(operations), operations));
+        assert_eq!(each[0], ["/dev/ublkb0", "0", "here", "1", "0", "0.0", "0"]);
+        assert_eq!(each[1], ["/dev/ublkb0", "1", "away", "2", "5", "5.0", "1"]);
+        let all = seen(&|operations| status(json!([]), operations));
+        assert_eq!(all, [["/dev/ublkb0", "all", "here", "3", "5", "0.0", "1"]]);
+        assert_eq!(all[0].len(), View::BlockDevices.head().len());
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Top {
     pub(super) namespaces: Vec<NamespaceRow>,
     /// Hosts of far ends and targets.
     pub(super) hosts: Vec<HostRow>,
+    /// Block devices, by the threads that serve their queues.
+    pub(super) block_devices: Vec<BlockDeviceRow>,
 }
 
 /// A tunnel.
@@ -79,6 +81,25 @@ pub(super) struct HostRow {
     pub(super) errors: String,
 }
 
+/// A queue of a block device, or all of them where one thread serves them.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct BlockDeviceRow {
+    /// Path of the block device.
+    pub(super) device: String,
+    /// Number of the queue, or `all`.
+    pub(super) queue: String,
+    /// Whether the thread can reach the far end: here or away.
+    pub(super) far_end: String,
+    /// Requests that are not answered yet.
+    pub(super) under_way: String,
+    /// Requests a second.
+    pub(super) requests_s: String,
+    /// MB a second.
+    pub(super) mb_s: String,
+    /// Requests that failed so far.
+    pub(super) errors: String,
+}
+
 /// A row of a table.
 pub(super) trait Row {
     /// Its cells, in the order of the view's head.
@@ -96,6 +117,13 @@ impl Row for NamespaceRow {
     fn cells(self) -> Vec<String> {
         let Self { of, nsid, reads_s, writes_s, read_mb_s, written_mb_s, p50, p99, errors } = self;
         vec![of, nsid, reads_s, writes_s, read_mb_s, written_mb_s, p50, p99, errors]
+    }
+}
+
+impl Row for BlockDeviceRow {
+    fn cells(self) -> Vec<String> {
+        let Self { device, queue, far_end, under_way, requests_s, mb_s, errors } = self;
+        vec![device, queue, far_end, under_way, requests_s, mb_s, errors]
     }
 }
 

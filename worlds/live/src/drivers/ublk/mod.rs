@@ -5,30 +5,34 @@
 //! away, requests wait as long as the medium lets them. When this process ends without removing the
 //! block device, the kernel keeps it with its requests, and another process takes it over: it knows
 //! the device by its mark.
+//!
+//! Where the other device takes several hosts, each queue of the block device has a thread, an
+//! io_uring and a host of its own ([`Threads`]). Otherwise one thread serves all queues.
 
 mod find;
+mod server;
 mod tally;
+mod threads;
 
 use std::cell::Cell;
+use std::fmt;
 use std::io;
 
 use assemblies::watch::Port;
-use engine::{Instant, Pool, Watch};
-use nvme::media::{Completion, IoId, MediaError, MediumId, Operation as Wanted, Request};
+use engine::{Instant, Watch};
 
 use crate::media::RemoteMedium;
+use crate::media::remote::OpenError;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::sys::block_use;
 use crate::sys::clock::Clock;
-use crate::sys::ublk::{Control, Device, Error, Operation, Request as Asked};
+use crate::sys::ublk::{Control, Device, DeviceFile, Error};
+use server::Server;
+use threads::Queues;
 
 pub use find::{FindError, Found, Settings, find};
 pub use tally::{Kind, KindTally, Tally};
-
-/// The most requests that are taken in one turn.
-const TAKEN_MAX: usize = 256;
-/// The most bytes of blocks that the pool keeps for reuse.
-const POOL_BYTES: usize = 32 << 20;
+pub use threads::Threads;
 
 /// An event of a block device.
 #[derive(Debug)]
@@ -45,6 +49,57 @@ pub enum Event {
     NotRemoved(Error),
 }
 
+/// Why a block device can't be served.
+#[derive(Debug)]
+pub enum StartError {
+    /// The driver fails.
+    Driver(Error),
+    /// The thread of a queue can't serve it.
+    Queue {
+        /// The queue's number, counted from 0.
+        queue: u16,
+        /// Why.
+        error: OpenError,
+    },
+    /// The system has no threads or descriptors left.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Driver(error) => error.fmt(f),
+            Self::Queue { queue, error } => write!(f, "the thread of queue {queue}: {error}"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// The figures of a thread that serves queues.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Whether the other device can be reached.
+    pub is_here: bool,
+    /// Requests that have come and were not answered.
+    pub under_way: usize,
+    /// Counts of the requests.
+    pub tally: Tally,
+}
+
+impl Figures {
+    fn of(server: &Server) -> Self {
+        Self { is_here: server.medium.is_here(), under_way: server.under_way, tally: server.tally }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The kernel looks at the new device.
@@ -55,63 +110,56 @@ enum State {
     Over,
 }
 
-/// A request that has come and was not answered.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    asked: Asked,
-    since: Instant,
-    /// The error number with which data could not be passed to the kernel.
-    failed: Option<i32>,
-}
-
 /// Serves a block device.
-pub struct UblkDriver<F> {
-    clock: Clock,
+pub struct UblkDriver {
     control: Control,
     /// The device's number.
     number: u32,
-    /// `None` when it was closed.
-    device: Option<Device>,
-    medium: RemoteMedium,
-    pool: Pool,
-    pending: Vec<Option<Pending>>,
-    under_way: usize,
+    /// Serves the first queue; without other threads, all of them.
+    server: Server,
+    queues: Queues,
     state: State,
     /// Whether the device is to be removed even while it is in use.
     is_unwanted: Cell<bool>,
-    /// Whether requests fail at once, because the device is removed while the medium is away.
-    is_refusing: bool,
-    tally: Tally,
-    report: F,
+    report: fn(Event),
 }
 
-impl<F: FnMut(Event)> UblkDriver<F> {
-    /// Serves `found` from now on with the blocks of `medium`. `report` gets events.
+impl UblkDriver {
+    /// Serves `found` from now on with the blocks of `medium`; with `threads`, the queues but the
+    /// first on threads of their own. `report` gets events.
     ///
     /// # Errors
-    /// When the device can't be opened or started.
+    /// When the device can't be opened or started, or a thread can't serve its queue.
     pub fn new(
         clock: Clock,
         mut control: Control,
         found: Found,
         medium: RemoteMedium,
-        report: F,
-    ) -> Result<Self, Error> {
-        let device = Device::serve(&mut control, found.info, found.is_taken_over)?;
-        let pending = vec![None; device.names() as usize];
+        threads: Option<&Threads>,
+        report: fn(Event),
+    ) -> Result<Self, StartError> {
+        let info = found.info;
+        let file = DeviceFile::open(&info)?;
+        let own = if threads.is_some() { 0..1 } else { 0..info.queues };
+        let mut server = Server::new(clock, Device::serve(&file, info, own)?, medium);
+        let queues = match threads {
+            Some(threads) => {
+                // The host of the medium answers its far end meanwhile.
+                let idle = || {
+                    server.medium.reap(&mut |_| ());
+                };
+                Queues::start(clock, (&file, info), 1..info.queues, threads, report, idle)?
+            }
+            None => Queues::default(),
+        };
+        control.begin_service(info.device, found.is_taken_over).map_err(StartError::System)?;
         Ok(Self {
-            clock,
             control,
-            number: found.info.device,
-            device: Some(device),
-            medium,
-            pool: Pool::new(POOL_BYTES),
-            pending,
-            under_way: 0,
+            number: info.device,
+            server,
+            queues,
             state: State::Starting,
             is_unwanted: Cell::new(false),
-            is_refusing: false,
-            tally: Tally::default(),
             report,
         })
     }
@@ -126,25 +174,35 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         name_of(self.number)
     }
 
-    /// The medium behind the block device.
+    /// The medium behind the first queue.
     pub const fn medium(&self) -> &RemoteMedium {
-        &self.medium
+        &self.server.medium
     }
 
-    /// The watchers of the packets between this process and the medium's device, as
-    /// [`RemoteMedium::passing`] has them.
-    pub fn passing(&mut self) -> Option<&mut Watch<Port>> {
-        self.medium.passing()
+    /// Adds a watcher of the packets between this process and the device, as
+    /// [`RemoteMedium::passing`] has them, for each thread. Returns whether any passes.
+    pub fn watch(&mut self, add: impl Fn(&mut Watch<Port>) + Clone + Send + 'static) -> bool {
+        let Some(watch) = self.server.medium.passing() else { return false };
+        add(watch);
+        for sender in self.queues.senders() {
+            let add = add.clone();
+            // A thread that has ended has no packets.
+            let _ = sender.run(move |queue| queue.medium_mut().passing().map(add));
+        }
+        true
     }
 
-    /// Counts of the requests.
-    pub const fn tally(&self) -> &Tally {
-        &self.tally
+    /// The figures of the thread of the first queue, and a way to the figures of the other threads:
+    /// it waits for their loops, so a thread beside them takes it.
+    pub fn figures(&self) -> (Figures, impl FnOnce() -> Option<Vec<Figures>> + Send + 'static) {
+        let senders: Vec<_> = self.queues.senders().collect();
+        let others = move || senders.iter().map(|sender| sender.run(|queue| queue.figures())).collect();
+        (Figures::of(&self.server), others)
     }
 
-    /// The number of requests that have come and were not answered.
-    pub const fn under_way(&self) -> usize {
-        self.under_way
+    /// The number of threads that serve queues.
+    pub const fn threads(&self) -> usize {
+        1 + self.queues.count()
     }
 
     /// Has the next stop remove the block device even while it is in use.
@@ -170,89 +228,6 @@ impl<F: FnMut(Event)> UblkDriver<F> {
         Ok(true)
     }
 
-    /// Passes requests that have come to the medium. Returns how many.
-    fn take_requests(&mut self, now: Instant) -> usize {
-        let mut taken = 0;
-        while taken < TAKEN_MAX
-            && let Some(asked) = self.device.as_mut().and_then(Device::next_request)
-        {
-            taken += 1;
-            self.pending[asked.name as usize] = Some(Pending { asked, since: now, failed: None });
-            self.under_way += 1;
-            match self.operation(&asked) {
-                Ok(_) if self.is_refusing => {
-                    self.answer(asked.name, Err(libc::ENOLINK));
-                }
-                Ok(operation) => {
-                    self.medium.submit(Request { id: IoId(asked.name), medium: MediumId(0), operation });
-                }
-                Err(error) => self.answer(asked.name, Err(error)),
-            }
-        }
-        if let Some(error) = self.device.as_mut().and_then(Device::refusal) {
-            (self.report)(Event::Refused(error));
-        }
-        taken
-    }
-
-    /// The operation for the medium; an error number if there is none.
-    fn operation(&mut self, asked: &Asked) -> Result<Wanted, i32> {
-        let Asked { name, operation, durable, offset, length } = *asked;
-        let short = || u32::try_from(length).map_err(|_| libc::EINVAL);
-        Ok(match operation {
-            Operation::Read => Wanted::Read { offset, length: short()? },
-            Operation::Write => {
-                let device = self.device.as_ref().ok_or(libc::ENODEV)?;
-                let length = short()? as usize;
-                if length > Pool::LENGTH_MAX {
-                    return Err(libc::EINVAL);
-                }
-                let mut data = self.pool.take(length);
-                device.get(name, 0, &mut data).map_err(|error| number_of(&error))?;
-                Wanted::Write { offset, data: self.pool.seal(data), durable }
-            }
-            Operation::Flush => Wanted::Flush,
-            Operation::Discard => Wanted::Deallocate { offset, length },
-            Operation::WriteZeroes { kept } => {
-                Wanted::WriteZeroes { offset, length, deallocate: !kept, durable }
-            }
-            Operation::Other(_) => return Err(libc::EOPNOTSUPP),
-        })
-    }
-
-    /// Passes on the medium's completions. Returns their number.
-    fn reap(&mut self) -> usize {
-        let Self { clock, medium, device, pending, under_way, tally, .. } = self;
-        medium.reap(&mut |completion| {
-            let Some(device) = device.as_mut() else { return };
-            match completion {
-                Completion::Data { id, offset, data } => {
-                    let Some(Some(pending)) = pending.get_mut(id.0 as usize) else { return };
-                    if let Err(error) = device.put(id.0, offset, &data) {
-                        pending.failed = Some(number_of(&error));
-                    }
-                }
-                Completion::Done { id, result } => {
-                    let Some(ended) = pending.get_mut(id.0 as usize).and_then(Option::take) else { return };
-                    *under_way -= 1;
-                    let result = ended.failed.map_or_else(|| result.map_err(error_number), Err);
-                    tally.count(&ended.asked, result.is_ok(), clock.now() - ended.since);
-                    device.answer(id.0, result.map(|()| moved(&ended.asked)));
-                }
-            }
-        })
-    }
-
-    /// Answers a request that the medium does not have.
-    fn answer(&mut self, name: u32, result: Result<u32, i32>) {
-        let Some(ended) = self.pending[name as usize].take() else { return };
-        self.under_way -= 1;
-        self.tally.count(&ended.asked, result.is_ok(), self.clock.now() - ended.since);
-        if let Some(device) = &mut self.device {
-            device.answer(name, result);
-        }
-    }
-
     /// Begins to remove the device. Requests that wait for an absent device end now.
     fn stop(&mut self) {
         self.state = State::Stopping;
@@ -260,18 +235,17 @@ impl<F: FnMut(Event)> UblkDriver<F> {
             (self.report)(Event::NotRemoved(error.into()));
             self.state = State::Over;
         }
-        self.is_refusing = !self.medium.is_here();
-        if self.is_refusing {
-            (0..).take(self.pending.len()).for_each(|name| self.answer(name, Err(libc::ENOLINK)));
-        }
+        self.queues.remove();
+        self.server.refuse_if_away();
     }
 
     /// The device is over, because it was stopped: closes and deletes it.
     fn conclude(&mut self, sources: &Sources) {
         let was_ours = self.state == State::Stopping;
-        if let Some(device) = self.device.take() {
-            sources.remove(device.poll_fd());
+        if let Some(descriptor) = self.server.poll_fd() {
+            sources.remove(descriptor);
         }
+        self.server.close();
         self.state = State::Over;
         if was_ours {
             let deleted = self.control.delete(self.number);
@@ -283,24 +257,21 @@ impl<F: FnMut(Event)> UblkDriver<F> {
     }
 }
 
-impl<F: FnMut(Event)> Driver for UblkDriver<F> {
+impl Driver for UblkDriver {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
-        if let Some(device) = &self.device {
-            sources.add(device.poll_fd(), Attention::EachTurn)?;
-        }
-        sources.add(self.medium.poll_fd(), Attention::EachTurn)?;
+        self.server.register(sources)?;
         sources.add(self.control.poll_fd(), Attention::EachTurn)
     }
 
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let mut busy = self.heed_control()?;
-        busy |= self.take_requests(context.now) > 0;
-        busy |= self.reap() > 0;
-        if let Some(device) = &mut self.device {
-            device.submit()?;
-            if device.is_over() && !self.control.is_waiting() {
-                self.conclude(context.sources());
-            }
+        busy |= self.server.turn(context.now)?;
+        if let Some(error) = self.server.refusal() {
+            (self.report)(Event::Refused(error));
+        }
+        let have_ended = self.queues.ended()?;
+        if have_ended && self.server.is_over() && !self.control.is_waiting() {
+            self.conclude(context.sources());
         }
         Ok(match (self.state, busy) {
             (State::Over, _) => Turn::Done,
@@ -310,7 +281,7 @@ impl<F: FnMut(Event)> Driver for UblkDriver<F> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.medium.poll_timeout()
+        self.server.medium.poll_timeout()
     }
 
     fn on_stop(&mut self, _now: Instant) {
@@ -330,26 +301,4 @@ impl<F: FnMut(Event)> Driver for UblkDriver<F> {
 /// The name of the block device of this number, without its folder.
 pub fn name_of(number: u32) -> String {
     format!("ublkb{number}")
-}
-
-/// The bytes that a request has moved, as its answer says.
-fn moved(asked: &Asked) -> u32 {
-    match asked.operation {
-        Operation::Read | Operation::Write => u32::try_from(asked.length).unwrap_or(u32::MAX),
-        _ => 0,
-    }
-}
-
-fn number_of(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// The error number that the block layer understands best.
-const fn error_number(error: MediaError) -> i32 {
-    match error {
-        MediaError::Read | MediaError::ReadFailed | MediaError::Write | MediaError::OutOfRange => libc::EIO,
-        MediaError::NoSpace => libc::ENOSPC,
-        MediaError::ReadOnly => libc::EROFS,
-        MediaError::Unreachable => libc::ENOLINK,
-    }
 }

@@ -66,6 +66,16 @@ impl Tally {
         &self.0[kind as usize]
     }
 
+    /// Adds the counts of other requests.
+    pub fn add(&mut self, other: &Self) {
+        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
+            ours.operations += theirs.operations;
+            ours.bytes += theirs.bytes;
+            ours.errors += theirs.errors;
+            ours.latencies.add(&theirs.latencies);
+        }
+    }
+
     pub(super) fn count(&mut self, request: &Request, is_done: bool, length: Nanos) {
         let Some(kind) = Kind::of(request.operation) else { return };
         let tally = &mut self.0[kind as usize];
@@ -76,5 +86,25 @@ impl Tally {
             tally.errors += 1;
         }
         tally.latencies.count(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        let request = |operation| Request { name: 0, operation, durable: false, offset: 0, length: 4096 };
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        one.count(&request(Operation::Read), true, Nanos::from_micros(10));
+        other.count(&request(Operation::Read), true, Nanos::from_micros(20));
+        other.count(&request(Operation::Write), false, Nanos::from_micros(20));
+        one.add(&other);
+        let (reads, writes) = (one.of(Kind::Read), one.of(Kind::Write));
+        assert_eq!((reads.operations, reads.bytes, reads.errors), (2, 8192, 0));
+        assert_eq!((writes.operations, writes.errors), (0, 1));
+        let each = [reads, writes].map(|kind| kind.latencies.counts().iter().sum::<u64>());
+        assert_eq!((each, reads.latencies.sum()), ([2, 1], Nanos::from_micros(30)));
     }
 }

@@ -148,6 +148,12 @@ impl RemoteMedium {
         matches!(self.place.address, Address::Subsystem(_))
     }
 
+    /// Whether several hosts of this process can use the device at a time, each with a controller
+    /// of its own.
+    pub fn takes_many_hosts(&self) -> bool {
+        self.place.address.takes_many_hosts()
+    }
+
     /// The engines of the host on PCI Express; `None` of any other host, and while there is none.
     pub fn near(&self) -> Option<&Near> {
         self.controller.as_ref()?.near()

@@ -210,12 +210,12 @@ impl Control {
         self.ask(Command::Stop, device, &mut []).map(|_| ())
     }
 
-    /// Begins to start a device, or to go on with one that was taken over. That ends when the
-    /// device has a server for each queue, and has answered the kernel's first reads.
+    /// Begins to start a device, or to go on with one that was taken over. That ends when each
+    /// queue of the device has a server, and the kernel's first reads were answered.
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn begin_service(&mut self, device: u32, is_taken_over: bool) -> io::Result<()> {
+    pub(crate) fn begin_service(&mut self, device: u32, is_taken_over: bool) -> io::Result<()> {
         let command = if is_taken_over { Command::EndRecovery } else { Command::Start };
         self.begin(command, device, std::process::id().into())
     }

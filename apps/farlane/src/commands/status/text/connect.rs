@@ -1,6 +1,6 @@
 //! Block devices.
 
-use ::status::Connect;
+use ::status::{BlockQueue, Connect, FarEndState, Way};
 use indicatif::HumanBytes;
 
 /// A block device and its requests.
@@ -20,7 +20,18 @@ pub(crate) fn text(of: &Connect) -> String {
             one.reads, one.read_bytes, one.writes, one.written_bytes, one.others, one.errors
         );
     }
+    if let Way::Ublk { queues, .. } = &of.way {
+        queues.iter().for_each(|one| text += &queue(one));
+    }
     text
+}
+
+/// A queue of a block device.
+fn queue(of: &BlockQueue) -> String {
+    let BlockQueue { queue, far_end, under_way, counts } = of;
+    let away = if *far_end == FarEndState::Away { ", its connection is away" } else { "" };
+    let (operations, errors) = (counts.operations, counts.errors);
+    format!("  queue {queue}: {operations} requests, {under_way} under way, {errors} errors{away}\n")
 }
 
 /// The place of a block device and its state, for a row of `farlane observe list`.
