@@ -85,6 +85,9 @@ fn wanted(args: &BenchArgs, processors: usize) -> Result<usize, Error> {
         (Some(cores), Some(expected)) => {
             Err(Error::Range { what: "--cores", value: cores as u64, expected: expected.to_owned() })
         }
-        (cores, None) => Ok(cores.unwrap_or(processors.max(1))),
+        (Some(cores), None) => Ok(cores),
+        // A load that is to run on one processor has one thread.
+        (None, None) if target.spin.cpu.is_some() => Ok(1),
+        (None, None) => Ok(processors.max(1)),
     }
 }
