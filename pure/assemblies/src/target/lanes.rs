@@ -367,7 +367,7 @@ impl Target {
         let Some(index) = served.lanes.iter().position(|(one, _)| *one == reactor) else { return };
         let (_, lane) = served.lanes.swap_remove(index);
         if let Some(home) = served.core.home_mut() {
-            home.lane_is_gone(now, lane);
+            home.lane_gone(now, lane);
         }
         self.drain_core(key);
         self.join_waiting();

@@ -2,7 +2,7 @@
 
 use engine::{Instant, Nanos};
 use nvme::host::command;
-use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity, Lane};
+use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity};
 use nvme::wire::{IoOpcode, NamespaceId, QueueId, StatusCode, SubmissionQueueEntry};
 
 use super::rules::{Access, BLOCKS, NAMESPACES};
@@ -21,13 +21,16 @@ pub(super) struct Queue {
     pub(super) place: Place,
     /// When the latest command arrives.
     last: Instant,
+    /// Whether the target does not accept the queue again yet.
+    closing: bool,
 }
 
 /// Until when the subsystem may execute a command that its host has lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doubt {
-    /// Until the lane knows that the subsystem has dropped the queue's commands.
-    Queue(Place, ControllerKey, QueueId),
+    /// Until the subsystem has handled the messages by which the lane drops a queue: the number of
+    /// the drop.
+    Drop(u64),
     /// Until the subsystem knows that the lane is no more.
     Lane(Place),
 }
@@ -95,7 +98,7 @@ impl World {
     pub(super) fn place_queue(&mut self, id: QueueId) -> Queue {
         let lanes = self.lanes();
         let place = Place::Lane(lanes[self.below(lanes.len())]);
-        Queue { id, place, last: self.now }
+        Queue { id, place, last: self.now, closing: false }
     }
 
     /// Sends commands for a host.
@@ -125,7 +128,7 @@ impl World {
     /// connection is gone, and the host makes another. The target accepts that once nothing
     /// executes commands of the old connection.
     fn has_queue(&mut self, host: usize, queue: usize) -> bool {
-        let (key, Queue { id, place, .. }) = (self.hosts[host].key, self.hosts[host].queues[queue]);
+        let Queue { id, place, closing, .. } = self.hosts[host].queues[queue];
         let Some(station) = self.stations.get(&place) else {
             if self.dying.contains_key(&place) {
                 return false;
@@ -133,8 +136,7 @@ impl World {
             self.hosts[host].queues[queue] = self.place_queue(id);
             return true;
         };
-        let is_dropping = |lane: &Lane| lane.is_dropping(key, id);
-        !station.leaving && !station.lane.as_ref().is_some_and(is_dropping)
+        !station.leaving && !closing
     }
 
     /// Some queue that a host can use.
@@ -348,13 +350,26 @@ impl World {
             return; // The director could not know whether its change was made.
         }
         let of_queue = |one: &Pending| (one.host, one.place, one.queue) == (host, place, id);
-        self.doubt_handed(Doubt::Queue(place, key, id), of_queue);
+        self.drops += 1;
+        self.doubt_handed(Doubt::Drop(self.drops), of_queue);
         let Some(lane) = self.stations.get_mut(&place).and_then(|one| one.lane.as_mut()) else { return };
         lane.drop_queue(now, key, id);
         let ids: Vec<_> = self.pending.iter().filter(|(_, one)| of_queue(one)).map(|(id, _)| *id).collect();
         self.forget_commands(place, &ids);
         self.settle(place);
         self.lose_where(|one| one.sender == Sender::Host && of_queue(one));
+        if let Some(queue) = self.hosts[host].queues.iter_mut().find(|one| one.id == id) {
+            queue.closing = true;
+        }
+        self.report_drop(place, Event::Dropped { number: self.drops, host, queue: id });
+    }
+
+    /// The target has forgotten a queue, which its host may connect again.
+    pub(super) fn on_dropped(&mut self, number: u64, host: usize, id: QueueId) {
+        if let Some(queue) = self.hosts[host].queues.iter_mut().find(|one| one.id == id) {
+            queue.closing = false;
+        }
+        self.resolve_doubts(|doubt| matches!(doubt, Doubt::Drop(one) if one == number));
     }
 
     /// Notes which commands the subsystem may execute although their hosts lose them.
@@ -385,15 +400,7 @@ impl World {
     }
 
     /// Ends lost operations that nothing executes any longer.
-    pub(super) fn resolve_doubts(&mut self) {
-        let (stations, dying) = (&self.stations, &self.dying);
-        let is_over = |doubt: Doubt| match doubt {
-            Doubt::Lane(place) => !stations.contains_key(&place) && !dying.contains_key(&place),
-            Doubt::Queue(place, key, queue) => {
-                let lane = stations.get(&place).and_then(|station| station.lane.as_ref());
-                !dying.contains_key(&place) && !lane.is_some_and(|lane| lane.is_dropping(key, queue))
-            }
-        };
+    pub(super) fn resolve_doubts(&mut self, is_over: impl Fn(Doubt) -> bool) {
         for (_, namespace, operation) in self.doubts.extract_if(.., |(doubt, ..)| is_over(*doubt)) {
             self.checkers[namespace].end(operation, End::Failed);
         }

@@ -83,6 +83,12 @@ enum Event {
     Stall(Place, Nanos),
     /// A thread may go on, unless another stall has begun.
     Resume(Place),
+    /// The subsystem's thread has handled the messages by which a lane has dropped a queue.
+    Dropped {
+        number: u64,
+        host: usize,
+        queue: QueueId,
+    },
     /// The thread of some lane panics.
     Die,
     /// The subsystem's thread declares a lane ended.
@@ -131,6 +137,8 @@ struct World {
     dying: BTreeMap<Place, Instant>,
     /// Number of lanes whose threads were gone before they had reported their end.
     deaths: u64,
+    /// Number of queues that hosts have lost.
+    drops: u64,
     hosts: Vec<Host>,
     director: Director,
     pending: BTreeMap<u64, Pending>,
@@ -186,6 +194,7 @@ impl World {
             stations: BTreeMap::from([(Place::Subsystem, Station::new(None))]),
             dying: BTreeMap::new(),
             deaths: 0,
+            drops: 0,
             hosts: Vec::new(),
             pending: BTreeMap::new(),
             next_id: 0,
@@ -330,7 +339,6 @@ impl World {
                 }
             }
             self.note_seen();
-            self.resolve_doubts();
         }
     }
 
@@ -380,12 +388,14 @@ impl World {
                 }
             }
             Event::Resume(place) => self.resume(place),
+            Event::Dropped { number, host, queue } => self.on_dropped(number, host, queue),
             Event::Die => self.die(),
             Event::Gone(lane) => {
                 self.dying.remove(&Place::Lane(lane));
                 self.deaths += u64::from(self.subsystem.lanes().any(|one| one == lane));
                 self.subsystem.lane_gone(self.now, lane);
                 self.settle(Place::Subsystem);
+                self.resolve_doubts(|doubt| matches!(doubt, Doubt::Lane(Place::Lane(one)) if one == lane));
             }
         }
     }
@@ -395,7 +405,7 @@ impl World {
         match event {
             Event::Arrive(id) | Event::Data(id, _) => Some(self.pending.get(id)?.place),
             Event::ToLane(lane, _) => Some(Place::Lane(*lane)),
-            Event::ToSubsystem(..) | Event::Gone(_) => Some(Place::Subsystem),
+            Event::ToSubsystem(..) | Event::Dropped { .. } | Event::Gone(_) => Some(Place::Subsystem),
             Event::Answer(place, _) => Some(*place),
             _ => None,
         }

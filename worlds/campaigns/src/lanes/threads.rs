@@ -143,8 +143,11 @@ impl World {
             let alive: Vec<_> = self.subsystem.lanes().map(Place::Lane).collect();
             let is_gone = |place: &Place, _: &mut _| *place != Place::Subsystem && !alive.contains(place);
             let gone: Vec<_> = self.stations.extract_if(.., is_gone).collect();
-            for event in gone.into_iter().flat_map(|(_, station)| station.backlog) {
-                self.after(Nanos::ZERO, event);
+            for (place, station) in gone {
+                self.resolve_doubts(|doubt| matches!(doubt, Doubt::Lane(one) if one == place));
+                for event in station.backlog {
+                    self.after(Nanos::ZERO, event);
+                }
             }
         }
     }
@@ -245,6 +248,13 @@ impl World {
         station.last_from = station.last_from.max(self.now + delay);
         let at = station.last_from;
         self.at(at, Event::ToSubsystem(lane, message));
+    }
+
+    /// Makes a lane's thread report that it has dropped a queue, after the messages of the lane.
+    pub(super) fn report_drop(&mut self, place: Place, report: Event) {
+        let Some(station) = self.stations.get(&place) else { return };
+        let at = station.last_from.max(self.now);
+        self.at(at, report);
     }
 
     /// How long a message takes: mostly little, at times as long as a thread that sleeps.

@@ -149,7 +149,6 @@ impl Lane {
             }
             // The command has ended in the meantime.
             Order::Pull { .. } | Order::Push { .. } | Order::Complete { .. } => (),
-            Order::Dropped(hand) => self.dropping.retain(|(one, ..)| *one != hand),
             Order::End => {
                 self.drop_commands(false, |_, _| true);
                 self.firsts.clear();
@@ -250,7 +249,6 @@ impl Lane {
             }
             Ending::Controller(key) => {
                 self.firsts.retain(|(controller, _)| *controller != key);
-                self.dropping.retain(|(_, controller, _)| *controller != key);
                 self.remember_care();
                 self.drop_commands(false, |controller, _| controller == key);
             }
@@ -309,8 +307,6 @@ impl Lane {
             match gone.state {
                 State::HandedOver if report => {
                     let hand = self.hand_of(token);
-                    let slot = self.flow.slots.of(token);
-                    self.dropping.push((hand, slot.controller, slot.queue));
                     self.send(Report::Dropped(hand));
                 }
                 State::Deferred | State::DeferredData(_) | State::DeferredStep(_) => {

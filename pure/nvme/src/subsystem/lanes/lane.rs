@@ -50,8 +50,6 @@ pub struct Lane {
     handed: u64,
     /// Commands handed over whose transfers have failed.
     pub(super) failed: Vec<(CommandToken, Status)>,
-    /// Commands handed over whose queues were dropped, until the subsystem has ended them.
-    pub(super) dropping: Vec<(Hand, ControllerKey, QueueId)>,
     pub(super) counting: Counting,
     report_at: Option<Instant>,
     pub(super) older: Older,
@@ -114,7 +112,6 @@ impl Lane {
             waiting: VecDeque::new(),
             handed: 0,
             failed: Vec::new(),
-            dropping: Vec::new(),
             counting: Counting::new(now),
             report_at: None,
             older: Older::new(views.version()),
@@ -150,18 +147,12 @@ impl Lane {
 
     /// Ends the commands of a queue that the transport has lost for good, without completions.
     /// Requests that media have begun continue, and end before another request reads or changes the
-    /// same blocks. The subsystem may begin requests of commands that the lane has handed over while
-    /// [`Lane::is_dropping`].
+    /// same blocks. The subsystem may begin requests of commands that the lane has handed over until
+    /// it has handled the messages of this call: a transport accepts the queue again after that.
     pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) {
         self.flow.now = now;
         self.firsts.retain(|first| *first != (controller, queue));
         self.drop_commands(true, |one, of| (one, of) == (controller, queue));
-    }
-
-    /// Whether the subsystem may still execute commands of a queue that was dropped. A transport
-    /// accepts the queue again, or answers that the queue is gone, once the subsystem may not.
-    pub fn is_dropping(&self, controller: ControllerKey, queue: QueueId) -> bool {
-        self.dropping.iter().any(|(_, of, one)| (*of, *one) == (controller, queue))
     }
 
     /// Whether the subsystem executes the command called `token`, for simulations that check this.

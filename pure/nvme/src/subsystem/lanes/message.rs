@@ -76,8 +76,6 @@ pub(super) enum Order {
         hand: Hand,
         completion: CompletionResult,
     },
-    /// The subsystem has ended a command that the lane has dropped.
-    Dropped(Hand),
     /// End all commands, report all counts, and then the end.
     End,
 }

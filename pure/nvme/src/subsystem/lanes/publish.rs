@@ -10,7 +10,7 @@ use super::super::flow::{Handled, Step};
 use super::super::slots::State;
 use super::super::types::{CommandToken, Output};
 use super::care::boxed;
-use super::message::{Ending, LaneId, LaneViews, Order, Publication, Report};
+use super::message::{Ending, LaneId, LaneViews, Order, Publication};
 use super::registry::Lanes;
 use crate::media::IoId;
 
@@ -48,13 +48,6 @@ impl Subsystem {
     /// first lane is attached. Call this before commands arrive.
     pub fn expect_lanes(&mut self) {
         self.flow.overlaps.leave_to_media();
-    }
-
-    /// Forgets a lane whose thread is gone, after media have answered its requests. Commands that
-    /// the lane had handed over end; what it has counted since its last report is lost.
-    pub fn lane_is_gone(&mut self, now: Instant, lane: LaneId) {
-        self.flow.now = now;
-        self.on_report(lane, Report::Ended);
     }
 
     /// The lanes that are attached and have not ended.

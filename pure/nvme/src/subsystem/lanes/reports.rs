@@ -34,8 +34,6 @@ impl Subsystem {
                 if let Some(token) = lanes.token_of(lane, hand) {
                     self.drop_handed(token);
                 }
-                // The requests that media have of the command are disowned before this leaves.
-                self.flow.outputs.push_back(Output::ToLane(lane, boxed(Order::Dropped(hand))));
             }
             Report::Acknowledged { seen, quiet } => {
                 lanes.acknowledge(lane, seen, quiet);

@@ -349,7 +349,7 @@ fn nothing_waits_for_lanes_when_none_is_left() {
 }
 
 #[test]
-fn a_queue_is_dropped_once_the_subsystem_has_dropped_its_commands() {
+fn the_subsystem_drops_what_a_lost_queue_has_handed_over() {
     let mut lanes = Lanes::new(1);
     lanes.pulls_wait = true;
     lanes.io(0, 1, SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) });
@@ -367,8 +367,6 @@ fn a_queue_is_dropped_once_the_subsystem_has_dropped_its_commands() {
     lanes.bench.subsystem.handle_input(now, Input::FromLane(lane, message));
     lanes.drain_subsystem();
     assert_eq!(lanes.bench.subsystem.in_flight(controller, IO), 0);
-    assert!(lanes.lanes[0].1.is_dropping(controller, IO));
     lanes.deliver();
-    assert!(!lanes.lanes[0].1.is_dropping(controller, IO));
     assert!(lanes.completed.is_empty());
 }
