@@ -154,7 +154,7 @@ pub(crate) use sizes::Sizes;
 pub(crate) use spread::Spread;
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{
-    AccessState, Discovery, HostSpec, OfferArgs, SubsystemArgs, TargetAction, parse_proof_max,
+    AccessState, Discovery, HostSpec, OfferArgs, SubsystemArgs, TargetAction, parse_cores, parse_proof_max,
 };
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{

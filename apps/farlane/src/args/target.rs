@@ -405,14 +405,16 @@ pub(crate) fn parse_proof_max(text: &str) -> Result<Duration, String> {
 }
 
 impl OfferArgs {
-    /// Number of threads that carry out commands.
-    pub(crate) fn cores(&self) -> usize {
+    /// Number of threads to start, where a configuration file wants `wanted`.
+    pub(crate) fn cores(&self, wanted: Option<usize>) -> usize {
         let all = || live::reactor::processors().unwrap_or(1).clamp(1, CORES_MAX);
-        self.cores.unwrap_or_else(|| if self.spin.cpu.is_some() { 1 } else { all() })
+        let usual = || if self.spin.cpu.is_some() { 1 } else { all() };
+        self.cores.unwrap_or_else(|| usual().max(wanted.unwrap_or(1)))
     }
 }
 
-pub(super) fn parse_cores(text: &str) -> Result<usize, String> {
+/// Parses the number of threads of a target.
+pub(crate) fn parse_cores(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=CORES_MAX).contains(count));
     count.ok_or_else(|| format!("expected 1 to {CORES_MAX}"))
 }

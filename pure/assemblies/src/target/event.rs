@@ -283,6 +283,8 @@ pub enum Close {
     Unmovable,
     /// The reactor of the queue has failed.
     LaneFailed,
+    /// The thread of the queue serves the subsystem no longer.
+    LaneEnded,
     /// The host now has a limit on its rate, so the home of the subsystem takes the queue.
     Limited,
 }
@@ -314,6 +316,9 @@ impl fmt::Display for Close {
                  another core: start the target again",
             ),
             Self::LaneFailed => f.write_str("the thread of the queue has failed"),
+            Self::LaneEnded => {
+                f.write_str("another thread is to serve the queue: the host connects it again")
+            }
             Self::Limited => f.write_str("the host has a limit on its rate now, and connects it again"),
         }
     }

@@ -172,7 +172,7 @@ impl Target {
         let of = |guest: &Guest| (guest.subsystem == key).then(|| guest.connections.clone());
         let all: Vec<_> = self.guests.places.iter().flatten().filter_map(of).flatten().collect();
         for id in all {
-            self.retire(id, &Close::NotOffered);
+            self.retire(id, &Close::LaneEnded);
         }
     }
 

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use engine::Nanos;
+use engine::{Instant, Nanos};
 use nvme::subsystem::{ControllerKey, Input as CoreInput, LaneId, LaneViews};
 use nvme::wire::QueueId;
 use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
@@ -363,6 +363,9 @@ impl Target {
             self.on_away_gone(number, &Close::LaneFailed);
         }
         let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        if served.core.home().is_none() {
+            return;
+        }
         served.barred.push(reactor);
         let Some(index) = served.lanes.iter().position(|(one, _)| *one == reactor) else { return };
         let (_, lane) = served.lanes.swap_remove(index);
@@ -371,6 +374,29 @@ impl Target {
         }
         self.drain_core(key);
         self.join_waiting();
+    }
+
+    /// A reactor is gone: its thread has failed. Its lanes are over, and no queue goes there again.
+    pub fn reactor_gone(&mut self, now: Instant, reactor: ReactorId) {
+        self.now = now;
+        for key in self.keys() {
+            self.on_lane_failed(key, reactor);
+        }
+        self.work();
+    }
+
+    /// Ends the lanes on reactors that are to serve no lanes any more.
+    pub fn keep_lanes(&mut self, now: Instant, keeps: impl Fn(ReactorId) -> bool) {
+        self.now = now;
+        for key in self.keys() {
+            self.end_lanes_of(key, |reactor| !keeps(reactor));
+        }
+        self.work();
+    }
+
+    fn keys(&self) -> impl Iterator<Item = SubsystemKey> + use<> {
+        let count = u32::try_from(self.subsystems.len()).expect("keys have 32 bits");
+        (0..count).map(SubsystemKey)
     }
 
     /// Takes a queue of an association away from the connection that has it here. Returns whether
@@ -387,18 +413,25 @@ impl Target {
 
     /// Makes all lanes of the subsystems end whose home is here.
     pub(super) fn end_lanes(&mut self) {
-        for index in 0..self.subsystems.len() {
-            let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
-            self.end_lanes_of(key);
+        for key in self.keys() {
+            self.end_all_lanes_of(key);
         }
     }
 
-    /// Makes the lanes of a subsystem end.
-    pub(super) fn end_lanes_of(&mut self, key: SubsystemKey) {
+    /// Makes the lanes of a subsystem end, which gets no further ones.
+    pub(super) fn end_all_lanes_of(&mut self, key: SubsystemKey) {
+        if let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) {
+            served.may_have_lanes = false;
+        }
+        self.end_lanes_of(key, |_| true);
+    }
+
+    /// Makes those lanes of a subsystem end that are on the reactors that `ends` names.
+    fn end_lanes_of(&mut self, key: SubsystemKey, ends: impl Fn(ReactorId) -> bool) {
         let now = self.now;
         let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
-        served.may_have_lanes = false;
-        let lanes: Vec<_> = served.lanes.iter().map(|(_, lane)| *lane).collect();
+        let lanes = served.lanes.iter().filter(|(reactor, _)| ends(*reactor));
+        let lanes: Vec<_> = lanes.map(|(_, lane)| *lane).collect();
         let Some(home) = served.core.home_mut() else { return };
         for lane in lanes {
             home.detach_lane(now, lane);

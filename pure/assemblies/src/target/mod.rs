@@ -161,7 +161,7 @@ impl Target {
             let offered = self.fabrics.directory().by_key(key).is_some_and(|one| one.is_here);
             // The home of a lane ends the lane.
             if !offered && self.home_mut(key).is_some() {
-                self.end_lanes_of(key);
+                self.end_all_lanes_of(key);
                 self.subsystems[index] = None;
             }
         }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
-use super::values::{ProofMax, Size, Text, Wrong};
+use super::values::{Cores, ProofMax, Size, Text, Wrong};
 use crate::args::{
     AccessState, Backing, Discovery, FarSpec, FormatSpec, MaxTransfer, MediumSpec, NamespaceSpec, RamSpec,
     Served, check_ram,
@@ -37,6 +37,8 @@ pub(crate) struct Offer {
     pub(crate) discovery: Option<Discovery>,
     /// The time that a host has to authenticate, if the file sets it.
     pub(crate) prove_within: Option<Duration>,
+    /// The number of threads that execute commands, if the file sets it.
+    pub(crate) cores: Option<usize>,
 }
 
 impl Offer {
@@ -188,6 +190,7 @@ struct FileTable {
     discovery: Option<Discovery>,
     #[serde(rename = "prove-within")]
     prove_within: Option<Text<ProofMax>>,
+    cores: Option<Cores>,
     #[serde(default)]
     port: Vec<PortTable>,
     #[serde(default)]
@@ -306,8 +309,9 @@ fn parse(text: &str) -> Result<Offer, String> {
 
 fn offer(file: FileTable) -> Result<Offer, Wrong> {
     let prove_within = file.prove_within.map(|Text(ProofMax(time))| time);
-    let mut offer =
-        Offer { insecure: file.insecure, discovery: file.discovery, prove_within, ..Offer::default() };
+    let cores = file.cores.map(|Cores(count)| count);
+    let (insecure, discovery) = (file.insecure, file.discovery);
+    let mut offer = Offer { insecure, discovery, prove_within, cores, ..Offer::default() };
     for port in file.port {
         let Text(Place(listen)) = *port.listen.get_ref();
         if offer.ports.iter().any(|other| other.listen == listen) {

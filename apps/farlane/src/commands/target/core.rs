@@ -126,6 +126,11 @@ impl Core {
         Ok((core, media, Added { serial, store }))
     }
 
+    pub(super) fn set_active_reactors(&mut self, count: usize) {
+        let now = self.now();
+        self.driver.set_active_reactors(now, count);
+    }
+
     pub(super) fn namespace_count(&self, key: SubsystemKey) -> usize {
         self.driver.target().subsystem(key).map_or(0, |core| core.namespaces().count())
     }

@@ -2,6 +2,7 @@
 //! at home in one of them, and its I/O queues are spread over all of them.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::JoinHandle;
 
 use engine::Nanos;
@@ -9,6 +10,7 @@ use live::drivers::fabrics::target::{Mailbox, StrangerLimits};
 use live::reactor::{JobSender, Jobs, Reactor, Stop, WithJobs, jobs, pin, processors};
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
+use tracing::error;
 
 use super::core::Core;
 use crate::args::Spin;
@@ -88,7 +90,8 @@ impl Cores {
         &mut self,
         job: impl Fn(&mut Core) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Error> {
-        let others = self.others.iter().map(|other| other.run(job.clone())).collect::<Result<Vec<_>, _>>()?;
+        let others = self.others.iter().filter(|other| other.is_there());
+        let others = others.map(|other| other.run(job.clone())).collect::<Result<Vec<_>, _>>()?;
         let mut results = vec![job(&mut self.first)];
         results.extend(others);
         Ok(results)
@@ -111,12 +114,18 @@ impl Cores {
             }
             directory
         };
-        for (index, other) in (1..).zip(&self.others) {
+        for (index, other) in (1..).zip(&self.others).filter(|(_, other)| other.is_there()) {
             let directory = of(index);
             other.run(move |core| core.set_directory(directory))?;
         }
         self.first.set_directory(of(0));
         Ok(())
+    }
+
+    /// Has the first `count` cores execute commands of hosts. The queues of others are closed, and
+    /// their hosts connect them again.
+    pub(super) fn set_active(&mut self, count: usize) -> Result<(), Error> {
+        self.each(move |core| core.set_active_reactors(count)).map(drop)
     }
 
     /// The ways to give jobs to the cores but the first.
@@ -134,13 +143,18 @@ impl Cores {
     pub(super) fn join(self) -> io::Result<()> {
         self.stop_others();
         for other in self.others {
-            other.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            other.thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
         Ok(())
     }
 }
 
 impl Other {
+    /// Whether the thread has not failed.
+    fn is_there(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
         let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
         self.sender.run(job).ok_or_else(gone)
@@ -156,13 +170,40 @@ impl Drop for Ending {
     }
 }
 
+/// Runs a core. If a core fails that is no subsystem's home, its connections end and the target
+/// goes on without it.
 fn work(
+    core: impl FnOnce() -> Core,
+    reactor: Reactor,
+    mailbox: Mailbox,
+    jobs: Jobs<Core>,
+    processor: Option<usize>,
+    ending: Ending,
+) -> io::Result<()> {
+    let obituary = mailbox.obituary();
+    // All that the core has is dropped with it.
+    let run = AssertUnwindSafe(move || turn(core, reactor, mailbox, jobs, processor));
+    match catch_unwind(run) {
+        Ok(result) => result,
+        Err(panic) if obituary.is_of_home() => resume_unwind(panic),
+        Err(_) => {
+            error!(
+                "a thread of the target has failed: its connections are closed, and the other threads go on; \
+                 please report the message of the panic above"
+            );
+            std::mem::forget(ending);
+            obituary.post();
+            Ok(())
+        }
+    }
+}
+
+fn turn(
     core: impl FnOnce() -> Core,
     mut reactor: Reactor,
     mailbox: Mailbox,
     jobs: Jobs<Core>,
     processor: Option<usize>,
-    ending: Ending,
 ) -> io::Result<()> {
     if let Some(processor) = processor {
         // If there are more threads than processors, threads share a processor.
@@ -171,6 +212,5 @@ fn work(
     let mut core = core();
     core.driver.set_mailbox(mailbox);
     reactor.run(&mut WithJobs::new(core, jobs))?;
-    drop(ending);
     Ok(())
 }

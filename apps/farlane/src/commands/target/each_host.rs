@@ -12,19 +12,21 @@ use super::core::Core;
 const PER_JOB: usize = 32;
 
 /// Calls `each` with every host of a core, and with the result of `also`, which runs on the core's
-/// own thread. `None` when the core has ended.
+/// own thread. A core that ends has no further hosts.
 pub(super) fn each_host<T: Send + 'static>(
     core: &JobSender<Core>,
     also: impl Fn(&Core, &AssociationStatus) -> T + Copy + Send + 'static,
     mut each: impl FnMut(AssociationStatus, T),
-) -> Option<()> {
+) {
     let mut from = AssociationKey(0);
-    loop {
-        let next = core.run(move |core| {
+    let ask = |from| {
+        core.run(move |core| {
             let next = core.driver.target().status_from(from, PER_JOB);
             next.into_iter().map(|one| (also(core, &one), one)).collect::<Vec<_>>()
-        })?;
-        let Some((_, last)) = next.last() else { return Some(()) };
+        })
+    };
+    while let Some(next) = ask(from) {
+        let Some((_, last)) = next.last() else { return };
         from = AssociationKey(last.key.0 + 1);
         for (found, one) in next {
             each(one, found);
@@ -59,16 +61,17 @@ impl Guest {
 }
 
 /// Calls `each` with the queues of each host on a core that is not the home of their subsystem.
-/// `None` when the core has ended.
-pub(super) fn each_guest(core: &JobSender<Core>, mut each: impl FnMut(Guest)) -> Option<()> {
+/// A core that ends has no further queues.
+pub(super) fn each_guest(core: &JobSender<Core>, mut each: impl FnMut(Guest)) {
     let mut from = Some(0);
-    while let Some(place) = from {
-        let (guests, next) = core.run(move |core| {
+    let ask = |place| {
+        core.run(move |core| {
             let (guests, next) = core.driver.target().guests_from(place, PER_JOB);
             (guests.into_iter().map(|guest| Guest::of(core, guest)).collect::<Vec<_>>(), next)
-        })?;
+        })
+    };
+    while let Some((guests, next)) = from.and_then(ask) {
         guests.into_iter().for_each(&mut each);
         from = next;
     }
-    Some(())
 }

@@ -112,7 +112,8 @@ impl Daemon for Offering<'_> {
     fn settings(&self) -> Settings {
         let args = self.args;
         let (ports, media) = self.offer.as_ref().map_or((0, 0), |offer| (offer.ports.len(), offer.media()));
-        let opened = OPENED_BY_LISTENER * (ports + args.cores()) + OPENED_BY_NAMESPACE * media * args.cores();
+        let cores = args.cores(self.offer.as_ref().and_then(|offer| offer.cores));
+        let opened = OPENED_BY_LISTENER * (ports + cores) + OPENED_BY_NAMESPACE * media * cores;
         let control = Control { control: args.control.clone() };
         daemon_settings(&args.spin, opened, &args.sandbox, &control, &args.watch)
     }
@@ -129,7 +130,8 @@ impl Daemon for Offering<'_> {
         let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
         let proof_max = args.prove_within.or(offer.prove_within).map_or(PROOF_MAX, Nanos::from);
         let strangers = StrangerLimits { places: places(memory_max), proof_max, work_share: WORK_SHARE };
-        let cores = Cores::start(clock, &opening.stop, &args.spin, args.cores(), strangers, memory_max)?;
+        let count = args.cores(offer.cores);
+        let cores = Cores::start(clock, &opening.stop, &args.spin, count, strangers, memory_max)?;
         let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
         let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
         options.check()?;

@@ -22,15 +22,18 @@ use crate::counters::{self, next_tallies};
 /// The ANA states of subsystems, by their names.
 pub(super) type AccessByName = HashMap<String, Vec<Access>>;
 
-/// The status of a target with these cores, which is made of small jobs of each core. `None` when a
-/// core has ended.
+/// The status of a target with these cores, which is made of small jobs of each core. `None` when
+/// all have ended.
 pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> Option<Target> {
     let mut all: Option<Target> = None;
     for core in cores {
         let asked = Instant::now();
         let ask =
             move |core: &mut Core| (asked.elapsed(), core.driver.target().io_queues(), of_core(&core.driver));
-        let (lag, io_queues, (keys, mut part)) = core.run(ask)?;
+        let Some((lag, io_queues, (keys, mut part))) = core.run(ask) else {
+            // A thread that has failed was no subsystem's home: the target goes on without it.
+            continue;
+        };
         for (key, subsystem) in keys.into_iter().zip(&mut part.subsystems) {
             // A subsystem that is gone by now has no more tallies.
             let next = move |core: &mut Core, after| {
@@ -57,7 +60,7 @@ pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> O
         all.cores.push(share);
     }
     let mut all = all?;
-    add_hosts(&mut all, cores)?;
+    add_hosts(&mut all, cores);
     Some(all)
 }
 
@@ -157,14 +160,13 @@ fn join_strangers(all: &mut Strangers, other: Strangers) {
     all.processor_ns += other.processor_ns;
 }
 
-/// Adds the hosts of all cores to the reports of the cores, with their queues on other cores;
-/// `None` when one has ended.
-fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) -> Option<()> {
+/// Adds the hosts of all cores to the reports of the cores, with their queues on other cores.
+fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) {
     let mut of_subsystem = HashMap::<Option<String>, Vec<(Controller, Vec<TcpInfo>)>>::new();
     for core in cores {
         each_host(core, tcp_of, |one, (name, tcp)| {
             of_subsystem.entry(name).or_default().push((controller(&one), tcp));
-        })?;
+        });
     }
     for core in cores {
         each_guest(core, |guest| {
@@ -177,7 +179,7 @@ fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) -> Option<()> {
                 one.queues.sort_by_key(|queue| queue.queue);
                 tcp.extend(guest.tcp);
             }
-        })?;
+        });
     }
     let whole = |(one, tcp): (Controller, Vec<TcpInfo>)| {
         let tcp = TcpInfo::together(tcp).map(counters::tcp);
@@ -188,7 +190,6 @@ fn add_hosts(all: &mut Target, cores: &[JobSender<Core>]) -> Option<()> {
     for subsystem in &mut all.subsystems {
         subsystem.controllers = take(Some(subsystem.nqn.clone()));
     }
-    Some(())
 }
 
 /// The name of the subsystem of a host, and the kernel's information on the host's connections.

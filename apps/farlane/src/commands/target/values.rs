@@ -31,6 +31,18 @@ impl FromStr for ProofMax {
     }
 }
 
+/// A number of threads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cores(pub(super) usize);
+
+impl<'de> Deserialize<'de> for Cores {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let count = i64::deserialize(deserializer)?;
+        let parsed = crate::args::parse_cores(&count.to_string());
+        parsed.map(Self).map_err(|error| D::Error::custom(format!("{error}, not {count}")))
+    }
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub(super) u64);

@@ -65,6 +65,8 @@ pub(super) struct Server {
     is_discovery_given: bool,
     /// The configuration file's time for the authentication.
     prove_within: Option<Duration>,
+    /// The configuration file's number of cores.
+    wanted_cores: Option<usize>,
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
     /// The options of connections in the kernel.
@@ -93,6 +95,7 @@ impl Server {
             discovery: offer.discovery,
             is_discovery_given: false,
             prove_within: offer.prove_within,
+            wanted_cores: offer.cores,
             announcer,
             options,
             jobs: None,
@@ -109,8 +112,15 @@ impl Server {
             server.add_subsystem(subsystem)?;
         }
         server.referrals = offer.referrals;
+        server.set_cores(offer.cores)?;
         server.publish()?;
         Ok(server)
+    }
+
+    /// Has as many cores execute commands as the configuration file says, up to all of them.
+    fn set_cores(&mut self, wanted: Option<usize>) -> Result<(), Error> {
+        let all = self.cores.count() as usize;
+        self.cores.set_active(wanted.unwrap_or(all).min(all))
     }
 
     /// Keeps the hosts that may use the discovery service, even if the configuration file changes

@@ -46,6 +46,18 @@ impl Server {
         if self.prove_within != offer.prove_within {
             changes.push("another prove-within is used when the target is started again".to_owned());
         }
+        if self.wanted_cores != offer.cores {
+            self.wanted_cores = offer.cores;
+            self.set_cores(offer.cores).map_err(|error| error.to_string())?;
+            let all = self.cores.count() as usize;
+            changes.push(match offer.cores {
+                Some(count) if count > all => {
+                    format!("all {all} threads execute commands, {count} when the target is started again")
+                }
+                Some(count) => format!("{} of {all} threads execute commands", count),
+                None => format!("all {all} threads execute commands"),
+            });
+        }
         if self.referrals != offer.referrals {
             changes.push("referrals have changed".to_owned());
             self.referrals = offer.referrals;

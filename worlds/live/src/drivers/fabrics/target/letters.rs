@@ -45,6 +45,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     self.target.exchange(now, &mut self.shell);
                     self.close_unserved(subsystem);
                 }
+                Letter::Gone(reactor) => {
+                    self.target.engine_mut().reactor_gone(now, reactor);
+                    self.target.exchange(now, &mut self.shell);
+                }
                 Letter::ToHome(subsystem, reactor, message) => {
                     let input = Input::FromLane { subsystem, reactor, message };
                     self.target.engine_mut().handle_input(now, input);
@@ -53,6 +57,15 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             }
         }
         busy
+    }
+
+    /// Has the first `count` reactors serve I/O queues. Queues on others are closed, and their hosts
+    /// connect them again.
+    pub fn set_active_reactors(&mut self, now: Instant, count: usize) {
+        let Some(mailbox) = &self.mailbox else { return };
+        mailbox.set_active(count);
+        self.target.engine_mut().keep_lanes(now, |reactor| mailbox.is_active(reactor));
+        self.target.exchange(now, &mut self.shell);
     }
 
     /// Begins a lane of another reactor's subsystem.

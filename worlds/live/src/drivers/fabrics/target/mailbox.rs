@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use assemblies::fabric::Fabric;
@@ -44,6 +44,8 @@ pub(super) enum Letter {
     Media(SubsystemKey, LaneMediaChange),
     ToLane(SubsystemKey, ToLane),
     ToHome(SubsystemKey, ReactorId, ToHome),
+    /// A reactor's thread has failed.
+    Gone(ReactorId),
 }
 
 /// What all reactors know of one reactor.
@@ -55,6 +57,10 @@ struct Load {
     own: AtomicUsize,
     /// Number of I/O queues that others have given to its lanes.
     guests: AtomicUsize,
+    /// Whether it is the home of a subsystem.
+    is_home: AtomicBool,
+    /// Whether its thread has failed.
+    is_gone: AtomicBool,
 }
 
 /// The way to one reactor.
@@ -71,6 +77,8 @@ pub struct Mailbox {
     own: usize,
     inbox: Receiver<Letter>,
     places: Vec<Place>,
+    /// Number of reactors, from the first one on, that take I/O queues.
+    active: Arc<AtomicUsize>,
     /// Reactors that were sent something and must be woken.
     to_wake: Vec<usize>,
 }
@@ -84,7 +92,11 @@ impl Mailbox {
             (Place { sender, load: Arc::default(), waker }, inbox)
         };
         let (places, inboxes): (Vec<_>, Vec<_>) = wakers.into_iter().map(place).unzip();
-        let mailbox = |(own, inbox)| Self { own, inbox, places: places.clone(), to_wake: Vec::new() };
+        let active = Arc::new(AtomicUsize::new(places.len()));
+        let mailbox = |(own, inbox)| {
+            let (places, active) = (places.clone(), Arc::clone(&active));
+            Self { own, inbox, places, active, to_wake: Vec::new() }
+        };
         inboxes.into_iter().enumerate().map(mailbox).collect()
     }
 
@@ -111,17 +123,41 @@ impl Mailbox {
     /// The reactor that serves fewest I/O queues; `None` if it is this one, which serves `own`.
     pub(super) fn least_loaded(&self, own: usize) -> Option<ReactorId> {
         self.set_own(own);
+        let takes = |index: &usize| {
+            let is_active = *index < self.active.load(Ordering::Relaxed) || *index == self.own;
+            is_active && !self.places[*index].load.is_gone.load(Ordering::Relaxed)
+        };
         let load = |index: &usize| {
             let Load { own, guests, .. } = &*self.places[*index].load;
             (own.load(Ordering::Relaxed) + guests.load(Ordering::Relaxed), *index != self.own)
         };
-        let least = (0..self.places.len()).min_by_key(load)?;
+        let least = (0..self.places.len()).filter(takes).min_by_key(load)?;
         (least != self.own).then(|| id_of(least))
     }
 
     /// Notes how many I/O queues this reactor serves of its own subsystems.
     pub(super) fn set_own(&self, count: usize) {
         self.places[self.own].load.own.store(count, Ordering::Relaxed);
+    }
+
+    /// Notes that this reactor is the home of a subsystem.
+    pub(super) fn set_home(&self) {
+        self.places[self.own].load.is_home.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the first `count` reactors take I/O queues from now on.
+    pub(super) fn set_active(&self, count: usize) {
+        self.active.store(count, Ordering::Relaxed);
+    }
+
+    /// Whether a reactor takes I/O queues.
+    pub(super) fn is_active(&self, reactor: ReactorId) -> bool {
+        (reactor.0 as usize) < self.active.load(Ordering::Relaxed)
+    }
+
+    /// The report of this reactor's end, for a thread that fails.
+    pub fn obituary(&self) -> Obituary {
+        Obituary { own: self.own, places: self.places.clone() }
     }
 
     /// A connection of a lane here is gone.
@@ -166,6 +202,36 @@ impl Mailbox {
         for index in self.to_wake.drain(..) {
             self.places[index].waker.wake();
         }
+    }
+}
+
+/// The report of a reactor's end to all others.
+pub struct Obituary {
+    own: usize,
+    places: Vec<Place>,
+}
+
+impl Obituary {
+    /// Whether the reactor is the home of a subsystem, so that the target can't go on without it.
+    pub fn is_of_home(&self) -> bool {
+        self.places[self.own].load.is_home.load(Ordering::Relaxed)
+    }
+
+    /// Reports the reactor's end to all others. Its driver, with its media, must be dropped.
+    pub fn post(self) {
+        self.places[self.own].load.is_gone.store(true, Ordering::Relaxed);
+        for (index, place) in self.places.iter().enumerate() {
+            // A reactor that has ended needs no news.
+            if index != self.own && place.sender.send(Letter::Gone(id_of(self.own))).is_ok() {
+                place.waker.wake();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Obituary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Obituary({} of {})", self.own, self.places.len())
     }
 }
 

@@ -10,7 +10,7 @@ mod shell;
 mod strangers;
 mod worker;
 
-pub use mailbox::{Mailbox, Moved};
+pub use mailbox::{Mailbox, Moved, Obituary};
 
 use std::fmt;
 use std::io;
@@ -184,6 +184,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut media = media;
         // Memory moves at once to where several threads reach it.
         let may_have_lanes = self.mailbox.is_some() && media.for_lane().is_ok_and(|media| media.is_some());
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.set_home();
+        }
         self.put_media(key, media);
         self.target.engine_mut().add_subsystem(now, key, config);
         if may_have_lanes {
