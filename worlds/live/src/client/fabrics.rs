@@ -30,8 +30,8 @@ use crate::sys;
 const BASE: u64 = 4096;
 /// Bytes of memory for admin data, beside the data of commands under way.
 const ADMIN_BYTES: u64 = 1 << 20;
-/// The most bytes that one command moves.
-const TRANSFER_BYTES_MAX: u32 = 128 << 10;
+/// The most bytes that one command moves, as far as the controller allows it.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// The least that the paths to a subsystem have room for, in commands.
 const COMMANDS_MAX: u32 = 1024;
 /// The cookie of a round trip.
