@@ -214,7 +214,7 @@ impl Socket {
         let Secure::Tls(tls) = &mut self.secure else { return Ok(Received::Nothing) };
         let mut landed = 0;
         if let Some(place) = place {
-            landed = match tls.receive(place) {
+            landed = match tls.receive(&self.stream, place) {
                 Ok(0) => return Ok(Received::Closed),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
                 landed => landed?,
@@ -228,7 +228,7 @@ impl Socket {
             None => pool.take(self.block_length.get()),
         };
         let length = if landed >= LONG { COPY_MAX } else { block.len() };
-        let received = tls.receive(&mut block[..length]);
+        let received = tls.receive(&self.stream, &mut block[..length]);
         let count = match received {
             Ok(count @ 1..) => count,
             // The end or the error is reported again by the next call.
@@ -309,7 +309,7 @@ impl Socket {
     pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
         if let Secure::Tls(tls) = &mut self.secure {
             // Nothing is sent before both ends have proved their identities.
-            return if tls.is_proved() { tls.send(outbox) } else { Ok(0) };
+            return if tls.is_proved() { tls.send(&self.stream, outbox) } else { Ok(0) };
         }
         // Nearly always the outbox has one command or one answer.
         if outbox.pieces() <= FEW {
@@ -338,7 +338,7 @@ impl Socket {
     /// Announces to the peer that nothing more will be sent.
     pub fn shut(&mut self) {
         if let Secure::Tls(tls) = &mut self.secure {
-            tls.close();
+            tls.close(&self.stream);
         }
         // A connection that is gone already needs no closing.
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -352,7 +352,7 @@ impl Socket {
     /// Closes the connection after `last`, as far as the system takes these bytes at once.
     pub fn close(mut self, last: &[u8]) {
         match &mut self.secure {
-            Secure::Tls(tls) => tls.send_last(last),
+            Secure::Tls(tls) => tls.send_last(&self.stream, last),
             _ => drop(self.stream.write(last)),
         }
         let _ = self.stream.shutdown(Shutdown::Write);

@@ -1,9 +1,16 @@
-//! TLS 1.3 with pre-shared keys around a socket of NVMe/TCP, by s2n-tls.
+//! TLS 1.3 with pre-shared keys around a socket of NVMe/TCP: s2n-tls shakes hands, and goes with all
+//! of its memory when both ends have proved their keys. [`Records`] protects what follows.
 
-use std::cell::RefCell;
+mod keys;
+mod records;
+mod secrets;
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -19,15 +26,13 @@ use s2n_tls::enums::{Blinding, PskHmac};
 use s2n_tls::error::{Error, ErrorType};
 use s2n_tls::security::DEFAULT_TLS13;
 
-/// Most bytes that are sealed in one go.
-const GATHER_BYTES: usize = 64 << 10;
+use crate::carrier::tcp::Direct;
+use keys::{Suite, TrafficKey};
+use records::Records;
+use secrets::Secrets;
+
 /// The first byte of a TLS handshake (RFC 8446, ContentType handshake).
 const HANDSHAKE: u8 = 22;
-
-thread_local! {
-    /// Where the pieces of an outbox are put together, so that small ones share a record.
-    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The TLS settings of the target's end for its hosts.
 #[derive(Clone, Default)]
@@ -72,10 +77,21 @@ enum End {
 }
 
 /// One end of a TLS connection on a socket that never waits.
-pub(super) struct Tls {
+pub(super) struct Tls(State);
+
+/// How far a connection is.
+enum State {
+    /// The ends are proving that they have the same key.
+    Handshake(Box<Handshake>),
+    /// Both ends have proved it.
+    Open(Box<Records>),
+}
+
+/// A handshake that is not over.
+struct Handshake {
     session: Connection,
     end: End,
-    is_proved: bool,
+    secrets: Secrets,
 }
 
 impl Tls {
@@ -84,7 +100,8 @@ impl Tls {
     /// # Errors
     /// When the library does not take the settings.
     pub(super) fn host(psk: &Psk, socket: RawFd) -> io::Result<Self> {
-        Self::new(Connection::new_client(), End::Host, std::slice::from_ref(psk), socket)
+        Handshake::new(Connection::new_client(), End::Host, std::slice::from_ref(psk), socket)
+            .map(|handshake| Self(State::Handshake(Box::new(handshake))))
             .map_err(io::Error::other)
     }
 
@@ -93,17 +110,82 @@ impl Tls {
     /// # Errors
     /// When the library does not take the settings.
     pub(super) fn target(acceptor: &Acceptor, socket: RawFd) -> io::Result<Self> {
-        Self::new(Connection::new_server(), End::Target(acceptor.clone()), &acceptor.0, socket)
+        Handshake::new(Connection::new_server(), End::Target(acceptor.clone()), &acceptor.0, socket)
+            .map(|handshake| Self(State::Handshake(Box::new(handshake))))
             .map_err(io::Error::other)
     }
 
+    /// Whether both ends have proved that they have the key.
+    pub(super) const fn is_proved(&self) -> bool {
+        matches!(self.0, State::Open(_))
+    }
+
+    /// Advances the handshake. Returns the proved identity once it is over.
+    ///
+    /// # Errors
+    /// When the handshake has failed; the message has the remedy.
+    pub(super) fn shake_hands(&mut self) -> io::Result<Option<Identity>> {
+        let State::Handshake(handshake) = &mut self.0 else { return Ok(None) };
+        let Some((identity, records)) = handshake.advance()? else { return Ok(None) };
+        self.0 = State::Open(Box::new(records));
+        Ok(Some(identity))
+    }
+
+    /// Opens received records of `socket`, into `place`. Returns the number of bytes, and 0 when the
+    /// other end has closed its side.
+    ///
+    /// # Errors
+    /// When nothing has come (`WouldBlock`), or the connection has failed.
+    pub(super) fn receive(&mut self, socket: &TcpStream, place: &mut [u8]) -> io::Result<usize> {
+        let State::Open(records) = &mut self.0 else { return Err(ErrorKind::WouldBlock.into()) };
+        records.receive(place, |room| Direct(socket).read(room))
+    }
+
+    /// Seals and sends the bytes in `outbox`, as many as `socket` takes. Returns the number of bytes
+    /// taken. When the socket takes no more, some of the bytes are sealed already, and stay at the
+    /// front of the outbox until they are sent.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub(super) fn send(&mut self, socket: &TcpStream, outbox: &Outbox) -> io::Result<usize> {
+        let State::Open(records) = &mut self.0 else { return Ok(0) };
+        records.send(outbox.slices(), |bytes| Direct(socket).write(bytes))
+    }
+
+    /// Gives memory back while nothing passes.
+    pub(super) fn rest(&mut self) {
+        match &mut self.0 {
+            // The library refuses while it holds bytes, which then stay.
+            State::Handshake(handshake) => drop(handshake.session.release_buffers()),
+            State::Open(records) => records.rest(),
+        }
+    }
+
+    /// Sends `last`, as far as the system takes these bytes at once, and that nothing more comes.
+    pub(super) fn send_last(&mut self, socket: &TcpStream, last: &[u8]) {
+        if let State::Open(records) = &mut self.0 {
+            // A connection that is gone already needs no last words.
+            let _ = records.send(std::iter::once(last), |bytes| Direct(socket).write(bytes));
+        }
+        self.close(socket);
+    }
+
+    /// Announces to the other end that nothing more comes.
+    pub(super) fn close(&mut self, socket: &TcpStream) {
+        match &mut self.0 {
+            // A connection that is gone already needs no closing.
+            State::Handshake(handshake) => drop(handshake.session.poll_shutdown_send()),
+            State::Open(records) => records.close(|bytes| Direct(socket).write(bytes)),
+        }
+    }
+}
+
+impl Handshake {
     fn new(mut session: Connection, end: End, psks: &[Psk], socket: RawFd) -> Result<Self, Error> {
         session.set_config(config()?)?;
         // The library would sleep otherwise. The time of a wrong proof reveals nothing to its
         // sender.
         session.set_blinding(Blinding::SelfService)?;
-        session.prefer_throughput()?;
-        session.set_receive_buffering(true)?;
         for psk in psks {
             let mut one = s2n_tls::psk::Builder::new()?;
             one.set_identity(psk.identity.as_bytes())?;
@@ -119,20 +201,17 @@ impl Tls {
             session.set_receive_context(context)?;
             session.set_send_context(context)?;
         }
-        Ok(Self { session, end, is_proved: false })
+        Ok(Self { session, end, secrets: Secrets::default() })
     }
 
-    /// Whether both ends have proved that they have the key.
-    pub(super) const fn is_proved(&self) -> bool {
-        self.is_proved
-    }
-
-    /// Advances the handshake. Returns the proved identity once it is over.
+    /// Advances the handshake. Returns the proved identity, and the way to protect what follows,
+    /// once it is over.
     ///
-    /// # Errors
-    /// When the handshake has failed; the message has the remedy.
-    pub(super) fn shake_hands(&mut self) -> io::Result<Option<Identity>> {
-        match self.session.poll_negotiate() {
+    /// The library reads record by record, so it has no byte behind the handshake.
+    fn advance(&mut self) -> io::Result<Option<(Identity, Records)>> {
+        let polled = self.session.poll_negotiate();
+        self.secrets.take_logged();
+        match polled {
             Poll::Pending => return Ok(None),
             Poll::Ready(Err(error)) => return Err(self.explain(&error)),
             Poll::Ready(Ok(_)) => {}
@@ -142,83 +221,32 @@ impl Tls {
         self.session.negotiated_psk_identity(&mut identity).map_err(io::Error::other)?;
         let identity = Identity::parse(&identity)
             .map_err(|error| io::Error::new(ErrorKind::PermissionDenied, error.to_string()))?;
-        self.is_proved = true;
-        Ok(Some(identity))
+        Ok(Some((identity, self.records()?)))
     }
 
-    /// Opens received records, into `place`. Returns the number of bytes, and 0 when the other end
-    /// has closed its side.
-    ///
-    /// # Errors
-    /// When nothing has come (`WouldBlock`), or the connection has failed.
-    pub(super) fn receive(&mut self, place: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < place.len() {
-            match self.session.poll_recv(&mut place[filled..]) {
-                Poll::Ready(Ok(0)) if filled == 0 => return Ok(0),
-                Poll::Ready(Ok(0)) | Poll::Pending if filled > 0 => break,
-                Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
-                Poll::Ready(Ok(count)) => filled += count,
-                // The bytes opened before count first; the error comes again.
-                Poll::Ready(Err(_)) if filled > 0 => break,
-                Poll::Ready(Err(error)) => return Err(self.explain(&error)),
-            }
-        }
-        Ok(filled)
-    }
-
-    /// Seals and sends the bytes in `outbox`, as many as the system takes. Returns the number of
-    /// bytes taken. When the system takes no more, the library has sealed some of the bytes
-    /// already. It requires the same bytes again, which stay at the front of the outbox.
-    ///
-    /// # Errors
-    /// When the connection has failed.
-    pub(super) fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
-        GATHERED.with_borrow_mut(|gathered| {
-            gathered.clear();
-            for piece in outbox.slices() {
-                let room = GATHER_BYTES - gathered.len();
-                gathered.extend_from_slice(&piece[..piece.len().min(room)]);
-                if gathered.len() == GATHER_BYTES {
-                    break;
-                }
-            }
-            match self.session.poll_send(gathered) {
-                Poll::Ready(Ok(count)) => Ok(count),
-                Poll::Pending => Ok(0),
-                Poll::Ready(Err(error)) => Err(io::Error::other(error)),
-            }
+    /// The records behind the handshake, by the keys that it has agreed on.
+    fn records(&mut self) -> io::Result<Records> {
+        let name = self.session.cipher_suite().map_err(io::Error::other)?;
+        let suite = Suite::of_name(name).ok_or_else(|| {
+            io::Error::other(format!("TLS: {name} is no cipher suite of TLS 1.3 with AEAD"))
+        })?;
+        let Secrets { host, target } = core::mem::take(&mut self.secrets);
+        let key = |secret: Option<_>| {
+            secret.and_then(|secret| TrafficKey::new(suite, secret).ok()).ok_or_else(|| {
+                io::Error::other("TLS: the library has not given the secrets of the handshake")
+            })
+        };
+        let (host, target) = (key(host)?, key(target)?);
+        Ok(match self.end {
+            End::Host => Records::new(target, host),
+            End::Target(_) => Records::new(host, target),
         })
     }
 
-    /// Gives memory back while nothing passes.
-    pub(super) fn rest(&mut self) {
-        // The library refuses while it holds bytes, which then stay.
-        let _ = self.session.release_buffers();
-    }
-
-    /// Sends `last`, as far as the system takes these bytes at once, and that nothing more comes.
-    pub(super) fn send_last(&mut self, last: &[u8]) {
-        if self.is_proved && !last.is_empty() {
-            // A connection that is gone already needs no last words.
-            let _ = self.session.poll_send(last);
-        }
-        self.close();
-    }
-
-    /// Announces to the other end that nothing more comes.
-    pub(super) fn close(&mut self) {
-        // A connection that is gone already needs no closing.
-        let _ = self.session.poll_shutdown_send();
-    }
-
-    /// Explains in words why a handshake or a connection has failed, with the remedy.
+    /// Explains in words why a handshake has failed, with the remedy.
     fn explain(&self, error: &Error) -> io::Error {
-        match error.kind() {
-            ErrorType::IOError => return io::Error::last_os_error(),
-            ErrorType::ConnectionClosed if self.is_proved => return ErrorKind::ConnectionReset.into(),
-            _ if self.is_proved => return io::Error::other(format!("TLS: {}", error.message())),
-            _ => {}
+        if error.kind() == ErrorType::IOError {
+            return io::Error::last_os_error();
         }
         let text = match &self.end {
             End::Host => host_words(self.session.alert(), error),
@@ -261,7 +289,7 @@ fn config() -> Result<Config, Error> {
     let mut config = Config::builder();
     config.with_system_certs(false)?;
     config.set_security_policy(&DEFAULT_TLS13)?;
-    config.set_send_buffer_size(u32::try_from(GATHER_BYTES).unwrap_or(u32::MAX))?;
+    secrets::log(&mut config)?;
     let config = config.build()?;
     Ok(CONFIG.get_or_init(|| config).clone())
 }
@@ -312,6 +340,6 @@ unsafe extern "C" fn send(context: *mut c_void, bytes: *const u8, length: u32) -
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("is_proved", &self.is_proved).finish_non_exhaustive()
+        f.debug_struct("Tls").field("is_proved", &self.is_proved()).finish_non_exhaustive()
     }
 }
