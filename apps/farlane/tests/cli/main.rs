@@ -68,6 +68,7 @@ mod target;
 mod target_backings;
 mod target_bad_days;
 mod target_control;
+mod target_cores;
 mod target_strangers;
 mod targets_by_name;
 mod tidy;

@@ -299,7 +299,7 @@ pub(crate) fn listed_in(text: &str) -> Result<Vec<(String, Vec<Listed>)>, String
     Ok(parse(text)?.subsystems.into_iter().filter_map(of).collect())
 }
 
-fn parse(text: &str) -> Result<Offer, String> {
+pub(super) fn parse(text: &str) -> Result<Offer, String> {
     let file: FileTable = texts::parse(text)?;
     offer(file).map_err(|Wrong { span, key, why }| {
         let line = text[..span.start].matches('\n').count() + 1;

@@ -214,3 +214,117 @@ fn turn(
     reactor.run(&mut WithJobs::new(core, jobs))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use live::carrier::tcp;
+    use live::client::{Controller, Options, Url};
+    use nvme::wire::NamespaceId;
+
+    use super::super::server::Server;
+    use super::super::{config, status};
+    use super::*;
+
+    const OFFER: &str = r#"
+        [[port]]
+        listen = "127.0.0.1:0"
+        [[subsystem]]
+        nqn = "nqn.2026-01.io.farlane:cores"
+        [[subsystem.namespace]]
+        ram = "1MiB"
+    "#;
+
+    /// A target with two cores on a thread. Returns the ways to them, and the target's end.
+    struct Running {
+        address: String,
+        senders: Vec<JobSender<Core>>,
+        stop: Stop,
+        thread: JoinHandle<io::Result<()>>,
+    }
+
+    fn start() -> Running {
+        let (said, heard) = channel();
+        let thread = std::thread::spawn(move || {
+            let clock = Clock::start();
+            let mut reactor = Reactor::new(clock, Nanos::ZERO).unwrap();
+            let (stop, spin) = (reactor.stop(), Spin { spin: Duration::ZERO, cpu: None });
+            let strangers = StrangerLimits { places: 64, proof_max: Nanos::from_secs(5), work_share: 50 };
+            let cores = Cores::start(clock, &stop, &spin, 2, strangers, 64 << 20).unwrap();
+            let offer = config::parse(OFFER).unwrap();
+            let mut server = Server::new(cores, None, None, tcp::Options::default(), offer).unwrap();
+            let (first, taken) = jobs(stop.clone());
+            let senders = server.accept_jobs(first, taken);
+            said.send((server.cores().first.driver.addresses().next().unwrap().1.to_string(), senders, stop))
+                .unwrap();
+            reactor.run(&mut server)?;
+            server.join()
+        });
+        let (address, senders, stop) = heard.recv().unwrap();
+        Running { address, senders, stop, thread }
+    }
+
+    fn host(address: &str) -> Controller {
+        let url: Url = format!("nvme-tcp://{address}/nqn.2026-01.io.farlane:cores?queues=4").parse().unwrap();
+        let mut host = Controller::open(&url.resolve().unwrap(), &Options::new("test")).unwrap();
+        host.wait_ready(Nanos::from_secs(60)).unwrap();
+        host
+    }
+
+    fn queues(senders: &[JobSender<Core>]) -> Vec<u64> {
+        let target = status::of_cores(senders, HashMap::new()).unwrap();
+        target.cores.iter().map(|core| core.io_queues).collect()
+    }
+
+    fn use_all_queues(host: &mut Controller) {
+        for block in 0..32 {
+            host.read(NamespaceId(1), block, 1).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_core_that_fails_ends_alone() {
+        let Running { address, senders, stop, thread } = start();
+        let (mut one, mut other) = (host(&address), host(&address));
+        use_all_queues(&mut one);
+        assert_eq!(queues(&senders), [4, 4]);
+        assert!(senders[1].run::<()>(|_| panic!("a planted failure")).is_none());
+        // Hosts go on with their other queues, and connect the lost ones again.
+        for host in [&mut one, &mut other] {
+            use_all_queues(host);
+        }
+        let mut late = host(&address);
+        use_all_queues(&mut late);
+        assert_eq!(queues(&senders).len(), 1, "the status leaves out what is gone");
+        for host in [one, other, late] {
+            host.close().unwrap();
+        }
+        stop.ask();
+        thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_core_that_stalls_holds_up_no_other() {
+        let Running { address, senders, stop, thread } = start();
+        let mut host = host(&address);
+        use_all_queues(&mut host);
+        let stalled = senders[1].clone();
+        let stall = std::thread::spawn(move || {
+            stalled.run(|_| std::thread::sleep(Duration::from_secs(3)));
+        });
+        // The first core answers, and admits and serves a host with one queue.
+        std::thread::sleep(Duration::from_millis(100));
+        let began = std::time::Instant::now();
+        let lag = senders[0].run(|core| core.driver.target().io_queues());
+        assert_eq!(lag, Some(2));
+        assert!(began.elapsed() < Duration::from_secs(2), "the first core waits for no other");
+        stall.join().unwrap();
+        use_all_queues(&mut host);
+        host.close().unwrap();
+        stop.ask();
+        thread.join().unwrap().unwrap();
+    }
+}

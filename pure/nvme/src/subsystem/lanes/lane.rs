@@ -22,7 +22,7 @@ use crate::media::{self, IoId, MediaError};
 use crate::wire::{FusedOperation, IoOpcode, NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
 
 /// How long a lane counts before it reports.
-const REPORT_AFTER: Nanos = Nanos::from_secs(1);
+const REPORT_AFTER: Nanos = Nanos::from_millis(100);
 
 /// I/O queues of a subsystem, on a thread of their own.
 ///
@@ -153,6 +153,10 @@ impl Lane {
         self.flow.now = now;
         self.firsts.retain(|first| *first != (controller, queue));
         self.drop_commands(true, |one, of| (one, of) == (controller, queue));
+        // The host may be gone: its figures are not to lag behind.
+        if self.report_at.is_some() {
+            self.report_counts();
+        }
     }
 
     /// Whether the subsystem executes the command called `token`, for simulations that check this.

@@ -134,6 +134,11 @@ impl Server {
         self.subsystems.iter().filter_map(|offered| offered.store.clone()).collect()
     }
 
+    #[cfg(test)]
+    pub(super) const fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
     /// Waits until every core has ended.
     pub(super) fn join(self) -> io::Result<()> {
         self.cores.join()
