@@ -100,7 +100,7 @@ impl Records {
                 Next::More => match self.receiving.read(&mut read) {
                     Ok(true) => {}
                     Ok(false) if filled > 0 => break,
-                    // The end of the stream cannot be told from a cut: only an alert closes a side.
+                    // An end of the stream may be a cut: only an alert closes a side.
                     Ok(false) => return Err(ErrorKind::ConnectionReset.into()),
                     Err(_) if filled > 0 => break,
                     Err(error) => return Err(error),
