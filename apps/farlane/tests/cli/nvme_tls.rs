@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::support::load::short_load;
 use crate::support::running::Running;
 use crate::support::{Export, FARLANE, farlane};
-use nvme_fabrics::tls::{Derivation, IdentityVersion, TlsKey};
+use nvme_fabrics::tls::{Derivation, IdentityVersion, Psk, TlsKey};
 
 const HOST: &str = "nqn.2014-08.org.example:known";
 const DISK: &str = "nqn.2026-01.io.farlane:disk";
@@ -232,36 +232,100 @@ fn garbage_at_each_stage_does_no_harm() {
 }
 
 /// A stranger's TLS: it proves each version of the key's identity, and is answered in NVMe/TCP.
+/// Whether there is an openssl.
+fn has_openssl() -> bool {
+    let is_there = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok();
+    if !is_there {
+        eprintln!("SKIPPED: there is no openssl (Debian package openssl)");
+    }
+    is_there
+}
+
+/// An openssl that connects to `address` and proves `psk`.
+fn openssl(address: &str, psk: &Psk) -> Command {
+    let secret: String = psk.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut client = Command::new("openssl");
+    client.args([
+        "s_client",
+        "-tls1_3",
+        "-connect",
+        address,
+        "-psk_identity",
+        &psk.identity,
+        "-psk",
+        &secret,
+    ]);
+    client.stdin(Stdio::piped()).stdout(Stdio::piped());
+    client
+}
+
+/// An Initialize Connection Request (ICReq): type 0, 128 bytes, everything else 0.
+fn request() -> Vec<u8> {
+    let mut request = vec![0; 128];
+    request[2] = 128;
+    request[4] = 128;
+    request
+}
+
+/// Reads until `wanted` has come.
+fn read_until(from: &mut impl Read, wanted: &[u8]) {
+    let (mut come, mut byte) = (Vec::new(), [0]);
+    while !come.ends_with(wanted) {
+        from.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} before {wanted:?}: {come:?}"));
+        come.push(byte[0]);
+    }
+}
+
+#[test]
+fn openssl_renews_its_key_and_asks_for_another_one() {
+    if !has_openssl() {
+        return;
+    }
+    let folder = Folder::new("tls-openssl-keys");
+    let path = folder.key("key", "sha256");
+    let key: TlsKey = fs::read_to_string(&path).unwrap().parse().unwrap();
+    let target = target(&folder, &path, &[]);
+    let (host, disk) = (HOST.parse().unwrap(), DISK.parse().unwrap());
+    let psk = key.psk(IdentityVersion::One, Derivation::Specified, &host, &disk);
+    for suite in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+        // A line of k has openssl renew its key, and one of K ask for another one of ours, too.
+        for command in ["k\n", "K\n"] {
+            let mut client = openssl(&target.address, &psk);
+            let mut client = client.args(["-ciphersuites", suite]).stderr(Stdio::piped()).spawn().unwrap();
+            let mut input = client.stdin.take().unwrap();
+            let (mut output, mut log) = (client.stdout.take().unwrap(), client.stderr.take().unwrap());
+            input.write_all(&request()).unwrap();
+            // Initialize Connection Response (ICResp).
+            read_until(&mut output, &[1, 0, 128, 0, 128, 0, 0, 0]);
+            input.write_all(command.as_bytes()).unwrap();
+            read_until(&mut log, b"KEYUPDATE");
+            // A response capsule, which no host sends: the target answers with C2HTermReq.
+            input.write_all(&[&[5, 0, 24, 0, 24, 0, 0, 0][..], &[0; 16]].concat()).unwrap();
+            read_until(&mut output, &[3, 0, 24, 0]);
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+    }
+}
+
 #[test]
 fn openssl_connects_with_each_version_of_the_identity() {
-    if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("SKIPPED: there is no openssl (Debian package openssl)");
+    if !has_openssl() {
         return;
     }
     let folder = Folder::new("tls-openssl");
     let path = folder.key("key", "sha256");
     let key: TlsKey = fs::read_to_string(&path).unwrap().parse().unwrap();
     let target = target(&folder, &path, &[]);
-    // Initialize Connection Request (ICReq): type 0, 128 bytes, everything else 0.
-    let mut request = vec![0; 128];
-    request[2] = 128;
-    request[4] = 128;
     for version in IdentityVersion::ALL {
         for (host, is_right) in [(HOST, true), ("nqn.2014-08.org.example:other", false)] {
             let (host, disk) = (host.parse().unwrap(), DISK.parse().unwrap());
             let psk = key.psk(version, Derivation::Specified, &host, &disk);
-            let secret: String = psk.secret.iter().map(|byte| format!("{byte:02x}")).collect();
-            let mut client = Command::new("openssl")
-                .args(["s_client", "-quiet", "-tls1_3", "-connect", &target.address])
-                .args(["-psk_identity", &psk.identity, "-psk", &secret])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
+            let mut client = openssl(&target.address, &psk);
+            let mut client = client.arg("-quiet").stderr(Stdio::null()).spawn().unwrap();
             let mut input = client.stdin.take().unwrap();
             // A client that was refused reads nothing.
-            let _ = input.write_all(&request).and_then(|()| input.flush());
+            let _ = input.write_all(&request()).and_then(|()| input.flush());
             let mut answer = [0; 128];
             let read = client.stdout.take().unwrap().read_exact(&mut answer);
             let _ = client.kill();
