@@ -24,10 +24,11 @@ use support::{farlane, idle_percent, median, number};
 const RUNS: usize = 5;
 /// Number of round trips that measure a floor.
 const TRIPS: u32 = 20_000;
-/// Number of chunks in a stream.
-const CHUNKS: u32 = 8_000;
-/// Bytes of a chunk of a stream.
+/// Bytes of a stream.
+const STREAM: u32 = 1_000 << 20;
+/// Bytes of a chunk of a stream: of a long read, and of the longest.
 const CHUNK: u32 = 128 << 10;
+const LONGEST: u32 = 1 << 20;
 /// Length in bytes of a command capsule without data.
 const COMMAND: u32 = 72;
 /// Length in bytes of the header of a data PDU.
@@ -55,6 +56,9 @@ struct Run {
     /// Reads at half the rate that the deepest load reached.
     half: Value,
     large: Value,
+    longest_stream_mib_s: f64,
+    /// Without digests: reads and writes of 1 MiB, in order.
+    longest: [Value; 2],
     /// Without digests: reads at a depth of 1, and at 32.
     plain: [Value; 2],
 }
@@ -62,7 +66,8 @@ struct Run {
 fn main() {
     println!("running {RUNS} interleaved measurements of raw TCP and NVMe/TCP …");
     let directory = tempfile::tempdir().unwrap();
-    let (mut target, address) = target(&directory.path().join("control"), &["--spin", "10s", "--cpu", "0"]);
+    let (mut target, address) =
+        target(&directory.path().join("control"), &["--spin", "10s", "--cpu", "0", "--max-transfer", "1MiB"]);
     let runs: Vec<Run> = (0..RUNS).map(|_| run(address)).collect();
     target.kill().unwrap();
     target.wait().unwrap();
@@ -73,6 +78,12 @@ fn main() {
     let mib_s = |run: &Run| (run.stream_mib_s, run.large["mib_s"].as_f64().unwrap());
     row("128 KiB reads, depth 8, MiB/s", "at least 0.80", &runs, mib_s);
     row("  by the median latency", "", &runs, |run| (run.stream_mib_s, rate(&run.large, 8) / 8.0));
+    for (index, name) in
+        ["1 MiB reads, depth 4, MiB/s", "1 MiB writes, depth 4, MiB/s"].into_iter().enumerate()
+    {
+        let rates = |run: &Run| (run.longest_stream_mib_s, run.longest[index]["mib_s"].as_f64().unwrap());
+        row(name, "at least 0.95", &runs, rates);
+    }
     println!("\n{:<46}{:>12}{:>24}  aim", "4 KiB random reads a second", "", "at a trip of 11 µs");
     rates("depth 32", "450,000", &runs, |run| run.deep["iops"].as_f64().unwrap());
     rates("  by the median latency", "", &runs, |run| rate(&run.deep, 32));
@@ -149,9 +160,24 @@ fn run(address: SocketAddr) -> Run {
     let deeper = bench(address, "randread", "4k", 128, &[]);
     let half = format!("{:.0}", deeper["iops"].as_f64().unwrap() / 2.0);
     let half = bench(address, "randread", "4k", 128, &["--rate_iops", &half]);
-    let stream_mib_s = stream_mib_s();
+    let [stream_mib_s, longest_stream_mib_s] = [CHUNK, LONGEST].map(stream_mib_s);
     let large = bench(address, "randread", "128k", 8, &[]);
-    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, half, large, plain }
+    let longest =
+        ["read", "write"].map(|workload| bench_by(address, "&hdgst=off&ddgst=off", (workload, "1m", 4), &[]));
+    Run {
+        read_trip_us,
+        write_trip_us,
+        stream_mib_s,
+        read,
+        write,
+        deep,
+        deeper,
+        half,
+        large,
+        longest_stream_mib_s,
+        longest,
+        plain,
+    }
 }
 
 fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32, more: &[&str]) -> Value {
@@ -208,12 +234,12 @@ fn trips_us() -> (f64, f64) {
     })
 }
 
-/// The rate of a raw TCP stream in chunks of 128 KiB, in MiB/s.
-fn stream_mib_s() -> f64 {
-    floor(|client| {
-        client.stream(CHUNK, CHUNKS / 10).unwrap();
-        let time = client.stream(CHUNK, CHUNKS).unwrap();
-        f64::from(CHUNKS) / 8.0 / Duration::from(time).as_secs_f64()
+/// The rate of a raw TCP stream in chunks of `chunk` bytes, in MiB/s.
+fn stream_mib_s(chunk: u32) -> f64 {
+    floor(move |client| {
+        client.stream(chunk, STREAM / chunk / 10).unwrap();
+        let time = client.stream(chunk, STREAM / chunk).unwrap();
+        f64::from(STREAM >> 20) / Duration::from(time).as_secs_f64()
     })
 }
 
