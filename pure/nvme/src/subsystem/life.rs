@@ -140,6 +140,9 @@ impl Subsystem {
     fn end_commands_of(&mut self, controller: ControllerKey) {
         if let Some(lanes) = &mut self.lanes {
             lanes.end(Ending::Controller(controller));
+            let views = self.namespaces.views_mut();
+            views.publish_news();
+            lanes.ended_at.insert(controller, views.version());
         }
         self.end_commands(|_, slot| slot.controller == controller);
         self.forget_shutdown(controller);

@@ -2,7 +2,7 @@
 
 use engine::{Instant, Nanos, Rng};
 use nvme::host::command;
-use nvme::subsystem::{CompletionResult, Notification, SanitizeStatus};
+use nvme::subsystem::{CompletionResult, Notification, Permit, SanitizeStatus};
 use nvme::wire::feature::FeatureId;
 use nvme::wire::log::LogPage;
 use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
@@ -179,7 +179,8 @@ impl World {
     /// Goes on with changes.
     pub(super) fn direct(&mut self) {
         let pause = Nanos::from_micros(20 + self.director.rng.below(150));
-        if self.director.under_way.is_none() && self.unseen.is_empty() && !self.director.done {
+        let is_free = self.unseen.is_empty() && self.hosts.iter().all(|host| host.waits_for.is_none());
+        if self.director.under_way.is_none() && is_free && !self.director.done {
             match self.director.steps.pop() {
                 Some(step) => self.take_step(step),
                 None if self.director.healing => self.undo(),
@@ -214,7 +215,8 @@ impl World {
     pub(super) fn on_changed(&mut self, id: u64, one: &Pending, completion: CompletionResult) {
         let success = completion.status.is_success();
         self.director.tally.count(one, completion.status.code());
-        if success && one.queue.is_admin() && one.entry.opcode == u8::from(AdminOpcode::GetLogPage) {
+        let is_log = one.queue.is_admin() && one.entry.opcode == u8::from(AdminOpcode::GetLogPage);
+        if success && is_log && LogPage::from(one.entry.cdw10.to_le_bytes()[0]) == LogPage::Smart {
             self.check_health(&one.data);
         }
         self.end_change(id, success);
@@ -290,7 +292,7 @@ impl World {
         let one = &state.namespaces[namespace];
         let mut next = state.clone();
         let place = &mut next.namespaces[namespace];
-        let kind = match self.director.rng.below(17) {
+        let kind = match self.director.rng.below(21) {
             // The subsystem refuses any other command that changes something.
             kind if kind < SANITIZE && state.sanitize.is_some() => SANITIZE,
             kind => kind,
@@ -323,6 +325,10 @@ impl World {
             13 => self.detach(),
             14 => self.kill(next, host),
             15 => self.abort_something(),
+            16 => self.cache(next, host),
+            17 => self.permit(next, if state.reader.is_some() { None } else { Some(host) }),
+            18 => self.reset(next, host),
+            19 => self.read_log(host),
             _ => self.read_health(host),
         }
     }
@@ -339,6 +345,33 @@ impl World {
         let mut step = Step::new(sender, entry).to(next);
         (step.erases, step.sanitizes) = ((0..NAMESPACES).collect(), true);
         self.take_step(step);
+    }
+
+    /// Switches the write cache of a host off, or on again.
+    fn cache(&mut self, mut next: State, host: usize) {
+        let of = next.uncached.unwrap_or(host);
+        let enable = next.uncached.is_some();
+        next.uncached = (!enable).then_some(of);
+        let entry = command::set_features(FeatureId::VolatileWriteCache, enable.into());
+        self.take_step(Step::new(of, entry).to(next));
+    }
+
+    /// Lets a host only read, or everything again.
+    fn permit(&mut self, mut next: State, reader: Option<usize>) {
+        let of = next.reader.or(reader);
+        next.reader = reader;
+        let permit = Permit { read_only: reader.is_some(), ..Permit::default() };
+        if let Some(of) = of {
+            self.subsystem.set_permit(self.now, self.hosts[of].key, permit);
+            self.settle(Place::Subsystem);
+            self.change_by_world(next);
+        }
+    }
+
+    /// Reads a log page to which lanes contribute.
+    fn read_log(&mut self, host: usize) {
+        let entry = command::get_log_page(NamespaceId::ALL, LogPage::ErrorInformation.into(), 0, 64);
+        self.take_step(Step::new(host, entry));
     }
 
     fn change_reservation(&mut self, state: &State, namespace: usize, host: usize) {
@@ -440,7 +473,20 @@ impl World {
         self.lose_where(|one| one.host == host && (one.place == Place::Subsystem || one.token.is_none()));
         self.hosts[host].key = self.add_controller(host);
         next.unreached = next.unreached.filter(|of| *of != host);
+        next.reader = next.reader.filter(|of| *of != host);
+        next.uncached = next.uncached.filter(|of| *of != host);
         self.hosts[host].waits_for = Some(self.subsystem.version());
+        self.change_by_world(next);
+    }
+
+    /// Resets the controller of a host, which goes on when nothing of before is left.
+    fn reset(&mut self, mut next: State, host: usize) {
+        self.subsystem.reset(self.now, self.hosts[host].key);
+        self.settle(Place::Subsystem);
+        self.lose_where(|one| one.host == host && (one.place == Place::Subsystem || one.token.is_none()));
+        next.uncached = next.uncached.filter(|of| *of != host);
+        self.hosts[host].waits_for = Some(self.subsystem.version());
+        self.hosts[host].is_reset = true;
         self.change_by_world(next);
     }
 
@@ -490,11 +536,17 @@ impl World {
     fn undo(&mut self) {
         let state = self.timeline.newest().clone();
         let next = state.clone();
+        if state.reader.is_some() {
+            return self.permit(next, None);
+        }
         if state.sanitize.is_some() {
             return self.sanitize(next, 0);
         }
         if state.unreached.is_some() {
             return self.reach(next, None);
+        }
+        if state.uncached.is_some() {
+            return self.cache(next, 0);
         }
         for (index, one) in state.namespaces.iter().enumerate() {
             let mut next = next.clone();

@@ -69,6 +69,8 @@ pub(super) struct Host {
     pub(super) outstanding: usize,
     /// The version that all lanes must have seen before the host may go on.
     pub(super) waits_for: Option<u64>,
+    /// Whether the host waits for the end of a reset, too.
+    pub(super) is_reset: bool,
 }
 
 impl World {
@@ -79,7 +81,7 @@ impl World {
         let queues = queues.into_iter().map(|id| self.place_queue(id)).collect();
         let depth = 1 + self.below(10);
         let waits_for = Some(self.subsystem.version());
-        self.hosts.push(Host { key, queues, depth, outstanding: 0, waits_for });
+        self.hosts.push(Host { key, queues, depth, outstanding: 0, waits_for, is_reset: false });
     }
 
     /// Adds the controller of a host.
@@ -107,8 +109,13 @@ impl World {
         if !may_send && self.hosts[host].waits_for.is_none() {
             return;
         }
-        let seen = |version: u64| self.subsystem.lanes_have_seen(version);
-        if self.hosts[host].waits_for.is_none_or(seen) {
+        let one = &self.hosts[host];
+        let seen = |version: u64| {
+            let is_ready = !one.is_reset || self.subsystem.media_outstanding(one.key) == 0;
+            is_ready && self.subsystem.lanes_have_seen(version)
+        };
+        if one.waits_for.is_none_or(seen) {
+            self.check_reset(host);
             if self.hosts[host].waits_for.take().is_some() {
                 // What an earlier life of the host has sent is gone everywhere.
                 let key = self.hosts[host].key;
@@ -122,6 +129,15 @@ impl World {
         }
         let pause = Nanos::from_micros(2 + self.rng.below(60));
         self.after(pause, Event::Host(host));
+    }
+
+    /// Checks that media have nothing left of a controller whose reset has ended.
+    fn check_reset(&mut self, host: usize) {
+        if core::mem::take(&mut self.hosts[host].is_reset)
+            && self.medium.has_of_controller(self.hosts[host].key)
+        {
+            self.fail(format!("the reset of host {host} has ended, but media have requests of before"));
+        }
     }
 
     /// Whether a host can use a queue. A queue moves to another lane if its own is no more: its

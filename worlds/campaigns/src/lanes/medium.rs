@@ -24,7 +24,7 @@ pub(super) struct Medium {
     disks: Vec<RamDisk>,
     ranges: Ranges<Name, ControllerKey>,
     /// Requests that have entered and that no medium has executed.
-    outstanding: Vec<Name>,
+    outstanding: Vec<(Name, Option<ControllerKey>)>,
     rng: Rng,
     /// One in how many requests fails; 0 for none.
     failing: u64,
@@ -60,12 +60,17 @@ impl Medium {
 
     /// Whether media have requests of a thread.
     pub(super) fn has_of(&self, place: Place) -> bool {
-        self.outstanding.iter().any(|(of, _)| *of == place)
+        self.outstanding.iter().any(|((of, _), _)| *of == place)
+    }
+
+    /// Whether media have requests of a controller.
+    pub(super) fn has_of_controller(&self, key: ControllerKey) -> bool {
+        self.outstanding.iter().any(|(_, of)| *of == Some(key))
     }
 
     /// The requests of lanes that media have not executed.
     pub(super) fn of_lanes(&self) -> usize {
-        self.outstanding.iter().filter(|(place, _)| *place != Place::Subsystem).count()
+        self.outstanding.iter().filter(|((place, _), _)| *place != Place::Subsystem).count()
     }
 
     fn delay(&mut self) -> Nanos {
@@ -78,7 +83,7 @@ impl World {
     /// Takes a request that a thread sends; `owner` is its controller, if a command sends it.
     pub(super) fn enter(&mut self, place: Place, owner: Option<ControllerKey>, request: Request) {
         let name = (place, request.id);
-        self.medium.outstanding.push(name);
+        self.medium.outstanding.push((name, owner));
         let begun = match owner {
             Some(owner) => self.medium.ranges.enter(name, owner, request),
             None => Some(request),
@@ -92,7 +97,7 @@ impl World {
     /// Notes that the command of a request has ended.
     pub(super) fn disown(&mut self, place: Place, id: IoId) {
         if self.medium.ranges.disown((place, id)) {
-            self.medium.outstanding.retain(|one| *one != (place, id));
+            self.medium.outstanding.retain(|(one, _)| *one != (place, id));
             let done = Completion::Done { id, result: Err(MediaError::Unreachable) };
             self.answer(place, vec![done]);
             self.begin_waiting();
@@ -102,7 +107,7 @@ impl World {
     /// A medium executes a request, or fails to.
     pub(super) fn on_execution(&mut self, Entry { name, request }: Entry) {
         let (place, id) = name;
-        self.medium.outstanding.retain(|one| *one != name);
+        self.medium.outstanding.retain(|(one, _)| *one != name);
         self.bury(place);
         let mut completions = Vec::new();
         let fails = self.medium.rng.one_in(self.medium.failing);
@@ -126,7 +131,7 @@ impl World {
     /// A thread is gone: media go on with what they have begun for it.
     pub(super) fn disown_all(&mut self, place: Place) {
         let dropped = self.medium.ranges.disown_where(|(of, _)| of == place);
-        self.medium.outstanding.retain(|one| !dropped.contains(one));
+        self.medium.outstanding.retain(|(one, _)| !dropped.contains(one));
         self.begin_waiting();
     }
 

@@ -288,6 +288,12 @@ impl World {
         if !self.pending.is_empty() {
             self.failures.push(format!("{} reads of the verification have not ended", self.pending.len()));
         }
+        for host in &self.hosts {
+            let queues = host.queues.iter().map(|queue| self.subsystem.in_flight(host.key, queue.id));
+            if queues.sum::<usize>() > 0 {
+                self.failures.push(format!("the subsystem has commands of a queue of {:?}", host.key));
+            }
+        }
         if self.subsystem.lanes_lost() != self.deaths {
             self.failures.push(format!("{} lanes lost, not {}", self.subsystem.lanes_lost(), self.deaths));
         }

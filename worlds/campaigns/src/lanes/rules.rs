@@ -30,6 +30,10 @@ pub(super) struct State {
     pub(super) namespaces: [Namespace; NAMESPACES],
     /// The host that does not reach the namespaces.
     pub(super) unreached: Option<usize>,
+    /// The host that may only read.
+    pub(super) reader: Option<usize>,
+    /// The host that has its write cache off, so that every write must be durable.
+    pub(super) uncached: Option<usize>,
     /// The status with which a sanitize operation refuses commands: in progress, or failed.
     pub(super) sanitize: Option<StatusCode>,
 }
@@ -44,7 +48,13 @@ impl State {
             blocks: BLOCKS,
             holder: None,
         };
-        Self { namespaces: [namespace(), namespace()], unreached: None, sanitize: None }
+        Self {
+            namespaces: [namespace(), namespace()],
+            unreached: None,
+            reader: None,
+            uncached: None,
+            sanitize: None,
+        }
     }
 
     /// The statuses with which a command may fail in this state; empty if it must not fail.
@@ -59,7 +69,9 @@ impl State {
         let denies = |(holder, reading): (usize, bool)| holder != access.host && (!reads || reading);
         refuse(one.holder.is_some_and(denies), StatusCode::ReservationConflict);
         refuse(one.formatting, StatusCode::FormatInProgress);
-        refuse(changes && (one.protected || one.read_only), StatusCode::NamespaceWriteProtected);
+        let only_reads = self.reader == Some(access.host);
+        let protected = one.protected || one.read_only || only_reads;
+        refuse(changes && protected, StatusCode::NamespaceWriteProtected);
         refuse(access.end > one.blocks, StatusCode::LbaOutOfRange);
         if let Some(code) = self.sanitize {
             if access.opcode == IoOpcode::Flush {
@@ -133,6 +145,11 @@ impl Timeline {
         let meets =
             move |epoch: &&Epoch| epoch.from <= ended && epoch.until.is_none_or(|until| until >= sent);
         self.0.iter().filter(meets).map(|epoch| &epoch.state)
+    }
+
+    /// Whether a change may begin now that is not durable when it ends.
+    pub(super) fn may_be_volatile(&self, now: Instant) -> bool {
+        self.possible(now, now).any(|state| state.uncached.is_none())
     }
 
     /// Whether a command may begin a step now.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Engine, Instant, Nanos};
-use nvme::media::Request;
+use nvme::media::{Operation, Request};
 use nvme::subsystem::{CommandToken, Input, Lane, LaneId, Output, ToLane, ToSubsystem};
 use nvme::wire::{Status, StatusCode};
 
@@ -215,6 +215,13 @@ impl World {
             if others > 0 {
                 self.fail(format!("the subsystem is alone with media that have {others} requests of lanes"));
             }
+        }
+        let is_volatile = matches!(
+            request.operation,
+            Operation::Write { durable: false, .. } | Operation::WriteZeroes { durable: false, .. }
+        );
+        if is_volatile && owner.is_some() && !self.timeline.may_be_volatile(self.now) {
+            self.fail(format!("{place:?} begins a change that is not durable, but a write cache is off"));
         }
         let token = CommandToken(request.id.0 & 0xffff);
         if let (Place::Lane(_), Some(id)) = (place, self.command_of(place, token))

@@ -45,6 +45,9 @@ pub(in super::super) struct Lanes {
     tokens: BTreeMap<(LaneId, Hand), CommandToken>,
     /// The key of each controller that was added since a lane was attached, and the version then.
     pub(in super::super) added: BTreeMap<ControllerKey, u64>,
+    /// The version that made lanes end a controller's commands last: what lanes handed over before
+    /// they had seen it has ended.
+    pub(in super::super) ended_at: BTreeMap<ControllerKey, u64>,
 }
 
 impl Lanes {
@@ -65,6 +68,7 @@ impl Lanes {
             handed: Vec::new(),
             tokens: BTreeMap::new(),
             added: BTreeMap::new(),
+            ended_at: BTreeMap::new(),
         }
     }
 

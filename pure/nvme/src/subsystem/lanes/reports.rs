@@ -87,6 +87,9 @@ impl Subsystem {
             return; // The controller was removed, which ends its commands in lanes too.
         }
         let Some(lanes) = &mut self.lanes else { return };
+        if lanes.ended_at.get(&controller).is_some_and(|ended| version < *ended) {
+            return; // So does a reset.
+        }
         let Some(token) = lanes.begin(lane, hand) else {
             let status = Status::from(StatusCode::NamespaceNotReady);
             let completion = CompletionResult { dw0: 0, dw1: 0, status };

@@ -349,6 +349,24 @@ fn nothing_waits_for_lanes_when_none_is_left() {
 }
 
 #[test]
+fn a_reset_ends_what_lanes_are_handing_over() {
+    let mut lanes = Lanes::new(1);
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    lanes.io(0, 0, SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) });
+    lanes.io(0, 1, io(IoOpcode::WriteUncorrectable, 1, 1, 1));
+    lanes.bench.subsystem.reset(now, controller);
+    lanes.deliver();
+    assert_eq!(lanes.bench.subsystem.in_flight(controller, IO), 0);
+    assert_eq!(lanes.bench.subsystem.media_outstanding(controller), 0);
+    // A command of after the reset is executed, and finds the block as it was.
+    lanes.io(0, 2, SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) });
+    lanes.io(0, 3, io(IoOpcode::Read, 1, 1, 1));
+    lanes.deliver();
+    assert_eq!([2, 3].map(|token| lanes.status(0, token)), [StatusCode::AbortedMissingFused, SUCCESS]);
+    assert_eq!(lanes.completed.len(), 2);
+}
+
+#[test]
 fn the_subsystem_drops_what_a_lost_queue_has_handed_over() {
     let mut lanes = Lanes::new(1);
     lanes.pulls_wait = true;
