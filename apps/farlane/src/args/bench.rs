@@ -75,6 +75,7 @@ pub(crate) struct BenchArgs {
     /// Run this many copies of each job at once, each with its own offsets and --iodepth
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) numjobs: u32,
+
     /// Run the jobs on at most this many threads [default: one for each processor; with --cpu, 1].
     ///
     /// Each thread has a controller of its own at the subsystem. A far end and a vfio-user device

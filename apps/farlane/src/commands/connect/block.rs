@@ -31,6 +31,7 @@ pub(super) trait BlockDriver {
         let _ = (args, url);
         1
     }
+
     /// Begins to serve `medium`. Further hosts reach its device at `place`.
     ///
     /// # Errors
