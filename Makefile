@@ -91,6 +91,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-scenarios --bench speed
 	$(CARGO) bench --package farlane-assemblies --bench engines
 	$(CARGO) bench --package farlane-live --bench emulate
+	$(CARGO) bench --package farlane-live --bench lanes
 	$(CARGO) bench --package farlane-live --bench shm
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	$(CARGO) bench --package farlane-iwarp --bench engines

@@ -8,7 +8,7 @@ use crate::guard::{Entry, Registry, Version, protect};
 use crate::sync::{Plant, plant};
 
 /// How many pages there are. A run has two of them.
-const PAGES: usize = 4;
+const PAGES: usize = 6;
 
 struct World {
     version: Version,
@@ -36,11 +36,12 @@ impl World {
         })
     }
 
-    /// Writes both pages, as the holder of the run's lock does. `free` has pages that no thread uses.
+    /// Writes both pages. `free` has pages that no thread uses.
     fn write(&self, value: u32, free: &mut Vec<usize>) {
         if free.len() < 2 {
             return;
         }
+        self.version.lock();
         let new = [free.remove(0), free.remove(0)];
         for page in new {
             // SAFETY: loom finds another access at the same time.
@@ -51,7 +52,7 @@ impl World {
         for (entry, new) in self.entries.iter().zip(new) {
             entry.store(name(new));
         }
-        self.version.end_change();
+        self.version.release();
         let mut held = Vec::new();
         self.registry.held(&mut held);
         free.extend(old.into_iter().filter(|page| held.binary_search(&name(*page)).is_err()));
@@ -74,6 +75,45 @@ impl World {
         }
         (0..2).for_each(|slot| slots.clear(slot));
     }
+
+    /// Reads one page.
+    fn read_one(&self) {
+        let slots = self.registry.register();
+        let name = self.entries[1].load();
+        slots.set(0, name);
+        protect();
+        if self.entries[1].is_still(name) {
+            // SAFETY: loom finds a write at the same time.
+            self.contents[page(name)].with(|page| unsafe { *page });
+        }
+        slots.clear(0);
+    }
+}
+
+/// A reader of one page, and a writer.
+fn check_one(fault: Option<Plant>) {
+    plant(fault);
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let world = World::new();
+        let reader = Arc::clone(&world);
+        let reader = thread::spawn(move || reader.read_one());
+        let mut free = vec![2, 3];
+        (1..=3).for_each(|value| world.write(value, &mut free));
+        reader.join().expect("the reader ends");
+    });
+}
+
+#[test]
+fn a_single_page_is_not_freed_while_it_is_read() {
+    check_one(None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_page_whose_entry_is_not_checked_is_found() {
+    check_one(Some(Plant::NoCheck));
 }
 
 /// A reader and a writer, which writes as often as `writes` says.
@@ -98,9 +138,26 @@ fn a_read_is_a_snapshot_of_pages_that_no_thread_frees() {
 }
 
 #[test]
-fn two_readers_at_once_are_safe() {
+fn two_writers_at_once_are_safe() {
+    plant(None);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
+    model.check(|| {
+        let world = World::new();
+        let other = Arc::clone(&world);
+        let other = thread::spawn(move || other.write(1, &mut vec![4, 5]));
+        let mut free = vec![2, 3];
+        world.write(2, &mut free);
+        world.read();
+        other.join().expect("the writer ends");
+        world.read();
+    });
+}
+
+#[test]
+fn two_readers_at_once_are_safe() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(1);
     model.check(|| {
         let world = World::new();
         let readers = [(); 2].map(|()| {

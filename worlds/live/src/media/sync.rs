@@ -31,3 +31,12 @@ pub(super) enum Plant {
 pub(super) const fn planted(_: Plant) -> bool {
     false
 }
+
+/// How often a thread waits for another one before it lets other threads run first.
+const SPINS: u32 = 100;
+
+/// Waits a moment for another thread, after so many moments before.
+#[cold]
+pub(super) fn pause(before: u32) {
+    if before < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}

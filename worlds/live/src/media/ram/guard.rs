@@ -5,20 +5,30 @@
 //!
 //! - **It must not lose a page while it uses it.** The reader writes the page's name into a slot of
 //!   its own before it uses the page. A writer frees a retired page only when no slot has its name.
-//! - **It must not see half of a write.** Each run has a version, which is odd while a writer
+//! - **It must not see half of a write.** Each run has a version, which has a mark while a writer
 //!   changes the run's entries. A reader takes the entries of all its runs, and then checks that no
 //!   version has changed.
 //!
 //! One check serves both. The fence of the reader is between its slots and its check, and the
 //! fence of the writer between its versions and its look at the slots. If the reader's fence comes
 //! first, the writer sees the slots. Otherwise the reader sees the new version, and tries again.
-//! A reader writes only to slots of its own thread, which no other thread writes.
+//! A reader of a single page checks the page's entry in place of the version: one page is never half
+//! of a write. A reader writes only to slots of its own thread, which no other thread writes.
 
-use super::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Plant, PoisonError, SLOTS, fence, planted};
+use super::sync::{
+    Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Plant, PoisonError, SLOTS, fence, pause, planted,
+};
 
-/// How often a run's entries have begun and ended to change: odd while they do.
+/// The lock of a run's writers, and how often its entries have changed.
 #[derive(Debug)]
 pub(super) struct Version(AtomicU64);
+
+/// The bit that is set while the entries change.
+const CHANGING: u64 = 1;
+/// The bit that is set while a thread holds the lock. Readers do not heed it.
+const LOCKED: u64 = 2;
+/// The number of changes is counted in these units.
+const ONE: u64 = 4;
 
 /// A page in the table: 0, or the page's name.
 #[derive(Debug)]
@@ -43,31 +53,49 @@ impl Version {
     #[inline]
     pub(super) fn begin_read(&self) -> Option<u64> {
         let version = self.0.load(Ordering::Acquire);
-        version.is_multiple_of(2).then_some(version)
+        (version & CHANGING == 0).then_some(version & !LOCKED)
     }
 
     /// Whether the entries have not changed since `begin_read`. The reader has passed
     /// [`protect`] before.
     #[inline]
     pub(super) fn is_still(&self, version: u64) -> bool {
-        planted(Plant::NoCheck) || self.0.load(Ordering::Relaxed) == version
+        planted(Plant::NoCheck) || self.0.load(Ordering::Relaxed) & !LOCKED == version
+    }
+
+    /// Keeps other writers from the run until [`Version::release`].
+    #[inline]
+    pub(super) fn lock(&self) {
+        let mut attempts = 0;
+        loop {
+            let version = self.0.load(Ordering::Relaxed);
+            let free = version & LOCKED == 0;
+            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            if free && self.0.compare_exchange(version, version | LOCKED, acquire, relaxed).is_ok() {
+                return;
+            }
+            pause(attempts);
+            attempts += 1;
+        }
     }
 
     /// Begins to change the entries of a run, whose lock the writer holds.
+    #[inline]
     pub(super) fn begin_change(&self) {
         if !planted(Plant::Silent) {
             let version = self.0.load(Ordering::Relaxed);
-            self.0.store(version + 1, Ordering::Relaxed);
+            self.0.store(version | CHANGING, Ordering::Relaxed);
             fence(Ordering::Release);
         }
     }
 
-    /// Ends the changes.
-    pub(super) fn end_change(&self) {
-        if !planted(Plant::Silent) {
-            let version = self.0.load(Ordering::Relaxed);
-            self.0.store(version + 1, Ordering::Release);
-        }
+    /// Ends the changes, if there were any, and lets other writers go on.
+    #[inline]
+    pub(super) fn release(&self) {
+        let version = self.0.load(Ordering::Relaxed);
+        let after = version & !(CHANGING | LOCKED);
+        self.0
+            .store(if version & CHANGING == 0 { after } else { after.wrapping_add(ONE) }, Ordering::Release);
     }
 }
 
@@ -81,6 +109,13 @@ impl Entry {
     #[inline]
     pub(super) fn load(&self) -> usize {
         self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether the entry has not changed since it was loaded. The reader has passed [`protect`]
+    /// before. This is the check of a reader that takes a single page.
+    #[inline]
+    pub(super) fn is_still(&self, name: usize) -> bool {
+        planted(Plant::NoCheck) || self.load() == name
     }
 
     pub(super) fn store(&self, name: usize) {

@@ -37,7 +37,7 @@ use memory::Memory;
 use table::{LOCKED_MAX, Table, address, is_in_block, whole};
 use write::Writer;
 
-use super::sync::{self, Arc};
+use super::sync::{self, Arc, pause};
 
 /// Length of a page in bytes.
 const PAGE: usize = 4096;
@@ -51,8 +51,6 @@ const MOVED_AT_ONCE: u32 = 4;
 const DEAD_MAX: u32 = 4;
 /// How often a read tries without locks to see no half of a write.
 const ATTEMPTS: u32 = 1000;
-/// After how many of these attempts the reader lets other threads run first.
-const SPINS: u32 = 100;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -153,6 +151,7 @@ impl SharedRam {
         if bytes < before {
             // A writer that has checked its range under the old length holds its locks until it is
             // done; a later one sees the new length.
+            self.shared.table.settle();
             let cleared = self.writer.clear(&self.shared, bytes, before - bytes);
             if cleared.is_err() {
                 self.shared.bytes.store(before, Ordering::Relaxed);
@@ -187,6 +186,12 @@ impl SharedRam {
         complete: &mut impl FnMut(Completion),
     ) -> Result<(), MediaError> {
         self.shared.check(offset, u64::from(length))?;
+        let (run, start) = split(offset);
+        if start / PAGE == (start + (length as usize).max(1) - 1) / PAGE {
+            let data = self.take_page(run, start, length as usize);
+            complete(Completion::Data { id, offset: 0, data });
+            return Ok(());
+        }
         if !self.take(offset, length as usize) {
             self.take_patiently(offset, length as usize);
         }
@@ -202,6 +207,27 @@ impl SharedRam {
             done += u32::try_from(length).unwrap_or(u32::MAX);
         }
         Ok(())
+    }
+
+    /// Takes bytes of a single page, which no writer changes by half.
+    #[inline]
+    fn take_page(&self, run: usize, start: usize, length: usize) -> Buffer {
+        let Some(of_table) = self.shared.table.run(run) else { return self.zeroes.slice(0..length) };
+        let entry = &of_table.entries()[start / PAGE];
+        loop {
+            let name = entry.load();
+            if name == 0 {
+                return self.zeroes.slice(0..length);
+            }
+            let loan = self.pages.take(whole(name));
+            protect();
+            if entry.is_still(name) {
+                // SAFETY: the page was in the table after `protect`.
+                return unsafe { Pages::lend(loan, address(name) + start % PAGE, length) };
+            }
+            // A write has replaced the page.
+            self.pages.give(loan);
+        }
     }
 
     /// Protects the pieces of a range. Returns whether they are from one moment; otherwise none is
@@ -278,11 +304,7 @@ impl SharedRam {
     #[cold]
     fn take_patiently(&mut self, offset: u64, length: usize) {
         for attempt in 0..ATTEMPTS {
-            if attempt < SPINS {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
+            pause(attempt);
             if self.take(offset, length) {
                 return;
             }
@@ -293,17 +315,17 @@ impl SharedRam {
         // Longer reads than a command can have are snapshots of parts.
         while run <= last {
             let end = last.min(run + LOCKED_MAX - 1);
-            let guards = shared.table.lock(run, end);
+            let locked = shared.table.lock(run, end, false);
             for one in run..=end {
                 let until = if one == last { split_end(offset + length as u64) } else { RUN };
-                match shared.table.run(one) {
+                match locked.run(one) {
                     Some(_) => self.push_run(one, start, until),
                     None => push_zeroes(&mut self.pieces, until - start),
                 }
                 start = 0;
             }
             protect();
-            drop(guards);
+            drop(locked);
             run = end + 1;
         }
     }

@@ -3,16 +3,13 @@
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::guard::{Entry, Version};
 use super::{PAGE, RUN, RUN_PAGES};
 
 /// How many runs a chunk of the table describes.
 const CHUNK_RUNS: usize = 256;
-/// How many locks writers share: those of runs whose numbers differ by a multiple of this are the
-/// same.
-const LOCKS: usize = 256;
 /// The most runs that one change locks at once.
 pub(super) const LOCKED_MAX: usize = 32;
 /// The bit of a page's name that says that the page is part of a run's block.
@@ -43,14 +40,21 @@ pub(super) const fn whole(name: usize) -> usize {
     if is_in_block(name) { name & !(RUN - 1) | IN_BLOCK } else { name }
 }
 
+/// What is known of a run beside its pages. A writer of one run writes to the cache line of its head
+/// and to that of an entry, and to no other that threads share.
+#[derive(Debug)]
+struct Head {
+    version: Version,
+    /// For writers: the address of the run's block, and a bit for each page of the block that was
+    /// never in the table.
+    block: AtomicUsize,
+}
+
 /// A part of the table. All zero bits are a part without pages.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Chunk {
-    versions: [Version; CHUNK_RUNS],
-    /// For writers: the address of each run's block, and a bit for each page of the block that was
-    /// never in the table.
-    blocks: [AtomicUsize; CHUNK_RUNS],
+    heads: [Head; CHUNK_RUNS],
     entries: [[Entry; RUN_PAGES]; CHUNK_RUNS],
 }
 
@@ -64,7 +68,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     #[inline]
     pub(super) fn version(self) -> &'a Version {
-        &self.chunk.versions[self.index]
+        &self.chunk.heads[self.index].version
     }
 
     #[inline]
@@ -75,26 +79,29 @@ impl<'a> Run<'a> {
     /// The run's block, 0 for none, and its pages that were never in the table. For the holder of
     /// the run's lock.
     pub(super) fn block(self) -> (usize, u16) {
-        let block = self.chunk.blocks[self.index].load(Ordering::Relaxed);
+        let block = self.chunk.heads[self.index].block.load(Ordering::Relaxed);
         (block & !(RUN - 1), u16::try_from(block & (RUN - 1)).unwrap_or_default())
     }
 
     pub(super) fn set_block(self, block: usize, spare: u16) {
         let block = if block == 0 { 0 } else { block | usize::from(spare) };
-        self.chunk.blocks[self.index].store(block, Ordering::Relaxed);
+        self.chunk.heads[self.index].block.store(block, Ordering::Relaxed);
     }
 }
 
-/// A lock with a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Lock(Mutex<()>);
+/// Runs from which other writers are kept until this is dropped.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    table: &'a Table,
+    first: usize,
+    /// A bit for each run that is locked.
+    runs: u32,
+}
 
 /// The table of a whole medium.
 #[derive(Debug)]
 pub(super) struct Table {
     chunks: Box<[AtomicPtr<Chunk>]>,
-    locks: Box<[Lock]>,
     /// Held while a chunk is made.
     growing: Mutex<()>,
 }
@@ -107,8 +114,7 @@ impl Table {
         // SAFETY: an `AtomicPtr` has the size and alignment of a `usize`, and null is all zero bits.
         // Memory that is zeroed from the beginning takes no space until it is written.
         let chunks = unsafe { Box::from_raw(Box::into_raw(empty) as *mut [AtomicPtr<Chunk>]) };
-        let locks = (0..LOCKS).map(|_| Lock::default()).collect();
-        Self { chunks, locks, growing: Mutex::new(()) }
+        Self { chunks, growing: Mutex::new(()) }
     }
 
     /// A run; `None` if it has no page and never had one.
@@ -146,16 +152,47 @@ impl Table {
     }
 
     /// Locks the runs from `first` to `last`, at most [`LOCKED_MAX`] of them, against other writers.
-    pub(super) fn lock(&self, first: usize, last: usize) -> [Option<MutexGuard<'_, ()>>; LOCKED_MAX] {
-        let mut guards = [const { None }; LOCKED_MAX];
-        let lock =
-            |run: usize| Some(self.locks[run % LOCKS].0.lock().unwrap_or_else(PoisonError::into_inner));
-        // All writers lock in the order of the locks, so that none waits for another in a circle.
-        let wraps = (first..=last).find(|run| run.is_multiple_of(LOCKS)).unwrap_or(first);
-        for (guard, run) in guards.iter_mut().zip((wraps..=last).chain(first..wraps)) {
-            *guard = lock(run);
+    /// Runs that have no room for entries are made, or are left out.
+    #[inline]
+    pub(super) fn lock(&self, first: usize, last: usize, makes: bool) -> Locked<'_> {
+        let mut locked = Locked { table: self, first, runs: 0 };
+        // All writers lock in this order, so that none waits for another in a circle.
+        for run in first..=last {
+            let of_table = if makes { Some(self.make_run(run)) } else { self.run(run) };
+            if let Some(of_table) = of_table {
+                of_table.version().lock();
+                locked.runs |= 1 << (run - first);
+            }
         }
-        guards
+        locked
+    }
+
+    /// Waits for threads that are making room for entries: what this thread has changed before is
+    /// known to all that make some later.
+    pub(super) fn settle(&self) {
+        drop(self.growing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl<'a> Locked<'a> {
+    /// A run, if it is locked.
+    #[inline]
+    pub(super) fn run(&self, run: usize) -> Option<Run<'a>> {
+        if self.runs >> (run - self.first) & 1 == 1 { self.table.run(run) } else { None }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let mut runs = self.runs;
+        while runs != 0 {
+            let run = self.first + runs.trailing_zeros() as usize;
+            runs &= runs - 1;
+            if let Some(run) = self.table.run(run) {
+                run.version().release();
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nvme::media::MediaError;
 
-use super::table::{LOCKED_MAX, Run, address, alone, in_block, is_in_block, whole};
+use super::table::{LOCKED_MAX, Locked, Run, address, alone, in_block, is_in_block, whole};
 use super::{DEAD_MAX, MOVED_AT_ONCE, PAGE, RUN, RUN_PAGES, Shared, split};
 
 /// How many pages wait at least before a thread looks which of them have no reader.
@@ -124,7 +124,7 @@ impl Writer {
     ) -> Result<(), MediaError> {
         let (first, start) = split(offset);
         let last = split(offset + (length as u64 - 1)).0;
-        let guards = shared.table.lock(first, last);
+        let locked = shared.table.lock(first, last, data.is_some());
         if data.is_some() {
             // The length may have changed before the locks were taken.
             shared.check(offset, length as u64)?;
@@ -134,14 +134,16 @@ impl Writer {
             let start = if run == first { start } else { 0 };
             let count = (length - at).min(RUN - start);
             let part = Part { start, end: start + count, data: data.map(|data| &data[at..at + count]) };
-            if let Err(NoMemory) = self.prepare(shared, run, part) {
+            if let Some(of_table) = locked.run(run)
+                && let Err(NoMemory) = self.prepare(shared, of_table, run, part)
+            {
                 self.give_up();
                 return Err(MediaError::NoSpace);
             }
             at += count;
         }
-        self.publish(shared);
-        drop(guards);
+        self.publish(&locked);
+        drop(locked);
         if self.waiting >= self.look_at.max(RETIRED_MIN) {
             self.look(shared);
         }
@@ -149,14 +151,13 @@ impl Writer {
     }
 
     /// Plans the change of a run.
-    fn prepare(&mut self, shared: &Shared, run: usize, part: Part<'_>) -> Result<(), NoMemory> {
-        let of_table = match part.data {
-            Some(_) => shared.table.make_run(run),
-            None => match shared.table.run(run) {
-                Some(of_table) => of_table,
-                None => return Ok(()),
-            },
-        };
+    fn prepare(
+        &mut self,
+        shared: &Shared,
+        of_table: Run<'_>,
+        run: usize,
+        part: Part<'_>,
+    ) -> Result<(), NoMemory> {
         let (block, spare) = of_table.block();
         self.plans.push(Plan { run, changed: 0, entries: [0; RUN_PAGES], block, spare, is_new: false });
         match part.data {
@@ -284,13 +285,13 @@ impl Writer {
     }
 
     /// Carries out the plans, and retires what they replace.
-    fn publish(&mut self, shared: &Shared) {
-        let run_of = |plan: &Plan| shared.table.make_run(plan.run);
-        self.plans.iter().for_each(|plan| run_of(plan).version().begin_change());
+    fn publish(&mut self, locked: &Locked<'_>) {
         let mut plans = std::mem::take(&mut self.plans);
+        let run_of = |plan: &Plan| locked.run(plan.run).expect("a planned run is locked");
+        plans.iter().for_each(|plan| run_of(plan).version().begin_change());
         for plan in &plans {
             let run = run_of(plan);
-            let (block, _) = run.block();
+            let (block, spare) = run.block();
             for page in numbers(plan.changed) {
                 let before = run.entries()[page].load();
                 run.entries()[page].store(plan.entries[page]);
@@ -299,14 +300,17 @@ impl Writer {
                 }
             }
             let is_used = || run.entries().iter().any(|entry| whole(entry.load()) == in_block(block, 0));
+            let mut after = (plan.block, plan.spare);
             if block != 0 && (block != plan.block || !is_used()) {
                 self.retire(in_block(block, 0), RUN_PAGES);
-                run.set_block(if block == plan.block { 0 } else { plan.block }, plan.spare);
-            } else {
-                run.set_block(plan.block, plan.spare);
+                if block == plan.block {
+                    after = (0, 0);
+                }
+            }
+            if after != (block, spare) {
+                run.set_block(after.0, after.1);
             }
         }
-        plans.iter().for_each(|plan| run_of(plan).version().end_change());
         plans.clear();
         self.plans = plans;
     }
