@@ -162,11 +162,11 @@ impl Registry {
     }
 
     /// The names of all pages and blocks that readers use, in order. What was taken out of the
-    /// table before, and is not among them, has no reader.
-    pub(super) fn held(&self, held: &mut Vec<usize>) {
+    /// table before, and is not among them, has no reader. Returns how many slots there are.
+    pub(super) fn held(&self, held: &mut Vec<usize>) -> usize {
         held.clear();
         if planted(Plant::NoScan) {
-            return;
+            return 0;
         }
         fence(Ordering::SeqCst);
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +174,9 @@ impl Registry {
             let names = slots.0.iter().map(|slot| slot.load(Ordering::Acquire));
             held.extend(names.filter(|name| *name != 0));
         }
+        let slots = all.len() * SLOTS;
         drop(all);
         held.sort_unstable();
+        slots
     }
 }

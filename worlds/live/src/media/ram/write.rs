@@ -351,7 +351,7 @@ impl Writer {
     #[cold]
     fn look(&mut self, shared: &Shared) {
         self.retired.append(&mut shared.left());
-        shared.registry.held(&mut self.held);
+        let slots = shared.registry.held(&mut self.held);
         let mut waiting = 0;
         let Self { pages, blocks, retired, held, .. } = self;
         retired.retain(|name| {
@@ -364,7 +364,8 @@ impl Writer {
             }
             is_held
         });
-        (self.waiting, self.look_at) = (waiting, RETIRED_MIN + 2 * waiting);
+        // A look costs as much as there are slots. Their number bounds what waits.
+        (self.waiting, self.look_at) = (waiting, RETIRED_MIN.max(slots / 4) + 2 * waiting);
         if self.pages.len() > KEPT_MAX {
             shared.memory.give_pages(self.pages.drain(KEPT_AFTER..));
         }
