@@ -2,7 +2,7 @@
 
 use engine::{Nanos, Rng};
 use nvme::media::ram::RamDisk;
-use nvme::media::{Completion, IoId, MediaError, Ranges, Request};
+use nvme::media::{Completion, IoId, MediaError, Operation, Ranges, Request};
 use nvme::subsystem::ControllerKey;
 
 use super::rules::{BLOCKS, NAMESPACES};
@@ -24,6 +24,7 @@ pub(super) struct Medium {
     disks: Vec<RamDisk>,
     ranges: Ranges<Name, ControllerKey>,
     /// Requests that have entered and that no medium has executed.
+    /// With the controller, if a command of it changes blocks.
     outstanding: Vec<(Name, Option<ControllerKey>)>,
     rng: Rng,
     /// One in how many requests fails; 0 for none.
@@ -63,8 +64,8 @@ impl Medium {
         self.outstanding.iter().any(|((of, _), _)| *of == place)
     }
 
-    /// Whether media have requests of a controller.
-    pub(super) fn has_of_controller(&self, key: ControllerKey) -> bool {
+    /// Whether media have changes of a controller.
+    pub(super) fn has_changes_of(&self, key: ControllerKey) -> bool {
         self.outstanding.iter().any(|(_, of)| *of == Some(key))
     }
 
@@ -83,7 +84,8 @@ impl World {
     /// Takes a request that a thread sends; `owner` is its controller, if a command sends it.
     pub(super) fn enter(&mut self, place: Place, owner: Option<ControllerKey>, request: Request) {
         let name = (place, request.id);
-        self.medium.outstanding.push((name, owner));
+        let changes = !matches!(request.operation, Operation::Read { .. } | Operation::Flush);
+        self.medium.outstanding.push((name, owner.filter(|_| changes)));
         let begun = match owner {
             Some(owner) => self.medium.ranges.enter(name, owner, request),
             None => Some(request),
