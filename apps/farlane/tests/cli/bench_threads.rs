@@ -95,8 +95,9 @@ fn a_thread_whose_connection_is_lost_connects_again() {
     let proxy = Proxy::to(&target.address, |_, _| None);
     let words = ["--rw", "randwrite", "--verify", "--iodepth", "4", "--numjobs", "2", "--cores", "2"];
     let more = ["--runtime", "3s", "--json", "--status-interval", "100ms"];
-    let address = proxy.address.to_string();
-    let load = Running::start(&[&["bench", &url(&address)][..], &words, &more].concat());
+    // Writes that had no answer wait until the lost controller has surely ended: three times this.
+    let url = format!("{}?keep-alive-tmo=3s", url(&proxy.address.to_string()));
+    let load = Running::start(&[&["bench", &url][..], &words, &more].concat());
     wait_until("progress", || load.printed().contains("progress"));
     proxy.cut_one();
     let output = load.output();
@@ -107,7 +108,9 @@ fn a_thread_whose_connection_is_lost_connects_again() {
     assert_eq!((&report["verified"], &report["errors"]), (&true.into(), &0.into()), "{report}{said}");
     // The other thread's connections stay.
     assert_eq!((times(&said, "is lost"), times(&said, "is up again")), (1, 1), "{said}");
-    assert!(commands(&report).iter().all(|commands| *commands > 100), "{report}");
+    let mut each = commands(&report);
+    each.sort_unstable();
+    assert!(each[0] > 0 && each[1] > 100, "{report}");
 }
 
 #[test]
