@@ -33,9 +33,9 @@ impl Loan {
         self.name
     }
 
-    /// Lends `bytes`. Only the buffer and its clones and slices refer to them, and the lender learns
-    /// when the last one is dropped ([`Lender::on_return`]): a lender with unsafe code may end the
-    /// life of the bytes then.
+    /// Lends `bytes`. Only the buffer and its clones and slices refer to them. When the last one is
+    /// dropped, the lender gets the place back ([`Lender::on_return`]): a lender with unsafe code
+    /// may end the life of the bytes then.
     ///
     /// # Panics
     /// When the place has another holder, or there are 4 GiB of bytes or more.

@@ -1,4 +1,5 @@
-//! Lanes of one subsystem over shared memory: engines alone, commands made inside each lane's thread.
+//! Lanes of one subsystem over shared memory: engines alone, with commands that each lane's thread
+//! makes itself.
 //!
 //! `cargo bench -p farlane-live --bench lanes` compares, in interleaved rounds, a subsystem on one
 //! thread over memory of its own with one, two and four lanes over shared memory. It gives the rate
