@@ -238,8 +238,10 @@ impl Reactors {
     /// Delivers the letters that have arrived.
     fn deliver(&mut self, now: Instant) {
         for index in 0..self.reactors.len() {
-            while self.reactors[index].stalled <= now
-                && let Some((_, letter)) = self.reactors[index].inbox.pop_front_if(|(at, _)| *at <= now)
+            let has_letter =
+                |one: &Reactor| one.stalled <= now && one.inbox.front().is_some_and(|(at, _)| *at <= now);
+            while has_letter(&self.reactors[index])
+                && let Some((_, letter)) = self.reactors[index].inbox.pop_front()
             {
                 self.open(now, index, letter);
                 self.drain(now);
