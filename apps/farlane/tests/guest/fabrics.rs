@@ -61,7 +61,9 @@ impl Stage {
     fn target(&self) -> Export {
         let mut command = Command::new(&*FARLANE);
         let (config, control) = (self.path("target.toml"), self.path("control"));
-        command.args(["target", "--json", "--config", &config, "--control", &control]);
+        // `make soak` runs the same with one core.
+        let cores = std::env::var("FARLANE_TEST_CORES").unwrap_or_else(|_| "4".to_owned());
+        command.args(["target", "--json", "--cores", &cores, "--config", &config, "--control", &control]);
         Export::of(command)
     }
 
