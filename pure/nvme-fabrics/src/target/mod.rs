@@ -145,7 +145,9 @@ impl Target {
     /// When there is no such association.
     #[inline]
     pub fn touch(&mut self, now: Instant, key: AssociationKey) {
-        self.of(key).heard = now;
+        let association = self.of(key);
+        // A lane reports commands ahead of time.
+        association.heard = association.heard.max(now);
     }
 
     /// Sets the Keep Alive Timer feature, in milliseconds; 0 switches the timer off.
