@@ -150,10 +150,11 @@ fn a_thousand_flips_in_streams_of_all_kinds_are_found_out() {
         let [to_up, to_down] = converse(&mut pair, count, Nanos::from_micros(200));
         pair.run_for(Nanos::from_secs(9));
         flips += u32::from(pair.flip_after.is_none());
-        let result = std::panic::catch_unwind(|| {
+        // Nothing is used after a panic but what the message shows.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             assert_delivered(&pair.up.packets, &to_up);
             assert_delivered(&pair.down.packets, &to_down);
-        });
+        }));
         assert!(result.is_ok() && !went_down(&pair), "seed {seed}: {:?}", pair.up.events);
     }
     assert!(flips >= 1_000, "{flips} bits were turned over");
