@@ -379,7 +379,7 @@ fn the_subsystem_drops_what_a_lost_queue_has_handed_over() {
     lanes.lanes[0].1.drop_queue(now, controller, IO);
     lanes.drain_lane(0);
     assert_eq!(lanes.lanes[0].1.in_flight(controller, IO), 0);
-    // The half of a pair that ends first ends the other half, too, and what waited goes on: it takes
+    // The half of a pair that ends first ends the other half, and what waited goes on. It takes
     // effect although its queue is dropped, because the subsystem does not know that yet.
     let (lane, message) = lanes.to_subsystem.pop_front().unwrap();
     lanes.bench.subsystem.handle_input(now, Input::FromLane(lane, message));

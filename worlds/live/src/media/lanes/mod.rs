@@ -42,6 +42,12 @@ pub struct MediaForLane {
     common: Arc<Common>,
 }
 
+const fn assert_send<T: Send>() {}
+const _: () = {
+    assert_send::<MediaForLane>();
+    assert_send::<LaneMediaChange>();
+};
+
 /// What has changed among the media of a subsystem, for each of its lanes.
 #[derive(Clone, Debug)]
 pub struct LaneMediaChange(Change);
@@ -82,11 +88,13 @@ pub(super) struct Sharing {
     changes: Vec<LaneMediaChange>,
 }
 
-const fn assert_send<T: Send>() {}
-const _: () = {
-    assert_send::<MediaForLane>();
-    assert_send::<LaneMediaChange>();
-};
+impl LaneMediaChange {
+    /// Whether a medium is gone. A lane learns of that behind the engine's messages: until then,
+    /// the lane may send requests to the medium.
+    pub const fn is_removal(&self) -> bool {
+        matches!(self.0, Change::Removed(_))
+    }
+}
 
 impl Media {
     /// The media as a lane's thread uses them; `None` if one of them can be used by one thread

@@ -21,6 +21,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let media = self.shell.media_of(key)?;
         let result = self.target.engine_mut().with_subsystem(now, key, |core| change(core, media));
         self.target.exchange(now, &mut self.shell);
+        self.pass_media_changes(key);
         self.forget_closed(key);
         result
     }

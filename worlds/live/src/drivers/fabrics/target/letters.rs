@@ -2,14 +2,14 @@
 
 use std::io;
 
-use assemblies::target::{Input, ReactorId, ToHome, ToLane};
+use assemblies::target::{Input, ReactorId, Target, ToHome, ToLane};
 use engine::{Engine, Instant};
 use nvme_fabrics::target::SubsystemKey;
 use tracing::warn;
 
 use super::mailbox::{Letter, Moved};
 use super::{Event, Mailbox, TargetDriver};
-use crate::media::MediaForLane;
+use crate::media::{LaneMediaChange, MediaForLane};
 use crate::reactor::Sources;
 
 /// The most letters that are taken in one go: hosts have work meanwhile.
@@ -21,6 +21,8 @@ pub(super) enum Leaving {
     Connection(SubsystemKey, Option<ReactorId>, Moved),
     ToLane(SubsystemKey, ReactorId, ToLane),
     ToHome(SubsystemKey, ToHome),
+    /// For all lanes of the subsystem: a medium is gone.
+    Media(SubsystemKey, LaneMediaChange),
 }
 
 impl<F: FnMut(Event)> TargetDriver<F> {
@@ -102,6 +104,22 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
+    /// Sends what has changed among the media of a subsystem to its lanes: new media before the
+    /// messages that make use of them, and removed ones behind. A change that no lane needs lets a
+    /// removed medium's file go.
+    pub(super) fn pass_media_changes(&mut self, subsystem: SubsystemKey) {
+        let Some(media) = self.shell.media_of(subsystem) else { return };
+        let changes = media.changes_for_lanes();
+        let Self { shell, mailbox: Some(mailbox), target, .. } = self else { return };
+        for change in changes {
+            match change.is_removal() {
+                true => shell.leaving.push(Leaving::Media(subsystem, change)),
+                false => post_change(mailbox, target.engine(), subsystem, &change),
+            }
+        }
+        mailbox.wake();
+    }
+
     /// Gives connections and messages to their reactors. News of these connections no longer end
     /// this reactor's sleep.
     pub(super) fn see_off(&mut self) {
@@ -118,12 +136,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 Leaving::ToLane(subsystem, reactor, message) => {
                     let media = shell.media.get_mut(subsystem.0 as usize).and_then(Option::as_mut);
                     let Some(media) = media else { continue };
-                    let changes = media.changes_for_lanes();
-                    for lane in target.engine().lanes_of(subsystem) {
-                        for change in &changes {
-                            mailbox.post_to_lane(lane, Letter::Media(subsystem, change.clone()));
-                        }
-                    }
                     let letter = match message {
                         ToLane::Begin(_) => {
                             let media = media.for_lane().unwrap_or_else(|error| {
@@ -137,8 +149,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     mailbox.post_to_lane(reactor, letter);
                 }
                 Leaving::ToHome(subsystem, message) => mailbox.post_home(subsystem, message),
+                Leaving::Media(subsystem, change) => {
+                    post_change(mailbox, target.engine(), subsystem, &change);
+                }
             }
         }
         mailbox.wake();
+    }
+}
+
+/// Gives a change of media to all lanes of a subsystem.
+fn post_change(mailbox: &mut Mailbox, target: &Target, subsystem: SubsystemKey, change: &LaneMediaChange) {
+    for lane in target.lanes_of(subsystem) {
+        mailbox.post_to_lane(lane, Letter::Media(subsystem, change.clone()));
     }
 }
