@@ -452,8 +452,8 @@ impl Stream {
     }
 }
 
-/// Takes the chunk of an operation at `offset`, where there is a book. Returns whether the operation
-/// may begin.
+/// Takes the chunk of an operation at `offset`, where there is a book. Returns whether the
+/// operation may begin.
 fn claim(book: Option<&Book>, offset: u64) -> bool {
     book.is_none_or(|book| book.claim(book.chunk_at(offset)))
 }

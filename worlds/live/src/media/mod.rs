@@ -332,7 +332,8 @@ impl Media {
         }
     }
 
-    /// Lets the next use by a lane be noted, before the medium that keeps state forgets earlier use.
+    /// Lets the next use by a lane be noted, before the medium that keeps state forgets earlier
+    /// use.
     fn forget_use(&self) {
         if let Some(sharing) = &self.sharing {
             sharing.forget_use();

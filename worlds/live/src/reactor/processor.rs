@@ -66,8 +66,9 @@ fn allowed() -> io::Result<&'static [usize]> {
     Ok(ALLOWED.get_or_init(|| (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).collect()))
 }
 
-/// Keeps this thread on the processor at `index` among those that the process may use. Two ends that
-/// spin for each other on one machine need different processors, which the system does not know.
+/// Keeps this thread on the processor at `index` among those that the process may use. Two ends
+/// that spin for each other on one machine need different processors, which the system does not
+/// know.
 ///
 /// # Errors
 /// When there is no such processor, or the system refuses.

@@ -147,8 +147,9 @@ impl Lane {
 
     /// Ends the commands of a queue that the transport has lost for good, without completions.
     /// Requests that media have begun continue, and end before another request reads or changes the
-    /// same blocks. The subsystem may begin requests of commands that the lane has handed over until
-    /// it has handled the messages of this call: a transport accepts the queue again after that.
+    /// same blocks. The subsystem may begin requests of commands that the lane has handed over
+    /// until it has handled the messages of this call: a transport accepts the queue again after
+    /// that.
     pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) {
         self.flow.now = now;
         self.firsts.retain(|first| *first != (controller, queue));

@@ -35,8 +35,8 @@ impl Subsystem {
     }
 
     /// Makes a lane end: its commands end without completions, and the lane reports its counts and
-    /// then its end. The subsystem waits for the lane until it is quiet, and may execute commands that
-    /// the lane has handed over as long as the lane is one of [`Subsystem::lanes`].
+    /// then its end. The subsystem waits for the lane until it is quiet, and may execute commands
+    /// that the lane has handed over as long as the lane is one of [`Subsystem::lanes`].
     pub fn detach_lane(&mut self, now: Instant, lane: LaneId) {
         self.flow.now = now;
         if self.lanes.as_ref().is_some_and(|lanes| lanes.has(lane)) {

@@ -50,9 +50,9 @@ impl Subsystem {
     }
 
     /// Declares a lane ended whose thread is gone. The commands that the lane has handed over end,
-    /// no version waits for the lane any longer, and what the lane has counted since its last report
-    /// is lost ([`Subsystem::lanes_lost`]). Messages that the lane has sent and that arrive later
-    /// are ignored.
+    /// no version waits for the lane any longer, and what the lane has counted since its last
+    /// report is lost ([`Subsystem::lanes_lost`]). Messages that the lane has sent and that arrive
+    /// later are ignored.
     ///
     /// The caller has closed the lane's queues. All media must have answered the lane's requests:
     /// once the lane is declared ended, a format or a sanitize operation may begin. Requests of the
@@ -99,8 +99,8 @@ impl Subsystem {
         self.on_command(controller, token, queue, entry);
     }
 
-    /// Ends a command that a lane has handed over, and whose queue the lane has lost. The other half
-    /// of a fused pair ends with it.
+    /// Ends a command that a lane has handed over, and whose queue the lane has lost. The other
+    /// half of a fused pair ends with it.
     fn drop_handed(&mut self, token: CommandToken) {
         let second = self.flow.slots.peek(token).and_then(|slot| slot.partner);
         self.end_commands(|one, slot| one == token || Some(one) == second || slot.partner == Some(token));

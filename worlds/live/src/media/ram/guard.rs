@@ -12,8 +12,8 @@
 //! One check serves both. The fence of the reader is between its slots and its check, and the
 //! fence of the writer between its versions and its look at the slots. If the reader's fence comes
 //! first, the writer sees the slots. Otherwise the reader sees the new version, and tries again.
-//! A reader of a single page checks the page's entry in place of the version: one page is never half
-//! of a write. A reader writes only to slots of its own thread, which no other thread writes.
+//! A reader of a single page checks the page's entry in place of the version: one page is never
+//! half of a write. A reader writes only to slots of its own thread, which no other thread writes.
 
 use super::sync::{
     Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Plant, PoisonError, SLOTS, fence, pause, planted,

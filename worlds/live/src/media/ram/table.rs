@@ -40,8 +40,8 @@ pub(super) const fn whole(name: usize) -> usize {
     if is_in_block(name) { name & !(RUN - 1) | IN_BLOCK } else { name }
 }
 
-/// What is known of a run beside its pages. A writer of one run writes to the cache line of its head
-/// and to that of an entry, and to no other that threads share.
+/// What is known of a run beside its pages. A writer of one run writes to the cache line of its
+/// head and to that of an entry, and to no other that threads share.
 #[derive(Debug)]
 struct Head {
     version: Version,
@@ -111,8 +111,8 @@ impl Table {
     pub(super) fn new(bytes: u64) -> Self {
         let runs = usize::try_from(bytes.div_ceil(RUN as u64)).unwrap_or(usize::MAX);
         let empty = vec![0_usize; runs.div_ceil(CHUNK_RUNS)].into_boxed_slice();
-        // SAFETY: an `AtomicPtr` has the size and alignment of a `usize`, and null is all zero bits.
-        // Memory that is zeroed from the beginning takes no space until it is written.
+        // SAFETY: an `AtomicPtr` has the size and alignment of a `usize`, and null is all zero
+        // bits. Memory that is zeroed from the beginning takes no space until it is written.
         let chunks = unsafe { Box::from_raw(Box::into_raw(empty) as *mut [AtomicPtr<Chunk>]) };
         Self { chunks, growing: Mutex::new(()) }
     }
@@ -151,8 +151,8 @@ impl Table {
         drop(growing);
     }
 
-    /// Locks the runs from `first` to `last`, at most [`LOCKED_MAX`] of them, against other writers.
-    /// Runs that have no room for entries are made, or are left out.
+    /// Locks the runs from `first` to `last`, at most [`LOCKED_MAX`] of them, against other
+    /// writers. Runs that have no room for entries are made, or are left out.
     #[inline]
     pub(super) fn lock(&self, first: usize, last: usize, makes: bool) -> Locked<'_> {
         let mut locked = Locked { table: self, first, runs: 0 };

@@ -61,8 +61,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Has the first `count` reactors serve I/O queues. Queues on others are closed, and their hosts
-    /// connect them again.
+    /// Has the first `count` reactors serve I/O queues. Queues on others are closed, and their
+    /// hosts connect them again.
     pub fn set_active_reactors(&mut self, now: Instant, count: usize) {
         let Some(mailbox) = &self.mailbox else { return };
         mailbox.set_active(count);

@@ -84,7 +84,8 @@ impl TrafficKey {
         self.sequence += records;
     }
 
-    /// Seals `plain` and its content type `kind` into `sealed`, which has room for both and the tag.
+    /// Seals `plain` and its content type `kind` into `sealed`, which has room for both and the
+    /// tag.
     ///
     /// # Errors
     /// When the library refuses.

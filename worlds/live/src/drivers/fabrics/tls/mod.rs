@@ -1,5 +1,5 @@
-//! TLS 1.3 with pre-shared keys around a socket of NVMe/TCP: s2n-tls shakes hands, and goes with all
-//! of its memory when both ends have proved their keys. [`Records`] protects what follows.
+//! TLS 1.3 with pre-shared keys around a socket of NVMe/TCP: s2n-tls shakes hands, and goes with
+//! all of its memory when both ends have proved their keys. [`Records`] protects what follows.
 
 mod keys;
 mod records;
@@ -131,8 +131,8 @@ impl Tls {
         Ok(Some(identity))
     }
 
-    /// Opens received records of `socket`, into `place`. Returns the number of bytes, and 0 when the
-    /// other end has closed its side.
+    /// Opens received records of `socket`, into `place`. Returns the number of bytes, and 0 when
+    /// the other end has closed its side.
     ///
     /// # Errors
     /// When nothing has come (`WouldBlock`), or the connection has failed.
@@ -141,9 +141,9 @@ impl Tls {
         records.receive(place, |room| Direct(socket).read(room))
     }
 
-    /// Seals and sends the bytes in `outbox`, as many as `socket` takes. Returns the number of bytes
-    /// taken. When the socket takes no more, some of the bytes are sealed already, and stay at the
-    /// front of the outbox until they are sent.
+    /// Seals and sends the bytes in `outbox`, as many as `socket` takes. Returns the number of
+    /// bytes taken. When the socket takes no more, some of the bytes are sealed already, and stay
+    /// at the front of the outbox until they are sent.
     ///
     /// # Errors
     /// When the connection has failed.

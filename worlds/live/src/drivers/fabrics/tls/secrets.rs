@@ -31,8 +31,8 @@ impl Secrets {
         self.target = logged.target.or(self.target.take());
     }
 
-    /// Takes the secret of a line in NSS's format: a label, the random value of the ClientHello, and
-    /// the secret, the last two in hexadecimal digits.
+    /// Takes the secret of a line in NSS's format: a label, the random value of the ClientHello,
+    /// and the secret, the last two in hexadecimal digits.
     fn heed(&mut self, line: &[u8]) {
         let mut words = line.split(|byte| *byte == b' ');
         let place = match words.next() {
