@@ -2,7 +2,7 @@
 //!
 //! The medium consists of pages of 4 KiB, which a table names. A write makes new pages and puts
 //! them into the table; pages that were in the table never change. A read hands out the pages
-//! themselves, so that it copies nothing, and each read is a snapshot. [`guard`] says how readers
+//! themselves, so that it copies nothing, and each read is a snapshot. `guard` says how readers
 //! and writers agree.
 //!
 //! Pages that follow each other share a block of 64 KiB where possible, so that a long read has few
@@ -10,9 +10,9 @@
 //!
 //! - The first write to a run of 16 pages gives the run a block. Pages of the block that were never
 //!   in the table are written in place.
-//! - A write of more than [`MOVED_AT_ONCE`] pages of a run that were written before makes a new
+//! - A write of more than `MOVED_AT_ONCE` pages of a run that were written before makes a new
 //!   block. A shorter one makes pages by themselves.
-//! - A run whose block has more than [`DEAD_MAX`] replaced pages gives the block up: the block's
+//! - A run whose block has more than `DEAD_MAX` replaced pages gives the block up: the block's
 //!   other pages are copied to pages by themselves.
 
 mod guard;
