@@ -18,7 +18,7 @@ pub(crate) enum ThreadError {
         thread: usize,
         /// The number of threads.
         of: usize,
-        /// Why.
+        /// The error that ended the thread.
         error: Box<Error>,
     },
     /// A thread has a fault of Farlane.
