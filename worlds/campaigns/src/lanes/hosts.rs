@@ -135,8 +135,11 @@ impl World {
     /// aborted command does no harm.
     fn check_reset(&mut self, host: usize) {
         let key = self.hosts[host].key;
-        if core::mem::take(&mut self.hosts[host].is_reset) && self.medium.has_changes_of(key) {
-            self.fail(format!("the reset of host {host} has ended, but media have changes of before"));
+        if core::mem::take(&mut self.hosts[host].is_reset) && !self.medium.changes_of(key).is_empty() {
+            self.fail(format!(
+                "the reset of host {host} has ended, but media have changes of before: {:?}",
+                self.medium.changes_of(key)
+            ));
         }
     }
 

@@ -64,9 +64,9 @@ impl Medium {
         self.outstanding.iter().any(|((of, _), _)| *of == place)
     }
 
-    /// Whether media have changes of a controller.
-    pub(super) fn has_changes_of(&self, key: ControllerKey) -> bool {
-        self.outstanding.iter().any(|(_, of)| *of == Some(key))
+    /// The changes of a controller that media have not executed.
+    pub(super) fn changes_of(&self, key: ControllerKey) -> Vec<Name> {
+        self.outstanding.iter().filter(|(_, of)| *of == Some(key)).map(|(name, _)| *name).collect()
     }
 
     /// The requests of lanes that media have not executed.

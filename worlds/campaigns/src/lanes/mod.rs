@@ -246,6 +246,9 @@ impl World {
             !world.pending.is_empty() || has_doubts || !world.medium.is_idle()
         };
         self.run_until(until, |world| !world.director.is_done() || is_busy(world));
+        if !self.failures.is_empty() {
+            return; // The run has stopped at the failure.
+        }
         for (id, one) in self.pending.iter().take(2) {
             self.failures.push(format!("command {id} has not ended: {one:?}"));
         }
