@@ -468,6 +468,7 @@ impl World {
             return; // A new controller could then lack the namespace, too.
         }
         self.subsystem.remove_controller(self.now, self.hosts[host].key);
+        self.medium.remove_controller(self.hosts[host].key);
         self.settle(Place::Subsystem);
         // Commands that are on their way go down with their connections.
         self.lose_where(|one| one.host == host && (one.place == Place::Subsystem || one.token.is_none()));

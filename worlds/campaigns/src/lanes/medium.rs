@@ -69,6 +69,12 @@ impl Medium {
         self.outstanding.iter().filter(|(_, of)| *of == Some(key)).map(|(name, _)| *name).collect()
     }
 
+    /// Notes that a controller was removed. What media have of it precedes all that follows, and the
+    /// next controller with its key is another one.
+    pub(super) fn remove_controller(&mut self, key: ControllerKey) {
+        self.outstanding.iter_mut().for_each(|(_, of)| *of = of.filter(|one| *one != key));
+    }
+
     /// The requests of lanes that media have not executed.
     pub(super) fn of_lanes(&self) -> usize {
         self.outstanding.iter().filter(|((place, _), _)| *place != Place::Subsystem).count()
