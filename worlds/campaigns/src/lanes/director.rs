@@ -292,7 +292,10 @@ impl World {
         let one = &state.namespaces[namespace];
         let mut next = state.clone();
         let place = &mut next.namespaces[namespace];
-        let kind = match self.director.rng.below(21) {
+        if one.absent {
+            return self.add_namespace(next, namespace);
+        }
+        let kind = match self.director.rng.below(22) {
             // The subsystem refuses any other command that changes something.
             kind if kind < SANITIZE && state.sanitize.is_some() => SANITIZE,
             kind => kind,
@@ -329,6 +332,7 @@ impl World {
             17 => self.permit(next, if state.reader.is_some() { None } else { Some(host) }),
             18 => self.reset(next, host),
             19 => self.read_log(host),
+            20 => self.remove_namespace(next, namespace),
             _ => self.read_health(host),
         }
     }
@@ -336,6 +340,9 @@ impl World {
     fn sanitize(&mut self, mut next: State, host: usize) {
         if let Some(short) = next.namespaces.iter().position(|one| one.blocks < BLOCKS) {
             return self.resize(next, short, BLOCKS);
+        }
+        if let Some(absent) = next.namespaces.iter().position(|one| one.absent) {
+            return self.add_namespace(next, absent);
         }
         next.sanitize = Some(StatusCode::SanitizeInProgress);
         // A reservation of another host would deny this.
@@ -449,6 +456,27 @@ impl World {
         self.change_by_world(next);
     }
 
+    /// Removes a namespace that nothing else has changed. Its medium keeps the data.
+    fn remove_namespace(&mut self, mut next: State, namespace: usize) {
+        if next.namespaces[namespace] != State::new().namespaces[namespace] || next.sanitize.is_some() {
+            return;
+        }
+        next.namespaces[namespace].absent = true;
+        let removed = self.subsystem.remove_namespace(self.now, name(namespace));
+        removed.expect("the namespace is there, on a medium of its own");
+        self.settle(Place::Subsystem);
+        self.change_by_world(next);
+    }
+
+    /// Adds a namespace again that was removed.
+    fn add_namespace(&mut self, mut next: State, namespace: usize) {
+        next.namespaces[namespace].absent = false;
+        let added = self.subsystem.add_namespace(self.now, &self.configs[namespace]);
+        added.expect("the namespace was removed");
+        self.settle(Place::Subsystem);
+        self.change_by_world(next);
+    }
+
     fn detach(&mut self) {
         let lanes = self.lanes();
         let index = self.below(lanes.len());
@@ -552,6 +580,9 @@ impl World {
         for (index, one) in state.namespaces.iter().enumerate() {
             let mut next = next.clone();
             let place = &mut next.namespaces[index];
+            if one.absent {
+                return self.add_namespace(next, index);
+            }
             if one.read_only {
                 return self.set_read_only(next, index, false);
             }

@@ -5,7 +5,7 @@ use nvme::host::command;
 use nvme::subsystem::{CompletionResult, ControllerConfig, ControllerKey, HostIdentity};
 use nvme::wire::{IoOpcode, NamespaceId, QueueId, StatusCode, SubmissionQueueEntry};
 
-use super::rules::{Access, BLOCKS, NAMESPACES};
+use super::rules::{Access, BLOCKS, EVERY, NAMESPACES};
 use super::{BLOCK, CHAOS, Event, Pending, Place, Sender, World};
 use crate::checker::{End, Kind, OperationId};
 
@@ -180,7 +180,8 @@ impl World {
             28..30 => (IoOpcode::DatasetManagement, Kind::WriteZeroes),
             30..32 => (IoOpcode::Compare, Kind::Read),
             32..34 => (IoOpcode::Verify, Kind::Flush),
-            34..36 => (IoOpcode::Flush, Kind::Flush),
+            34 => (IoOpcode::Flush, Kind::Flush),
+            35 => return self.flush_every_namespace(host, queue),
             36 => return self.mark(host, queue, namespace, first),
             _ => return self.send_pair(host, queue),
         };
@@ -222,6 +223,14 @@ impl World {
         let access = Access { host, namespace, opcode, end };
         let (sender, queue, access, operations) = (Sender::Host, Some(queue), Some(access), vec![id]);
         self.send(Outgoing { sender, host, queue, entry, data, access, operations });
+    }
+
+    /// Sends a flush of all namespaces. The media of these runs never lose data, so that the checkers
+    /// need not know it.
+    fn flush_every_namespace(&mut self, host: usize, queue: usize) {
+        let access = Access { host, namespace: EVERY, opcode: IoOpcode::Flush, end: 0 };
+        let entry = command::flush(NamespaceId::ALL);
+        self.send(Outgoing { access: Some(access), ..Outgoing::of_host(host, queue, entry) });
     }
 
     /// Sends a flush to each queue.

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use engine::{Engine, Instant, Nanos, Rng};
 use nvme::media::Completion;
 use nvme::subsystem::{
-    CommandToken, CompletionResult, Config, ControllerKey, Input, LaneId, Subsystem, ToLane, ToSubsystem,
+    CommandToken, CompletionResult, Config, ControllerKey, Input, LaneId, NamespaceConfig, Subsystem, ToLane,
+    ToSubsystem,
 };
 use nvme::wire::{QueueId, SubmissionQueueEntry};
 
@@ -140,6 +141,8 @@ struct World {
     /// Number of queues that hosts have lost.
     drops: u64,
     hosts: Vec<Host>,
+    /// The namespaces, by index.
+    configs: Vec<NamespaceConfig>,
     director: Director,
     pending: BTreeMap<u64, Pending>,
     next_id: u64,
@@ -180,6 +183,7 @@ impl World {
             config = config.with_namespace(medium, BLOCKS * BLOCK as u64);
         }
         (config.ana_groups, config.commands_max) = (1, 256);
+        let configs = config.namespaces.clone();
         let subsystem = Subsystem::new(Instant::ZERO, config);
         let lanes = 1 + rng.below(8);
         let hosts = 2 + rng.below(3);
@@ -196,6 +200,7 @@ impl World {
             deaths: 0,
             drops: 0,
             hosts: Vec::new(),
+            configs,
             pending: BTreeMap::new(),
             next_id: 0,
             doubts: Vec::new(),

@@ -8,6 +8,8 @@ use nvme::wire::{IoOpcode, StatusCode};
 pub(super) const BLOCKS: u64 = 64;
 /// Number of namespaces.
 pub(super) const NAMESPACES: usize = 2;
+/// The index that means every namespace that the host has.
+pub(super) const EVERY: usize = usize::MAX;
 
 /// The state of a namespace as far as it refuses commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(super) struct Namespace {
     /// The host that does not have the namespace attached.
     pub(super) detached: Option<usize>,
     pub(super) formatting: bool,
+    /// Whether the world has removed the namespace.
+    pub(super) absent: bool,
     pub(super) blocks: u64,
     /// The host that holds the reservation, and whether the reservation also excludes reads.
     pub(super) holder: Option<(usize, bool)>,
@@ -45,6 +49,7 @@ impl State {
             read_only: false,
             detached: None,
             formatting: false,
+            absent: false,
             blocks: BLOCKS,
             holder: None,
         };
@@ -59,12 +64,14 @@ impl State {
 
     /// The statuses with which a command may fail in this state; empty if it must not fail.
     pub(super) fn refusals(&self, access: &Access) -> Vec<StatusCode> {
-        let one = &self.namespaces[access.namespace];
+        let Some(one) = self.namespaces.get(access.namespace) else {
+            return self.refusals_of_all(access);
+        };
         let reads = matches!(access.opcode, IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify);
         let changes = !reads && access.opcode != IoOpcode::Flush;
         let mut refusals = Vec::new();
         let mut refuse = |wanted: bool, code| refusals.extend(wanted.then_some(code));
-        refuse(one.detached == Some(access.host), StatusCode::InvalidField);
+        refuse(one.absent || one.detached == Some(access.host), StatusCode::InvalidField);
         refuse(self.unreached == Some(access.host), StatusCode::AsymmetricAccessInaccessible);
         let denies = |(holder, reading): (usize, bool)| holder != access.host && (!reads || reading);
         refuse(one.holder.is_some_and(denies), StatusCode::ReservationConflict);
@@ -82,13 +89,25 @@ impl State {
         }
         refusals
     }
+
+    /// The statuses with which a flush of all namespaces may fail. Only reservations refuse it, and
+    /// those only while no sanitize operation makes every flush succeed.
+    fn refusals_of_all(&self, access: &Access) -> Vec<StatusCode> {
+        if let Some(code) = self.sanitize {
+            return if access.opcode == IoOpcode::Flush { Vec::new() } else { vec![code] };
+        }
+        let has = |one: &&Namespace| !one.absent && one.detached != Some(access.host);
+        let excludes = |one: &Namespace| one.holder.is_some_and(|(holder, _)| holder != access.host);
+        let refused = self.namespaces.iter().filter(has).any(excludes);
+        refused.then_some(StatusCode::ReservationConflict).into_iter().collect()
+    }
 }
 
 /// What a command does, as far as states refuse it.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) host: usize,
-    /// The index of the namespace.
+    /// The index of the namespace, or [`EVERY`].
     pub(super) namespace: usize,
     pub(super) opcode: IoOpcode,
     /// The block after the last one.
