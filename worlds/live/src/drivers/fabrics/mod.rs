@@ -5,6 +5,8 @@ mod socket;
 pub mod target;
 mod tls;
 
+pub use tls::fuzz;
+
 pub use socket::{Moving, Received, Socket};
 
 pub use crate::sys::digest::crc32c;

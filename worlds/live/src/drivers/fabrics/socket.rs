@@ -220,7 +220,7 @@ impl Socket {
                 landed => landed?,
             };
             if landed < place.len() {
-                return Ok(Received::Data { landed, bytes: Buffer::default(), is_all: true });
+                return Ok(Received::Data { landed, bytes: Buffer::default(), is_all: tls.has_all() });
             }
         }
         let mut block = match self.block.take() {
@@ -246,7 +246,7 @@ impl Socket {
                 };
             }
         };
-        let is_all = count < length;
+        let is_all = tls.has_all();
         if count <= COPY_MAX {
             let bytes = pool.copy(&block[..count]);
             self.block = Some(block);

@@ -78,8 +78,7 @@ impl TrafficKey {
         self.sequence
     }
 
-    /// Goes on as if so many records were protected.
-    #[cfg(test)]
+    /// Goes on as if so many more records were protected, for tests.
     pub(super) const fn skip(&mut self, records: u64) {
         self.sequence += records;
     }

@@ -1,6 +1,7 @@
 //! TLS 1.3 with pre-shared keys around a socket of NVMe/TCP: s2n-tls shakes hands, and goes with
 //! all of its memory when both ends have proved their keys. [`Records`] protects what follows.
 
+pub mod fuzz;
 mod keys;
 mod records;
 mod secrets;
@@ -139,6 +140,15 @@ impl Tls {
     pub(super) fn receive(&mut self, socket: &TcpStream, place: &mut [u8]) -> io::Result<usize> {
         let State::Open(records) = &mut self.0 else { return Err(ErrorKind::WouldBlock.into()) };
         records.receive(place, |room| Direct(socket).read(room))
+    }
+
+    /// Whether the last [`Tls::receive`] has reported all that has come; otherwise, another call has
+    /// more to report.
+    pub(super) const fn has_all(&self) -> bool {
+        match &self.0 {
+            State::Open(records) => records.has_all(),
+            State::Handshake(_) => true,
+        }
     }
 
     /// Seals and sends the bytes in `outbox`, as many as `socket` takes. Returns the number of

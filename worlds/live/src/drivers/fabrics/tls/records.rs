@@ -9,9 +9,9 @@ use aws_lc_rs::error::Unspecified;
 use super::keys::{TAG_LENGTH, TrafficKey};
 
 /// The most plain bytes of a record.
-const PLAIN_MAX: usize = 16 << 10;
+pub(super) const PLAIN_MAX: usize = 16 << 10;
 /// The bytes of a record's header.
-const HEADER_LENGTH: usize = 5;
+pub(super) const HEADER_LENGTH: usize = 5;
 /// The most bytes behind a header: plain bytes, the content type and padding, and the tag, with
 /// what RFC 8446 allows beyond.
 const SEALED_MAX: usize = PLAIN_MAX + 256;
@@ -19,22 +19,27 @@ const SEALED_MAX: usize = PLAIN_MAX + 256;
 /// KiB reads and writes are slower.
 const SEAL_BYTES: usize = 128 << 10;
 /// The memory for received records while few come, and while many come: any record fits.
-const RAW_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// How many records one key protects before the next key is used. AES-GCM allows 2^24.5.
-const RECORDS_MAX: u64 = 1 << 24;
+pub(super) const RAW_BYTES: [usize; 2] = [32 << 10, 256 << 10];
+/// How many records one key protects before the next key is used. AES-GCM allows 2^24.5 (RFC 8446,
+/// 5.5).
+pub(super) const RECORDS_MAX: u64 = 1 << 24;
 /// How many records without data may follow one another.
 const EMPTY_MAX: u32 = 32;
+/// How many reads of the socket and records without data one call takes once it has data, and one
+/// read more for each block of its place. A sender of tiny records or of many keys holds up other
+/// connections no longer.
+const PATIENCE: usize = 8;
 /// The most bytes of a handshake message that comes in several records.
-const MESSAGE_MAX: usize = 16 << 10;
+pub(super) const MESSAGE_MAX: usize = 16 << 10;
 
 /// The types of contents.
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const DATA: u8 = 23;
+pub(super) const ALERT: u8 = 21;
+pub(super) const HANDSHAKE: u8 = 22;
+pub(super) const DATA: u8 = 23;
 
 /// The types of handshake messages that come behind the handshake.
 const NEW_SESSION_TICKET: u8 = 4;
-const KEY_UPDATE: u8 = 24;
+pub(super) const KEY_UPDATE: u8 = 24;
 
 /// The descriptions of alerts (RFC 8446, 6).
 const CLOSE_NOTIFY: u8 = 0;
@@ -61,14 +66,22 @@ enum End {
 /// Both directions of a connection whose handshake is over.
 #[derive(Debug)]
 pub(super) struct Records {
-    receiving: Opener,
-    sending: Sealer,
+    pub(super) receiving: Opener,
+    pub(super) sending: Sealer,
+    /// The last call of `receive` has found that the socket has nothing left.
+    has_all: bool,
 }
 
 impl Records {
     /// The records that `receiving` opens and `sending` seals.
     pub(super) const fn new(receiving: TrafficKey, sending: TrafficKey) -> Self {
-        Self { receiving: Opener::new(receiving), sending: Sealer::new(sending) }
+        Self { receiving: Opener::new(receiving), sending: Sealer::new(sending), has_all: false }
+    }
+
+    /// Whether the last [`Records::receive`] has reported all that has come. Otherwise, another call
+    /// has more to report: bytes, an end, or an error.
+    pub(super) const fn has_all(&self) -> bool {
+        self.has_all
     }
 
     /// Opens received records, into `place`; `read` brings bytes of the socket. Returns the number
@@ -81,11 +94,15 @@ impl Records {
         place: &mut [u8],
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let mut filled = 0;
+        let (mut filled, mut patience) = (0, PATIENCE + place.len() / RAW_BYTES[1]);
+        self.has_all = false;
         while filled < place.len() {
             match self.receiving.next(&mut place[filled..]) {
                 Next::Plain(count) => filled += count,
-                Next::Control { asks_update } => self.sending.owes_update |= asks_update,
+                Next::Control { asks_update } => {
+                    self.sending.owes_update |= asks_update;
+                    patience = patience.saturating_sub(1);
+                }
                 // The bytes opened before count first; the end is reported by the next call.
                 Next::Ended(_) if filled > 0 => break,
                 Next::Ended(End::Closed) => return Ok(0),
@@ -96,15 +113,24 @@ impl Records {
                     return Err(explain(end));
                 }
                 // A read that did not fill its room has emptied the socket.
-                Next::More if filled > 0 && self.receiving.is_dry => break,
+                Next::More if filled > 0 && self.receiving.is_dry => {
+                    self.has_all = true;
+                    break;
+                }
                 Next::More => match self.receiving.read(&mut read) {
-                    Ok(true) => {}
+                    Ok(true) => patience = patience.saturating_sub(1),
                     Ok(false) if filled > 0 => break,
                     // An end of the stream may be a cut: only an alert closes a side.
                     Ok(false) => return Err(ErrorKind::ConnectionReset.into()),
-                    Err(_) if filled > 0 => break,
+                    Err(error) if filled > 0 => {
+                        self.has_all = error.kind() == ErrorKind::WouldBlock;
+                        break;
+                    }
                     Err(error) => return Err(error),
                 },
+            }
+            if patience == 0 && filled > 0 {
+                break;
             }
         }
         Ok(filled)
@@ -131,6 +157,11 @@ impl Records {
         let _ = self.sending.flush(&mut write);
     }
 
+    /// The bytes of memory for records of both directions.
+    pub(super) fn memory(&self) -> usize {
+        self.receiving.raw.capacity() + self.receiving.message.capacity() + self.sending.sealed.capacity()
+    }
+
     /// Gives memory back while nothing passes.
     pub(super) fn rest(&mut self) {
         self.receiving.rest();
@@ -152,8 +183,8 @@ enum Next {
 
 /// The receiving direction.
 #[derive(Debug)]
-struct Opener {
-    key: TrafficKey,
+pub(super) struct Opener {
+    pub(super) key: TrafficKey,
     /// Received bytes: those in `from..to` are records that are not opened yet.
     raw: Vec<u8>,
     from: usize,
@@ -246,11 +277,11 @@ impl Opener {
             &self.raw[record.start..record.start + length]
         };
         self.from = record.end;
-        // Padding is zeros behind the content type.
-        let end = inner.iter().rposition(|byte| *byte != 0).ok_or(UNEXPECTED_MESSAGE)?;
-        if end > PLAIN_MAX {
+        // Padding is zeros behind the content type, within the same limit (RFC 8446, 5.4).
+        if inner.len() > PLAIN_MAX + 1 {
             return Err(RECORD_OVERFLOW);
         }
+        let end = inner.iter().rposition(|byte| *byte != 0).ok_or(UNEXPECTED_MESSAGE)?;
         let (content, kind) = (&inner[..end], inner[end]);
         if kind == DATA && end > 0 {
             if !self.message.is_empty() {
@@ -293,26 +324,26 @@ impl Opener {
             return Err(UNEXPECTED_MESSAGE);
         }
         self.message.extend_from_slice(part);
-        let mut asks_update = false;
-        while let [kind, high, middle, low, ..] = *self.message {
+        let (mut asks_update, mut done) = (false, 0);
+        while let [kind, high, middle, low, ref rest @ ..] = self.message[done..] {
             let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-            let end = 4 + length;
-            if end > MESSAGE_MAX {
+            if 4 + length > MESSAGE_MAX {
                 return Err(UNEXPECTED_MESSAGE);
             }
-            let Some(content) = self.message.get(4..end) else { break };
+            let Some(content) = rest.get(..length) else { break };
+            done += 4 + length;
             match (kind, content) {
                 // Sessions are not resumed: each handshake proves the pre-shared key.
                 (NEW_SESSION_TICKET, _) => {}
                 // The next record has another key, so no message may follow in this one.
-                (KEY_UPDATE, [asks @ 0..=1]) if self.message.len() == end => {
+                (KEY_UPDATE, [asks @ 0..=1]) if self.message.len() == done => {
                     asks_update |= *asks == 1;
                     self.key.update().map_err(|_| INTERNAL_ERROR)?;
                 }
                 _ => return Err(UNEXPECTED_MESSAGE),
             }
-            self.message.drain(..end);
         }
+        self.message.drain(..done);
         Ok(Next::Control { asks_update })
     }
 
@@ -344,8 +375,8 @@ impl Opener {
 
 /// The sending direction.
 #[derive(Debug)]
-struct Sealer {
-    key: TrafficKey,
+pub(super) struct Sealer {
+    pub(super) key: TrafficKey,
     /// Memory for records. Those in `sent..end` are not sent yet.
     sealed: Vec<u8>,
     sent: usize,
@@ -356,11 +387,22 @@ struct Sealer {
     open: Option<usize>,
     /// The other end asks for another key.
     owes_update: bool,
+    /// An alert was sealed: nothing follows it.
+    is_over: bool,
 }
 
 impl Sealer {
     const fn new(key: TrafficKey) -> Self {
-        Self { key, sealed: Vec::new(), sent: 0, end: 0, taken: 0, open: None, owes_update: false }
+        Self {
+            key,
+            sealed: Vec::new(),
+            sent: 0,
+            end: 0,
+            taken: 0,
+            open: None,
+            owes_update: false,
+            is_over: false,
+        }
     }
 
     fn send<'a>(
@@ -368,16 +410,17 @@ impl Sealer {
         pieces: impl Iterator<Item = &'a [u8]>,
         mut write: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if self.taken == 0 {
+        if self.taken == 0 && !self.is_over {
             self.seal(pieces).map_err(|_| io::Error::other("TLS: the cipher refuses to seal"))?;
         }
         if self.flush(&mut write)? { Ok(core::mem::take(&mut self.taken)) } else { Ok(0) }
     }
 
     /// Sends records. Returns whether all are sent.
-    fn flush(&mut self, write: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
+    pub(super) fn flush(&mut self, write: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
         while self.sent < self.end {
             match write(&self.sealed[self.sent..self.end]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -450,7 +493,7 @@ impl Sealer {
     }
 
     /// Seals `plain` as a record, from where it is.
-    fn seal_record(&mut self, kind: u8, plain: &[u8]) -> Result<(), Unspecified> {
+    pub(super) fn seal_record(&mut self, kind: u8, plain: &[u8]) -> Result<(), Unspecified> {
         let length = plain.len() + 1 + TAG_LENGTH;
         let header = header(length);
         self.room(HEADER_LENGTH + length);
@@ -469,10 +512,12 @@ impl Sealer {
         }
     }
 
-    /// Puts an alert behind the sealed records.
+    /// Puts an alert behind the sealed records, the last of them.
     fn alert(&mut self, level: u8, description: u8) {
-        // The connection ends either way.
-        let _ = self.seal_record(ALERT, &[level, description]);
+        if !core::mem::replace(&mut self.is_over, true) {
+            // The connection ends either way.
+            let _ = self.seal_record(ALERT, &[level, description]);
+        }
     }
 
     fn rest(&mut self) {
@@ -564,6 +609,12 @@ mod tests {
         one.sending.seal_record(HANDSHAKE, &ticket[5..]).unwrap();
         one.sending.seal_record(DATA, &[]).unwrap();
         assert_eq!(pass(&mut one, &mut other, b"data").unwrap().0, b"data");
+        // Padding of a record that is full but for it.
+        let [mut one, mut other] = ends();
+        one.sending.seal_record(0, &[&[1, DATA][..], &[0; PLAIN_MAX - 2]].concat()).unwrap();
+        assert_eq!(pass(&mut one, &mut other, b"data").unwrap().0, b"\x01data");
+        one.sending.seal_record(0, &[&[1, DATA][..], &[0; PLAIN_MAX - 1]].concat()).unwrap();
+        assert!(pass(&mut one, &mut other, b"data").unwrap_err().to_string().contains("(alert 22)"));
         let bad: [&[(u8, &[u8])]; 9] = [
             &[(HANDSHAKE, &[])],
             &[(HANDSHAKE, &[1, 0, 0, 0])],

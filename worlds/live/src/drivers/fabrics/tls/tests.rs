@@ -1,6 +1,6 @@
-//! Records between both ends of this code, and with s2n-tls at the other end.
+//! Records between both ends of this code, with s2n-tls at the other end, and of hostile peers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -14,8 +14,8 @@ use s2n_tls::enums::PeerKeyUpdate;
 use zeroize::Zeroizing;
 
 use super::keys::{Suite, TrafficKey};
-use super::records::Records;
-use super::{Acceptor, End, Handshake, State, Tls};
+use super::records::{DATA, HANDSHAKE, KEY_UPDATE, Records};
+use super::{Acceptor, End, Handshake, State, Tls, fuzz};
 
 /// Both ends of a connection by `suite`.
 fn ends(name: &str) -> [Records; 2] {
@@ -164,6 +164,126 @@ fn a_stream_that_is_cut_is_no_closed_one() {
     let mut read = |room: &mut [u8]| io::Read::read(&mut left, room);
     assert_eq!(other.receive(&mut place, &mut read).unwrap(), 5);
     assert_eq!(other.receive(&mut place, &mut read).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn records_of_hostile_peers_are_survived() {
+    let (mut ends, mut bytes, mut keys, mut going) = (BTreeSet::new(), 0, 0, 0);
+    for seed in 0..500 {
+        let mut rng = Rng::from_seed(seed);
+        let length = 20 + below(&mut rng, 300);
+        let mut input: Vec<u8> = (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
+        // Steps of data and new keys alone, and such with a bad one among them.
+        const HONEST: [&[u8]; 4] = [&[0, 2, 0], &[3, 1, 0], &[7, 200, 9, 0, 1], &[6, 1, 1]];
+        const BAD: [&[u8]; 4] =
+            [&[2, 0x81, 2, 0, 1, 0], &[2, 0x81, 2, 0, 2, 40], &[1, 4, 0xfd, 0x3f], &[3, 39, 4]];
+        if seed % 3 > 0 {
+            input = vec![0];
+            for _ in 0..length / 3 {
+                let is_bad = seed % 3 == 1 && rng.one_in(8);
+                input.extend(if is_bad { BAD } else { HONEST }[below(&mut rng, 4)]);
+            }
+        }
+        let outcome = fuzz::tls_records(&input);
+        bytes += outcome.bytes;
+        keys += outcome.keys;
+        going += u32::from(outcome.end.is_none());
+        ends.extend(outcome.end);
+    }
+    assert!(
+        ends.len() >= 6 && bytes > 100_000 && keys > 100 && going > 100,
+        "{ends:?}, {bytes} B, {keys} keys, {going}"
+    );
+}
+
+#[test]
+fn a_stream_may_be_cut_at_every_byte() {
+    let stream = |way: &mut Vec<u8>| {
+        let [mut one, other] = ends("TLS_AES_128_GCM_SHA256");
+        let sealer = &mut one.sending;
+        sealer.seal_record(DATA, b"first").unwrap();
+        sealer.seal_record(0, &[b"padded", &[DATA][..], &[0; 40]].concat()).unwrap();
+        // A ticket in two parts, and the next key.
+        sealer.seal_record(HANDSHAKE, &[4, 0, 0, 3, 1]).unwrap();
+        sealer.seal_record(HANDSHAKE, &[2, 3]).unwrap();
+        sealer.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 1]).unwrap();
+        sealer.key.update().unwrap();
+        sealer.seal_record(DATA, b"last").unwrap();
+        one.close(|bytes| {
+            way.extend_from_slice(bytes);
+            Ok(bytes.len())
+        });
+        other
+    };
+    let length = {
+        let mut way = Vec::new();
+        stream(&mut way);
+        way.len()
+    };
+    for cut in 0..=length {
+        let mut way = Vec::new();
+        let mut other = stream(&mut way);
+        let (mut come, mut place) = (Vec::new(), [0; 7]);
+        for part in [&way[..cut], &way[cut..]] {
+            let mut left: VecDeque<u8> = part.iter().copied().collect();
+            loop {
+                let received = other.receive(&mut place, |room| match io::Read::read(&mut left, room)? {
+                    0 => Err(ErrorKind::WouldBlock.into()),
+                    count => Ok(count),
+                });
+                match received {
+                    Ok(0) => break,
+                    Ok(count) => come.extend_from_slice(&place[..count]),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::WouldBlock, "cut at {cut}");
+                        break;
+                    }
+                }
+            }
+        }
+        assert_eq!(come, b"firstpaddedlast", "cut at {cut}");
+        assert_eq!(
+            other.receive(&mut place, |_| Ok(0)).unwrap(),
+            0,
+            "cut at {cut}: the end is a closed side"
+        );
+    }
+}
+
+#[test]
+fn a_sender_of_tiny_records_or_many_keys_holds_up_no_other() {
+    let [mut one, mut other] = ends("TLS_AES_128_GCM_SHA256");
+    let sealer = &mut one.sending;
+    for _ in 0..20_000 {
+        sealer.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 1]).unwrap();
+        sealer.key.update().unwrap();
+        sealer.seal_record(DATA, b"1").unwrap();
+    }
+    let mut way = Vec::new();
+    one.close(|bytes| {
+        way.extend_from_slice(bytes);
+        Ok(bytes.len())
+    });
+    let (mut left, mut place, mut come, mut calls) = (&way[..], vec![0; 100_000], 0, 0);
+    loop {
+        let count = other.receive(&mut place, |room| io::Read::read(&mut left, room)).unwrap();
+        if count == 0 {
+            break;
+        }
+        assert!(count <= 8, "{count} keys in one call");
+        assert!(!other.has_all(), "more has come, so the caller must call again");
+        (come, calls) = (come + count, calls + 1);
+    }
+    assert_eq!(come, 20_000, "{calls} calls");
+    // However often the other end asked, one new key answers it.
+    let mut answer = Vec::new();
+    other
+        .send(std::iter::once(&b"data"[..]), |bytes| {
+            answer.extend_from_slice(bytes);
+            Ok(bytes.len())
+        })
+        .unwrap();
+    assert_eq!(answer.len(), 5 + 22 + 4 + 22);
 }
 
 /// A key that both ends have, of `hash`.
