@@ -297,7 +297,7 @@ impl Machine for Linked {
                         self.function.handle_input(now, function::Input::Media(completion));
                     }
                 }
-                function::Output::Notify(_) => {}
+                function::Output::Notify(_) | function::Output::ToLane(..) => {}
             }
         }
         while let Some(output) = self.root.poll_output() {

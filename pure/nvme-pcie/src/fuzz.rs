@@ -91,6 +91,7 @@ fn answer(
             controller.handle_input(now, Input::Dma(result));
         }
         Output::Dma(Dma::Write { .. } | Dma::Interrupt { .. }) | Output::Notify(_) => {}
+        Output::ToLane(..) | Output::ToHome(_) => unreachable!("no lane is attached"),
         Output::Media(request) => {
             held.push(request);
             if source.byte() & 1 == 0 {

@@ -1,17 +1,19 @@
 //! A host and a controller joined directly in memory, for tests. A [`Ram`] serves DMA, and a vector
 //! serves media.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{self, MediumId, Operation};
+use nvme::subsystem::LaneId;
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 
-use crate::controller::{self, Controller};
+use crate::controller::{self, Controller, Input, QueueLane, ToHome, ToLane};
 use crate::host::{self, Completed, Data, Host, InitError, QueueId, Submission};
 use crate::registers;
 
@@ -32,7 +34,18 @@ pub(crate) struct Faults {
     /// Length in bytes of the pieces of answers to host memory reads, which arrive last piece
     /// first.
     pub(crate) pieces: usize,
+    /// Whether lanes do nothing, and get no messages.
+    pub(crate) lanes_asleep: bool,
 }
+
+/// A message that has not arrived.
+pub(crate) enum Letter {
+    ToLane(LaneId, Box<ToLane>),
+    ToHome(LaneId, Box<ToHome>),
+}
+
+/// The engine that has sent a request: a lane, or the controller.
+pub(crate) type Sender = Option<LaneId>;
 
 pub(crate) struct TestBench {
     pub(crate) host: Host,
@@ -46,7 +59,9 @@ pub(crate) struct TestBench {
     pub(crate) resets: Vec<host::ResetReason>,
     pub(crate) failed: Option<InitError>,
     pub(crate) interrupts: Vec<u16>,
-    pub(crate) stuck: VecDeque<media::Request>,
+    pub(crate) stuck: VecDeque<(Sender, media::Request)>,
+    pub(crate) lanes: Vec<(LaneId, QueueLane)>,
+    pub(crate) letters: VecDeque<Letter>,
 }
 
 pub(crate) const DISK_BYTES: usize = 8 << 20;
@@ -76,6 +91,8 @@ impl TestBench {
             failed: None,
             interrupts: Vec::new(),
             stuck: VecDeque::new(),
+            lanes: Vec::new(),
+            letters: VecDeque::new(),
         }
     }
 
@@ -92,6 +109,59 @@ impl TestBench {
         bench
     }
 
+    /// A bench with `lanes` lanes, whose controller is up.
+    pub(crate) fn with_lanes(lanes: usize) -> Self {
+        let mut bench = Self::new(host_config(), controller_config());
+        (0..lanes).for_each(|_| bench.attach());
+        bench.host.start(bench.now);
+        bench.settle();
+        assert!(bench.host.is_ready(), "{:?}", bench.failed);
+        bench
+    }
+
+    /// Attaches a lane.
+    pub(crate) fn attach(&mut self) {
+        let (id, start) = self.controller.attach_lane(self.now);
+        self.lanes.push((id, QueueLane::new(self.now, start)));
+    }
+
+    fn lane(&mut self, id: LaneId) -> Option<&mut QueueLane> {
+        self.lanes.iter_mut().find(|(one, _)| *one == id).map(|(_, lane)| lane)
+    }
+
+    /// Delivers a message, if there is one.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let now = self.now;
+        match self.letters.pop_front() {
+            Some(Letter::ToLane(id, letter)) => {
+                if let Some(lane) = self.lane(id) {
+                    lane.handle_input(now, Input::FromHome(letter));
+                }
+            }
+            Some(Letter::ToHome(id, letter)) => {
+                if letter.is_last() {
+                    self.lanes.retain(|(one, _)| *one != id);
+                }
+                self.controller.handle_input(now, Input::FromLane(id, letter));
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Moves an output of some lane, if there is one.
+    fn move_lanes(&mut self) -> bool {
+        for index in 0..self.lanes.len() {
+            let (id, lane) = &mut self.lanes[index];
+            if let Some(output) = lane.poll_output() {
+                let id = *id;
+                self.on_output(Some(id), output);
+                return true;
+            }
+        }
+        false
+    }
+
     pub(crate) fn settle(&mut self) {
         loop {
             let mut moved = false;
@@ -106,6 +176,9 @@ impl TestBench {
                 moved = true;
                 self.on_controller(output);
             }
+            while !self.faults.lanes_asleep && (self.deliver() || self.move_lanes()) {
+                moved = true;
+            }
             if !moved {
                 return;
             }
@@ -118,6 +191,8 @@ impl TestBench {
             self.on_host(output);
         } else if let Some(output) = self.controller.poll_output() {
             self.on_controller(output);
+        } else if !self.faults.lanes_asleep {
+            let _ = self.move_lanes() || self.deliver();
         }
     }
 
@@ -126,14 +201,16 @@ impl TestBench {
         let end = self.now + length;
         self.settle();
         for _ in 0..100_000 {
+            let lanes = self.lanes.iter().filter_map(|(_, lane)| lane.poll_timeout());
             let wakes = [self.host.poll_timeout(), self.controller.poll_timeout()];
-            let Some(wake) = wakes.into_iter().flatten().min().filter(|at| *at <= end) else {
+            let Some(wake) = wakes.into_iter().flatten().chain(lanes).min().filter(|at| *at <= end) else {
                 self.now = end;
                 return;
             };
             self.now = self.now.max(wake);
             self.host.handle_timeout(self.now);
             self.controller.handle_timeout(self.now);
+            self.lanes.iter_mut().for_each(|(_, lane)| lane.handle_timeout(self.now));
             assert!(
                 self.host.poll_timeout().is_none_or(|at| at > self.now),
                 "a deadline outlived its timeout"
@@ -180,22 +257,26 @@ impl TestBench {
     }
 
     pub(crate) fn on_controller(&mut self, output: controller::Output) {
+        self.on_output(None, output);
+    }
+
+    fn on_output(&mut self, from: Sender, output: controller::Output) {
         match output {
             controller::Output::Dma(Dma::Read { id, address, length }) => {
                 let length = length as usize;
                 let found = self.memory.slice(address, length).map(Buffer::copy_from_slice);
                 let data = match found {
                     Ok(data) if !self.faults.dma_fails => data,
-                    _ => return self.dma(DmaResult::Failed { id }),
+                    _ => return self.dma(from, DmaResult::Failed { id }),
                 };
                 if self.faults.pieces == 0 {
-                    return self.dma(DmaResult::Data { id, offset: 0, data, last: true });
+                    return self.dma(from, DmaResult::Data { id, offset: 0, data, last: true });
                 }
                 let starts: Vec<usize> = (0..length).step_by(self.faults.pieces).rev().collect();
                 for start in starts {
                     let piece = data.slice(start..length.min(start + self.faults.pieces));
                     let offset = u32::try_from(start).unwrap();
-                    self.dma(DmaResult::Data { id, offset, data: piece, last: start == 0 });
+                    self.dma(from, DmaResult::Data { id, offset, data: piece, last: start == 0 });
                 }
             }
             controller::Output::Dma(Dma::Write { address, data }) => {
@@ -206,26 +287,44 @@ impl TestBench {
                 self.interrupts.push(vector);
                 self.host.handle_input(self.now, host::Input::Interrupt { vector });
             }
-            controller::Output::Media(request) if self.faults.media_stuck => self.stuck.push_back(request),
-            controller::Output::Media(request) => self.serve(request),
+            controller::Output::Media(request) if self.faults.media_stuck => {
+                self.stuck.push_back((from, request));
+            }
+            controller::Output::Media(request) => self.serve(from, request),
             controller::Output::Notify(_) => {}
+            controller::Output::ToLane(lane, letter) => self.letters.push_back(Letter::ToLane(lane, letter)),
+            controller::Output::ToHome(letter) => {
+                self.letters.push_back(Letter::ToHome(from.expect("only lanes write home"), letter));
+            }
         }
     }
 
-    fn dma(&mut self, result: DmaResult) {
-        self.controller.handle_input(self.now, controller::Input::Dma(result));
+    fn hand(&mut self, to: Sender, input: Input<'_>) {
+        let now = self.now;
+        match to {
+            None => self.controller.handle_input(now, input),
+            Some(id) => {
+                if let Some(lane) = self.lane(id) {
+                    lane.handle_input(now, input);
+                }
+            }
+        }
+    }
+
+    fn dma(&mut self, to: Sender, result: DmaResult) {
+        self.hand(to, Input::Dma(result));
     }
 
     /// Answers the requests that media kept.
     pub(crate) fn unstick(&mut self) {
         self.faults.media_stuck = false;
-        while let Some(request) = self.stuck.pop_front() {
-            self.serve(request);
+        while let Some((from, request)) = self.stuck.pop_front() {
+            self.serve(from, request);
         }
         self.settle();
     }
 
-    fn serve(&mut self, request: media::Request) {
+    fn serve(&mut self, from: Sender, request: media::Request) {
         let media::Request { id, operation, .. } = request;
         let range = |offset: u64, length: u64| {
             usize::try_from(offset).unwrap()..usize::try_from(offset + length).unwrap()
@@ -233,7 +332,7 @@ impl TestBench {
         match operation {
             Operation::Read { offset, length } => {
                 let data = Buffer::copy_from_slice(&self.disk[range(offset, u64::from(length))]);
-                self.media(media::Completion::Data { id, offset: 0, data });
+                self.hand(from, Input::Media(media::Completion::Data { id, offset: 0, data }));
             }
             Operation::Write { offset, data, .. } => {
                 self.disk[range(offset, data.len() as u64)].copy_from_slice(&data);
@@ -243,11 +342,7 @@ impl TestBench {
                 self.disk[range(offset, length)].fill(0);
             }
         }
-        self.media(media::Completion::Done { id, result: Ok(()) });
-    }
-
-    fn media(&mut self, completion: media::Completion) {
-        self.controller.handle_input(self.now, controller::Input::Media(completion));
+        self.hand(from, Input::Media(media::Completion::Done { id, result: Ok(()) }));
     }
 
     pub(crate) fn data(&self, offset: u64, length: u32) -> Data {

@@ -57,6 +57,11 @@ impl Ceiling {
         Self { operations: Pace::new(rate.operations), bytes: Pace::new(rate.bytes) }
     }
 
+    /// Whether there is no limit.
+    pub const fn is_free(&self) -> bool {
+        self.operations.is_none() && self.bytes.is_none()
+    }
+
     /// When the host may begin its next command; `None` if it may at `now`.
     #[inline]
     pub fn opens(&self, now: Instant) -> Option<Instant> {

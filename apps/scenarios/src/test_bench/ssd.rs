@@ -109,6 +109,9 @@ impl SsdNode {
                 Some(controller::Output::Dma(dma)) => self.on_dma(now, dma),
                 Some(controller::Output::Media(request)) => self.on_request(now, request),
                 Some(controller::Output::Notify(_)) => {}
+                Some(controller::Output::ToLane(..) | controller::Output::ToHome(_)) => {
+                    unreachable!("no lane is attached")
+                }
                 None => break,
             }
         }

@@ -96,6 +96,7 @@ impl From<function::Output> for Said<Storage> {
             function::Output::Packet(packet) => Self::Packet(packet),
             function::Output::Media(request) => Self::World(Storage::Media(request)),
             function::Output::Notify(notification) => Self::World(Storage::Notify(notification)),
+            function::Output::ToLane(..) => unreachable!("no lane is attached"),
         }
     }
 }

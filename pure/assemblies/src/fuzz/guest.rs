@@ -387,6 +387,7 @@ impl World {
                 }
             }
             function::Output::Packet(_) | function::Output::Notify(_) => {}
+            function::Output::ToLane(..) => unreachable!("no lane is attached"),
         }
     }
 }

@@ -258,6 +258,7 @@ impl World {
                 }
             }
             From::Dma(Dma::Interrupt { .. }) | From::Notify(_) => {}
+            From::ToLane(..) | From::ToHome(_) => unreachable!("no lane is attached"),
         }
     }
 }

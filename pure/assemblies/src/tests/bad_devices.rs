@@ -107,6 +107,7 @@ impl Direct {
                     self.disk.submit(request, &mut |completion| done.push(completion));
                 }
                 Some(function::Output::Notify(_)) => {}
+                Some(function::Output::ToLane(..)) => unreachable!("no lane is attached"),
                 None if done.is_empty() => return,
                 None => {}
             }

@@ -1,6 +1,7 @@
 //! Weighted round robin: chooses the next submission queue by the priority classes of the queues.
 
-use super::Controller;
+use super::Queues;
+use super::side::Side;
 use nvme::wire::{Bits, SubmissionQueueEntry};
 
 /// Queue Priority (QPRIO), in CDW11 of Create I/O Submission Queue: urgent, high, medium, low.
@@ -51,7 +52,7 @@ impl Classes {
     }
 }
 
-impl Controller {
+impl<S: Side> Queues<S> {
     /// Fetches from queues that have entries: first from the admin queue, then from urgent queues,
     /// then from the others by weight. Queues of one class take turns.
     pub(super) fn fetch_by_weight(&mut self) {

@@ -11,7 +11,8 @@ use nvme::wire::{QueueId, SubmissionQueueEntry};
 use pcie::device::Dma;
 
 use super::dma::{Assembly, Piece, Purpose};
-use super::{Controller, Output};
+use super::side::Side;
+use super::{Output, Queues};
 use crate::registers::SUBMISSION_ENTRY_BYTES;
 
 /// The most entries that one read fetches: 4 KiB of entries.
@@ -58,10 +59,10 @@ impl Fetches {
     }
 }
 
-impl Controller {
+impl<S: Side> Queues<S> {
     /// Fetches from each queue that has entries, in turn, as long as slots and reads are free.
     pub(super) fn fetch_entries(&mut self) {
-        if self.throttled || !self.properties.is_ready() {
+        if self.throttled || !self.side.may_fetch() {
             return;
         }
         if self.classes.is_some() {
@@ -93,7 +94,7 @@ impl Controller {
             return 0;
         }
         let is_admin = queue.id.is_admin();
-        if !is_admin && self.bytes_in_flight >= self.config.bytes_in_flight_max {
+        if !is_admin && self.bytes_in_flight >= self.bytes_in_flight_max {
             return 0;
         }
         if !is_admin && self.ceiling.opens(self.now).is_some() {
@@ -167,14 +168,14 @@ impl Controller {
         slot.queue = queue;
         slot.entry = entry;
         slot.pointer = DataPointer::of(&entry);
-        if queue == 0 && self.on_queue_command(index, &entry) {
+        if queue == 0 && S::on_queue_command(self, index, &entry) {
             return;
         }
         let token = CommandToken(u32::from(index));
         self.pass_to_core(CoreInput::Command { controller: self.key, token, queue: QueueId(queue), entry });
         if queue != 0 {
             if self.ceiling.has_bytes() {
-                let moved = self.core.transfer(token).map_or(0, |transfer| transfer.length);
+                let moved = self.side.transfer(token).map_or(0, |transfer| transfer.length);
                 self.ceiling.charge_bytes(self.now, moved.into());
             }
             self.walk_early(index, token);
@@ -184,7 +185,7 @@ impl Controller {
     /// Reads the PRP lists of a command whose data goes to the host, while the medium works.
     fn walk_early(&mut self, index: u16, token: CommandToken) {
         if let Some(CoreTransfer { direction: CoreDirection::ToHost, length, metadata }) =
-            self.core.transfer(token)
+            self.side.transfer(token)
             && self.slots.is_busy(index)
         {
             self.bytes_in_flight += u64::from(length);

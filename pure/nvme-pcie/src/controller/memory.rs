@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
 
-use super::Controller;
+use super::side::Side;
+use super::{Controller, Queues};
 use crate::registers::{SUBMISSION_ENTRY_BYTES, low_half, memory_control, memory_location, memory_size};
 
 /// The greatest length in bytes of a controller memory buffer.
@@ -117,7 +118,9 @@ impl Controller {
             *place = *byte;
         }
     }
+}
 
+impl<S: Side> Queues<S> {
     /// Starts `entries` commands of a queue in the buffer, from the entry at `start`.
     #[cold]
     #[inline(never)]

@@ -8,58 +8,67 @@
 mod arbitration;
 mod config;
 mod dma;
+mod doorbells;
 mod fetch;
+mod home;
 mod interrupts;
+mod lane;
+mod lanes;
+mod letters;
 mod memory;
 mod posting;
 mod properties;
 mod queues;
 mod rings;
 mod shadow;
+mod side;
 mod slots;
 mod transfer;
 
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Pool};
+use engine::{Buffer, Instant, Pool};
 use nvme::media;
 use nvme::pointer::PageSize;
 use nvme::rate::Ceiling;
 use nvme::subsystem::{
-    AsynchronousEvent, CommandToken, ControllerKey, Counters, Input as CoreInput, NamespaceTally,
-    Notification, Output as CoreOutput, Permit, Subsystem as Core,
+    CommandToken, ControllerKey, Input as CoreInput, LaneId, Notification, Output as CoreOutput,
 };
-use nvme::wire::{NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
 
 pub use config::{Config, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, SGL_SUPPORT};
 pub use dma::READS_MAX;
 pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
+pub use home::{Controller, Home};
+pub use lane::{Away, QueueLane};
+pub use letters::{LaneStart, ToHome, ToLane};
 pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 pub use rings::{CompletionQueueId, QueuePlace};
 
-use crate::registers::status;
 use arbitration::Classes;
 use dma::{Piece, Purpose, Reads};
 use fetch::Fetches;
-use interrupts::{Coalescing, Interrupts};
+use interrupts::Interrupts;
+use letters::Limits;
 use memory::MemoryBuffer;
-use properties::Properties;
 use rings::{CompletionQueue, SubmissionQueue};
 use shadow::{Doorbell, Shadow};
+use side::Side;
 use slots::{Ending, Slots, Transfer};
 
 /// Bytes of buffers that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 8 << 20;
 
-/// An input of the controller.
+/// An input of a controller or of one of its lanes.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The host wrote to BAR0.
+    /// The host wrote to BAR0. A lane takes writes to the doorbells of its queues.
     RegisterWrite {
         /// Offset in bytes from the start of the BAR.
         offset: u32,
@@ -78,9 +87,13 @@ pub enum Input<'a> {
     Dma(DmaResult),
     /// A medium answered.
     Media(media::Completion),
+    /// A message of a lane, for the controller.
+    FromLane(LaneId, Box<ToHome>),
+    /// A message of the controller, for a lane.
+    FromHome(Box<ToLane>),
 }
 
-/// An output of the controller.
+/// An output of a controller or of one of its lanes.
 #[derive(Debug)]
 pub enum Output {
     /// An access to host memory, or an interrupt.
@@ -89,11 +102,15 @@ pub enum Output {
     Media(media::Request),
     /// A change that the next start may need, such as a new block size.
     Notify(Notification),
+    /// A message of the controller to a lane. There is none while no lane is attached.
+    ToLane(LaneId, Box<ToLane>),
+    /// A message of a lane to the controller.
+    ToHome(Box<ToHome>),
 }
 
 /// A fault of the host in the use of a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DoorbellFault {
+pub enum DoorbellFault {
     /// The doorbell belongs to no queue.
     Register,
     /// The value is out of range, or covers entries that do not exist.
@@ -117,16 +134,14 @@ pub struct Statistics {
     pub interrupts: u64,
 }
 
-/// An NVMe controller on PCIe: registers, queues, data pointers and interrupts around the
-/// command core.
+/// Queues of a controller, with the commands that were fetched from them: all queues but those of
+/// lanes ([`Controller`]), or the I/O queues of one lane ([`QueueLane`]).
 #[derive(Debug)]
-pub struct Controller {
-    config: Config,
-    core: Core,
+pub struct Queues<S> {
+    side: S,
     /// The key of this controller in its subsystem, which has no other.
     key: ControllerKey,
     now: Instant,
-    properties: Properties,
     memory: MemoryBuffer,
     page_size: PageSize,
     submission_queues: Vec<Option<SubmissionQueue>>,
@@ -148,9 +163,6 @@ pub struct Controller {
     throttled: bool,
     /// The ceiling on the host's rate.
     ceiling: Ceiling,
-    /// Whether CC.EN was set while media still work for commands from before a reset. The
-    /// controller waits for these commands, which must not overtake new ones.
-    enabling: bool,
     slots: Slots,
     reads: Reads,
     fetches: Fetches,
@@ -163,42 +175,21 @@ pub struct Controller {
     /// The buffers in which the host leaves doorbells.
     shadow: Option<Shadow>,
     bytes_in_flight: u64,
+    bytes_in_flight_max: u64,
     interrupts: Interrupts,
     pool: Pool,
     outputs: VecDeque<Output>,
     statistics: Statistics,
 }
 
-impl Controller {
-    /// A controller in its state after a reset, disabled.
-    ///
-    /// # Panics
-    /// When `config` exceeds a limit that its fields name.
-    pub fn new(now: Instant, mut config: Config) -> Self {
-        assert!((1..=IO_QUEUES_MAX).contains(&config.io_queues), "1..={IO_QUEUES_MAX} I/O queues");
-        assert!(
-            (2..=QUEUE_ENTRIES_MAX).contains(&config.queue_entries_max),
-            "2..={QUEUE_ENTRIES_MAX} entries"
-        );
-        assert!(config.commands_max >= 32, "at least 32 commands in flight");
-        assert!(config.interrupt_vectors >= 1, "at least one interrupt vector");
-        let buffer = config.memory_buffer_bytes;
-        assert!(
-            buffer == 0
-                || buffer.is_power_of_two()
-                    && (MEMORY_BUFFER_BYTES_MIN..=MEMORY_BUFFER_BYTES_MAX).contains(&buffer),
-            "a controller memory buffer of {MEMORY_BUFFER_BYTES_MIN}..={MEMORY_BUFFER_BYTES_MAX} bytes, a power of two"
-        );
-        config.core.commands_max = u32::from(config.commands_max);
-        let mut core = Core::new(now, config.core.clone());
-        let key = core.add_controller(now, config.of_controller());
-        let queues = usize::from(config.io_queues) + 1;
+impl<S> Queues<S> {
+    fn of(now: Instant, side: S, key: ControllerKey, limits: Limits) -> Self {
+        let queues = usize::from(limits.io_queues) + 1;
         Self {
-            core,
+            side,
             key,
             now,
-            properties: Properties::default(),
-            memory: MemoryBuffer::new(config.memory_buffer_bytes),
+            memory: MemoryBuffer::default(),
             page_size: PageSize::KIB4,
             submission_queues: (0..queues).map(|_| None).collect(),
             completion_queues: (0..queues).map(|_| None).collect(),
@@ -211,8 +202,7 @@ impl Controller {
             classes: None,
             throttled: false,
             ceiling: Ceiling::default(),
-            enabling: false,
-            slots: Slots::new(config.commands_max),
+            slots: Slots::new(limits.commands_max),
             reads: Reads::new(),
             fetches: Fetches::new(),
             waiting: VecDeque::new(),
@@ -220,24 +210,18 @@ impl Controller {
             stalled_looks: VecDeque::new(),
             shadow: None,
             bytes_in_flight: 0,
-            interrupts: Interrupts::new(config.interrupt_vectors),
+            bytes_in_flight_max: limits.bytes_in_flight_max,
+            interrupts: Interrupts::new(limits.interrupt_vectors),
             pool: Pool::new(POOL_RETAIN),
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
-            config,
         }
     }
 
-    /// Sets whether the controller stops fetching submission queue entries, because the link could
-    /// not take the results.
+    /// Sets whether no submission queue entries are fetched, because the link could not take the
+    /// results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.throttled = throttled;
-    }
-
-    /// Sets the permissions of the host from now on; see [`Permit`].
-    pub fn set_permit(&mut self, now: Instant, permit: Permit) {
-        self.ceiling = Ceiling::new(permit.rate);
-        self.core.set_permit(now, self.key, permit);
     }
 
     /// Host memory address of the next entry of the submission queue that was served last, for a
@@ -254,46 +238,24 @@ impl Controller {
         self.reads.find(id).is_some_and(|(purpose, _)| matches!(purpose, Purpose::Fetch(_)))
     }
 
-    /// Resets the function (Function Level Reset, hot reset). Registers and commands return to
-    /// their initial state.
-    pub fn reset(&mut self) {
-        self.reset_controller();
-        self.properties = Properties::default();
-        self.memory.reset();
-    }
-
-    /// The counters since the controller's creation.
+    /// The counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// The counters of the health log, as [`Core::counters`] returns them.
-    pub fn counters(&self) -> Counters {
-        self.core.counters()
+    /// The submission queues in host memory, the Admin Queue first.
+    pub fn submission_queues(&self) -> impl Iterator<Item = QueuePlace> {
+        self.submission_queues.iter().flatten().filter_map(SubmissionQueue::place)
     }
 
-    /// Counts of the I/O commands to each namespace, as [`Core::tallies`] returns them.
-    pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
-        self.core.tallies()
+    /// The completion queues, the Admin Queue first.
+    pub fn completion_queues(&self) -> impl Iterator<Item = QueuePlace> {
+        (0..).zip(&self.completion_queues).filter_map(|(id, queue)| Some(queue.as_ref()?.place(id)))
     }
 
-    /// The command core.
-    pub const fn core(&self) -> &Core {
-        &self.core
-    }
-
-    /// Applies `change` to the command core, for changes of its namespaces by the outside world.
-    /// The host is notified of them.
-    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Core) -> T) -> T {
-        self.now = now;
-        let result = change(&mut self.core);
-        self.drain_core();
-        result
-    }
-
-    /// Handles CC.EN changing from 1 to 0: forgets every command and queue, so that late answers
-    /// match nothing.
-    fn reset_controller(&mut self) {
+    /// Forgets every queue and command, and what the host has set, so that late answers match
+    /// nothing.
+    fn forget_queues(&mut self) {
         self.forget_commands();
         self.submission_queues.fill_with(|| None);
         self.completion_queues.fill_with(|| None);
@@ -302,10 +264,6 @@ impl Controller {
         self.weights = [1; 3];
         self.classes = None;
         self.turn = 0;
-        self.properties.status = 0;
-        self.enabling = false;
-        self.core.reset(self.now, self.key);
-        self.drain_core();
     }
 
     fn forget_commands(&mut self) {
@@ -324,22 +282,18 @@ impl Controller {
         self.dirty = 0;
     }
 
-    /// Sets Controller Fatal Status. The controller fetches and completes nothing until the host
-    /// resets it.
-    /// the controller.
-    fn fail(&mut self) {
-        self.properties.set_fatal();
-        self.forget_commands();
-        self.core.reset(self.now, self.key);
-        self.drain_core();
+    /// Sets Arbitration Burst; `None` for no limit.
+    fn set_burst(&mut self, burst: Option<u8>) {
+        self.burst = burst.map_or(FETCH_ENTRIES_MAX, |burst| u32::from(burst).max(1));
     }
 
-    fn begin_shutdown(&mut self) {
-        self.properties.set_shutdown(status::SHUTDOWN_OCCURRING);
-        self.core.shut_down(self.now, self.key);
-        self.drain_core();
+    /// The slot of a command that the core names; `None` for a command from before a reset.
+    fn slot_of(&self, token: CommandToken) -> Option<u16> {
+        u16::try_from(token.0).ok().filter(|index| self.slots.is_busy(*index))
     }
+}
 
+impl<S: Side> Queues<S> {
     fn on_dma(&mut self, result: DmaResult) {
         let (DmaResult::Data { id, .. } | DmaResult::Failed { id }) = result;
         let Some((purpose, length)) = self.reads.find(id) else { return };
@@ -353,7 +307,7 @@ impl Controller {
                     self.on_shadow(doorbell, tag, *bytes);
                 }
             }
-            (Purpose::Fetch(_) | Purpose::Shadow { .. }, DmaResult::Failed { .. }) => self.fail(),
+            (Purpose::Fetch(_) | Purpose::Shadow { .. }, DmaResult::Failed { .. }) => S::on_failed(self),
             (Purpose::List(slot), DmaResult::Data { offset, data, last, .. }) => {
                 self.on_list(slot, Piece { id, length, offset, data, last });
             }
@@ -385,16 +339,17 @@ impl Controller {
     }
 
     fn pass_to_core(&mut self, input: CoreInput) {
-        self.core.handle_input(self.now, input);
+        self.side.handle_core(self.now, input);
         self.drain_core();
     }
 
+    #[inline]
     fn drain_core(&mut self) {
-        while let Some(output) = self.core.poll_output() {
+        while let Some(output) = self.side.poll_core() {
             match output {
                 CoreOutput::PullHostData { token, length } => {
                     if let Some(index) = self.slot_of(token) {
-                        let metadata = self.core.transfer(token).map_or(0, |transfer| transfer.metadata);
+                        let metadata = self.side.transfer(token).map_or(0, |transfer| transfer.metadata);
                         self.slots.slot(index).metadata = metadata;
                         self.pull(index, length);
                     }
@@ -411,53 +366,14 @@ impl Controller {
                     }
                 }
                 CoreOutput::Media(request) => self.outputs.push_back(Output::Media(request)),
-                CoreOutput::Notify(notification) => self.on_notification(notification),
-                CoreOutput::ToLane(..) | CoreOutput::ToSubsystem(_) | CoreOutput::Disowned(_) => {
-                    unreachable!("no lane is attached")
-                }
+                other => S::on_core_output(self, other),
             }
-        }
-    }
-
-    /// The slot of a command that the core names; `None` for a command from before a reset.
-    fn slot_of(&self, token: CommandToken) -> Option<u16> {
-        u16::try_from(token.0).ok().filter(|index| self.slots.is_busy(*index))
-    }
-
-    fn on_notification(&mut self, notification: Notification) {
-        match notification {
-            Notification::Arbitration { burst, weights, .. } => {
-                self.weights = weights;
-                self.burst = burst.map_or(FETCH_ENTRIES_MAX, |burst| u32::from(burst).max(1));
-            }
-            Notification::InterruptCoalescing { threshold, time, .. } => {
-                let outputs = &mut self.outputs;
-                self.interrupts.configure(Coalescing { threshold, time }, |vector| {
-                    outputs.push_back(Output::Dma(Dma::Interrupt { vector }));
-                });
-            }
-            Notification::InterruptVector { vector, coalescing_disabled, .. } => {
-                self.interrupts.configure_vector(vector, coalescing_disabled);
-            }
-            Notification::ShutDown { .. } => self.properties.set_shutdown(status::SHUTDOWN_COMPLETE),
-            Notification::NumberOfQueues { .. } => {}
-            // The other notifications are for the next start.
-            other => self.outputs.push_back(Output::Notify(other)),
         }
     }
 
     /// Logs a failure outside the core. Returns the status to complete the command with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
-        self.core.record_error(self.now, self.key, QueueId(queue), entry, status)
-    }
-
-    fn report_doorbell(&mut self, fault: DoorbellFault) {
-        let event = match fault {
-            DoorbellFault::Register => AsynchronousEvent::WriteToInvalidDoorbell,
-            DoorbellFault::Value => AsynchronousEvent::InvalidDoorbellValue,
-        };
-        self.core.raise_event(self.now, self.key, event);
-        self.drain_core();
+        self.side.record_error(self.now, self.key, QueueId(queue), entry, status)
     }
 
     /// Notes that the core has ended the command in slot `index`. Its data may still move.
@@ -474,35 +390,21 @@ impl Controller {
             Transfer::None | Transfer::Pushing | Transfer::Failed(_) => self.finish(index),
         }
     }
-}
 
-impl Engine for Controller {
-    type Input<'a> = Input<'a>;
-    type Output = Output;
-
-    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
-        self.now = now;
-        match input {
-            Input::RegisterWrite { offset, bytes } => self.write_register(offset, bytes),
-            Input::MemoryBufferWrite { offset, bytes } => self.write_memory_buffer(offset, bytes),
-            Input::Dma(result) => self.on_dma(result),
-            Input::Media(completion) => {
-                let ends = matches!(completion, media::Completion::Done { .. });
-                self.pass_to_core(CoreInput::Media(completion));
-                if ends {
-                    self.post_behind_data();
-                }
-                if self.enabling {
-                    self.enable();
-                }
-            }
+    /// Hands an answer of a medium to the core.
+    #[inline]
+    fn on_media(&mut self, completion: media::Completion) {
+        let ends = matches!(completion, media::Completion::Done { .. });
+        self.pass_to_core(CoreInput::Media(completion));
+        if ends {
+            self.post_behind_data();
         }
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
+    fn on_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.core.poll_timeout().is_some_and(|at| at <= now) {
-            self.core.handle_timeout(now);
+        if self.side.core_timeout().is_some_and(|at| at <= now) {
+            self.side.handle_core_timeout(now);
             self.drain_core();
         }
         while let Some(vector) = self.interrupts.expire(now) {
@@ -513,7 +415,8 @@ impl Engine for Controller {
     /// Entries are fetched and completions posted after all other work. Entries that arrived
     /// together are therefore moved together, and none waits for others or for the data of many
     /// others.
-    fn poll_output(&mut self) -> Option<Output> {
+    #[inline]
+    fn next_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
@@ -526,8 +429,8 @@ impl Engine for Controller {
         self.outputs.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let own = Instant::earlier(self.core.poll_timeout(), self.interrupts.earliest());
+    fn timeout(&self) -> Option<Instant> {
+        let own = Instant::earlier(self.side.core_timeout(), self.interrupts.earliest());
         // Bit 0 is the admin queue, which has no ceiling.
         let waits = self.ready & !1 != 0 && !self.throttled;
         if waits { Instant::earlier(own, self.ceiling.opens(self.now)) } else { own }

@@ -3,8 +3,9 @@
 use nvme::wire::{CompletionQueueEntry, QueueId, Status};
 use pcie::device::Dma;
 
+use super::side::Side;
 use super::slots::{Ending, Transfer};
-use super::{Controller, Output};
+use super::{Output, Queues};
 
 /// The most entries that one write posts: a page of entries.
 const POST_ENTRIES_MAX: usize = 256;
@@ -13,7 +14,7 @@ const POST_ENTRIES_MAX: usize = 256;
 /// seen completions.
 const POST_BYTES: usize = 16 << 10;
 
-impl Controller {
+impl<S: Side> Queues<S> {
     /// Puts the command in slot `index` on its completion queue, once it has ended and its data has
     /// moved.
     pub(super) fn finish(&mut self, index: u16) {

@@ -9,7 +9,7 @@ use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::{Controller, DoorbellFault};
 use crate::registers::{
     DOORBELL_BYTES, SUBMISSION_ENTRY_BYTES, VERSION_2_0, admin_queue_attributes, capabilities, configuration,
-    low_half, offset, status,
+    low_16, low_half, offset, status,
 };
 
 /// The largest memory page (CAP.MPSMAX): 4 KiB times 2 to this power.
@@ -36,6 +36,11 @@ const fn join([low, high]: [u32; 2]) -> u64 {
 impl Properties {
     pub(super) fn is_ready(&self) -> bool {
         status::READY.of(u64::from(self.status)) == 1 && !self.is_fatal()
+    }
+
+    /// Whether the host sees the controller ready (CSTS.RDY).
+    pub(super) fn shows_ready(&self) -> bool {
+        status::READY.of(u64::from(self.status)) == 1
     }
 
     pub(super) fn is_fatal(&self) -> bool {
@@ -76,7 +81,7 @@ impl Controller {
     }
 
     fn capabilities(&self) -> u64 {
-        capabilities::QUEUE_ENTRIES_MAX.put(u64::from(self.config.queue_entries_max) - 1)
+        capabilities::QUEUE_ENTRIES_MAX.put(u64::from(self.side.config.queue_entries_max) - 1)
             | capabilities::CONTIGUOUS_QUEUES_REQUIRED.put(1)
             | capabilities::WEIGHTED_ROUND_ROBIN.put(1)
             | capabilities::TIMEOUT.put(READY_TIMEOUT)
@@ -87,14 +92,21 @@ impl Controller {
             | capabilities::READY_WITH_MEDIA.put(1)
     }
 
+    /// Controller Status (CSTS). The host sees the controller ready until all lanes have
+    /// acknowledged a reset.
+    fn status(&self) -> u32 {
+        let shown = self.side.lanes.as_ref().is_some_and(|lanes| lanes.show_ready());
+        self.side.properties.status | low_half(status::READY.put(shown.into()))
+    }
+
     fn property(&self, at: u32) -> u32 {
-        let properties = &self.properties;
+        let properties = &self.side.properties;
         match at {
             offset::CAPABILITIES => low_half(self.capabilities()),
             0x04 => low_half(self.capabilities() >> 32),
             offset::VERSION => VERSION_2_0,
             offset::CONFIGURATION => properties.configuration,
-            offset::STATUS => properties.status,
+            offset::STATUS => self.status(),
             offset::ADMIN_QUEUE_ATTRIBUTES => properties.admin_queue_attributes,
             offset::ADMIN_SUBMISSION_QUEUE => properties.admin_submission_queue[0],
             0x2c => properties.admin_submission_queue[1],
@@ -133,11 +145,13 @@ impl Controller {
         match at {
             offset::DOORBELLS.. => self.ring_doorbell((at - offset::DOORBELLS) / DOORBELL_BYTES, value),
             offset::CONFIGURATION => self.configure(value & configuration::WRITABLE),
-            offset::ADMIN_QUEUE_ATTRIBUTES => self.properties.admin_queue_attributes = value & 0x0fff_0fff,
-            offset::ADMIN_SUBMISSION_QUEUE => self.properties.admin_submission_queue[0] = value & !0xfff,
-            0x2c => self.properties.admin_submission_queue[1] = value,
-            offset::ADMIN_COMPLETION_QUEUE => self.properties.admin_completion_queue[0] = value & !0xfff,
-            0x34 => self.properties.admin_completion_queue[1] = value,
+            offset::ADMIN_QUEUE_ATTRIBUTES => {
+                self.side.properties.admin_queue_attributes = value & 0x0fff_0fff
+            }
+            offset::ADMIN_SUBMISSION_QUEUE => self.side.properties.admin_submission_queue[0] = value & !0xfff,
+            0x2c => self.side.properties.admin_submission_queue[1] = value,
+            offset::ADMIN_COMPLETION_QUEUE => self.side.properties.admin_completion_queue[0] = value & !0xfff,
+            0x34 => self.side.properties.admin_completion_queue[1] = value,
             offset::MEMORY_BUFFER_CONTROL => self.memory.set_control_half(0, value),
             0x54 => self.memory.set_control_half(1, value),
             // The other properties are read-only or absent.
@@ -146,7 +160,7 @@ impl Controller {
     }
 
     fn configure(&mut self, value: u32) {
-        let before = core::mem::replace(&mut self.properties.configuration, value);
+        let before = core::mem::replace(&mut self.side.properties.configuration, value);
         let enabled = |word: u32| configuration::ENABLE.of(u64::from(word)) == 1;
         let shutdown = |word: u32| configuration::SHUTDOWN.of(u64::from(word));
         match (enabled(before), enabled(value)) {
@@ -157,18 +171,20 @@ impl Controller {
         if shutdown(value) != 0 && shutdown(before) != shutdown(value) {
             self.begin_shutdown();
         } else if shutdown(value) == 0 && shutdown(before) != 0 {
-            self.properties.set_shutdown(0);
+            self.side.properties.set_shutdown(0);
+            self.end_drain();
         }
     }
 
-    /// Handles CC.EN changing from 0 to 1. The controller becomes ready once media have ended the
-    /// requests from before a reset, or fails fatally if the configuration is invalid.
+    /// Handles CC.EN changing from 0 to 1. The controller becomes ready once lanes have acknowledged
+    /// a reset and media have ended the requests from before it, or fails fatally if the configuration is invalid.
     pub(super) fn enable(&mut self) {
-        self.enabling = self.core.media_outstanding(self.key) > 0;
-        if self.enabling {
+        let is_resetting = self.side.lanes.as_ref().is_some_and(|lanes| lanes.is_resetting());
+        self.side.enabling = is_resetting || self.side.core.media_outstanding(self.key) > 0;
+        if self.side.enabling {
             return;
         }
-        let properties = &self.properties;
+        let properties = &self.side.properties;
         let attributes = u64::from(properties.admin_queue_attributes);
         let submission = admin_queue_attributes::SUBMISSION_ENTRIES.of(attributes) + 1;
         let completion = admin_queue_attributes::COMPLETION_ENTRIES.of(attributes) + 1;
@@ -193,7 +209,7 @@ impl Controller {
             && page.offset_of(submission_base) == 0
             && page.offset_of(completion_base) == 0;
         let Some(local) = local.ok().filter(|_| sound) else {
-            self.properties.set_fatal();
+            self.side.properties.set_fatal();
             return;
         };
         self.page_size = page;
@@ -205,45 +221,20 @@ impl Controller {
         let admin =
             SubmissionQueue::new(QueueId::ADMIN, submission_base, submission, CompletionQueueId::ADMIN);
         self.submission_queues[0] = Some(admin.located(local));
-        self.properties.set_status(status::READY, 1);
+        self.side.properties.set_status(status::READY, 1);
     }
 
     fn ring_doorbell(&mut self, number: u32, value: u32) {
-        if !self.properties.is_ready() {
+        if !self.side.properties.is_ready() {
             return;
         }
         let Ok(queue) = u16::try_from(number / 2) else { return };
         let is_tail = number.is_multiple_of(2);
-        let value = u32::from(crate::registers::low_16(value));
-        let rung = if is_tail { self.ring_tail(queue, value) } else { self.ring_head(queue, value) };
-        if let Err(fault) = rung {
+        let value = u32::from(low_16(value));
+        if let Err(fault) = self.ring(queue, is_tail, value)
+            && !(fault == DoorbellFault::Register && self.ring_in_lane(queue, is_tail, value))
+        {
             self.report_doorbell(fault);
         }
-    }
-
-    fn ring_tail(&mut self, queue: u16, tail: u32) -> Result<(), DoorbellFault> {
-        let found = self.submission_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
-        let found = found.ok_or(DoorbellFault::Register)?;
-        if self.shadow.is_some() && queue != 0 {
-            self.knock(queue);
-            return Ok(());
-        }
-        found.ring(tail).map_err(|_| DoorbellFault::Value)?;
-        self.ready |= u128::from(found.has_new()) << queue;
-        Ok(())
-    }
-
-    fn ring_head(&mut self, queue: u16, head: u32) -> Result<(), DoorbellFault> {
-        let found = self.completion_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
-        let found = found.ok_or(DoorbellFault::Register)?;
-        if self.shadow.is_some() && queue != 0 {
-            if !found.pending.is_empty() {
-                self.look_for_room(queue);
-            }
-            return Ok(());
-        }
-        found.ring(head).map_err(|_| DoorbellFault::Value)?;
-        self.dirty |= u128::from(!found.pending.is_empty()) << queue;
-        Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! Create and Delete I/O Submission and Completion Queue: the commands that only the transport
 //! can execute.
 
-use super::Controller;
-use super::rings::{CompletionQueue, CompletionQueueId, QueuePlace, SubmissionQueue};
+use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
+use super::side::Side;
 use super::slots::Ending;
+use super::{Controller, Queues};
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES, high_16, low_16};
 use nvme::wire::{AdminOpcode, Bits, DataTransfer, QueueId, Status, StatusCode, SubmissionQueueEntry};
 
@@ -13,36 +14,25 @@ const PHYSICALLY_CONTIGUOUS: Bits = Bits::bit(0);
 const INTERRUPTS_ENABLED: Bits = Bits::bit(1);
 
 impl Controller {
-    /// The submission queues in host memory, the Admin Queue first.
-    pub fn submission_queues(&self) -> impl Iterator<Item = QueuePlace> {
-        self.submission_queues.iter().flatten().filter_map(SubmissionQueue::place)
-    }
-
-    /// The completion queues, the Admin Queue first.
-    pub fn completion_queues(&self) -> impl Iterator<Item = QueuePlace> {
-        (0..).zip(&self.completion_queues).filter_map(|(id, queue)| Some(queue.as_ref()?.place(id)))
-    }
-
     /// Executes a command about queues, and refuses an admin command with an SGL. Returns false for
     /// any other command.
-    pub(super) fn on_queue_command(&mut self, index: u16, entry: &SubmissionQueueEntry) -> bool {
+    pub(super) fn execute_queue_command(&mut self, index: u16, entry: &SubmissionQueueEntry) -> bool {
         let result = match AdminOpcode::from(entry.opcode) {
             _ if entry.data_transfer() != DataTransfer::Prp => Err(StatusCode::InvalidField),
-            AdminOpcode::CreateIoCompletionQueue => self.create_completion_queue(entry),
-            AdminOpcode::CreateIoSubmissionQueue => self.create_submission_queue(entry),
-            AdminOpcode::DeleteIoCompletionQueue => self.delete_completion_queue(entry),
-            AdminOpcode::DoorbellBufferConfig if self.config.doorbell_buffers => self.configure_shadow(entry),
-            AdminOpcode::DeleteIoSubmissionQueue => match self.delete_submission_queue(index, entry) {
-                Ok(Deletion::Waits) => return true,
-                Ok(Deletion::Done) => Ok(()),
-                Err(code) => Err(code),
-            },
+            AdminOpcode::CreateIoCompletionQueue => self.create_completion_queue(index, entry),
+            AdminOpcode::CreateIoSubmissionQueue => self.create_submission_queue(index, entry),
+            AdminOpcode::DeleteIoCompletionQueue => self.delete_completion_queue(index, entry),
+            AdminOpcode::DeleteIoSubmissionQueue => self.delete_submission_queue(index, entry),
+            AdminOpcode::DoorbellBufferConfig if self.side.config.doorbell_buffers => {
+                self.configure_shadow(entry).map(|()| self.share_shadow(index, entry.data_pointer))
+            }
             _ => return false,
         };
-        let mut status = result.map_or_else(Status::from, |()| Status::SUCCESS);
-        if !status.is_success() {
-            status = self.record(0, entry, status);
-        }
+        let status = match result {
+            Ok(Executed::Waits) => return true,
+            Ok(Executed::Done) => Status::SUCCESS,
+            Err(code) => self.record(0, entry, code.into()),
+        };
         self.end(index, Ending { dw0: 0, dw1: 0, status });
         true
     }
@@ -51,7 +41,10 @@ impl Controller {
     /// is invalid.
     fn queue_size(&self, entry: &SubmissionQueueEntry) -> Result<u32, StatusCode> {
         let entries = u32::from(high_16(entry.cdw10)) + 1;
-        if entries < 2 || entries > self.config.queue_entries_max || !self.properties.has_io_entry_sizes() {
+        if entries < 2
+            || entries > self.side.config.queue_entries_max
+            || !self.side.properties.has_io_entry_sizes()
+        {
             return Err(StatusCode::InvalidQueueSize);
         }
         if !PHYSICALLY_CONTIGUOUS.is_set(entry.cdw11) {
@@ -63,9 +56,14 @@ impl Controller {
         Ok(entries)
     }
 
-    fn create_completion_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+    fn create_completion_queue(
+        &mut self,
+        index: u16,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Executed, StatusCode> {
         let id = usize::from(low_16(entry.cdw10));
-        if id == 0 || self.completion_queues.get(id).is_none_or(Option::is_some) {
+        let is_taken = self.completion_queues.get(id).is_none_or(Option::is_some);
+        if id == 0 || is_taken || self.completion_queue_in_lane(id).is_some() {
             return Err(StatusCode::InvalidQueueIdentifier);
         }
         let entries = self.queue_size(entry)?;
@@ -74,18 +72,28 @@ impl Controller {
             return Err(StatusCode::InvalidControllerMemoryBufferUse);
         }
         let vector = high_16(entry.cdw11);
-        if vector >= self.config.interrupt_vectors {
+        if vector >= self.side.config.interrupt_vectors {
             return Err(StatusCode::InvalidInterruptVector);
         }
         let vector = INTERRUPTS_ENABLED.is_set(entry.cdw11).then_some(vector);
+        self.side.core.set_io_queues_exist(self.key, true);
+        if let Some(lane) = self.lane_for_queue() {
+            let (id, base) = (low_16(entry.cdw10), entry.data_pointer[0]);
+            self.create_completion_queue_in(lane, index, id, (base, entries, vector));
+            return Ok(Executed::Waits);
+        }
         self.completion_queues[id] = Some(CompletionQueue::new(entry.data_pointer[0], entries, vector));
-        self.core.set_io_queues_exist(self.key, true);
-        Ok(())
+        Ok(Executed::Done)
     }
 
-    fn create_submission_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+    fn create_submission_queue(
+        &mut self,
+        index: u16,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Executed, StatusCode> {
         let id = low_16(entry.cdw10);
-        if id == 0 || self.submission_queues.get(usize::from(id)).is_none_or(Option::is_some) {
+        let is_taken = self.submission_queues.get(usize::from(id)).is_none_or(Option::is_some);
+        if id == 0 || is_taken || self.submission_queue_in_lane(id).is_some() {
             return Err(StatusCode::InvalidQueueIdentifier);
         }
         let completes_to = CompletionQueueId(high_16(entry.cdw11));
@@ -94,7 +102,13 @@ impl Controller {
             Some(_) if completes_to == CompletionQueueId::ADMIN => {
                 return Err(StatusCode::InvalidQueueIdentifier);
             }
-            Some(None) => return Err(StatusCode::CompletionQueueInvalid),
+            Some(None) => {
+                let lane = self.completion_queue_in_lane(usize::from(completes_to.0));
+                let lane = lane.ok_or(StatusCode::CompletionQueueInvalid)?;
+                let place = (entry.data_pointer[0], self.queue_size(entry)?);
+                self.create_submission_queue_in(lane, index, id, place, completes_to);
+                return Ok(Executed::Waits);
+            }
             Some(Some(_)) => usize::from(completes_to.0),
         };
         let entries = self.queue_size(entry)?;
@@ -108,47 +122,64 @@ impl Controller {
         if let Some(classes) = &mut self.classes {
             classes.insert(id, entry);
         }
-        self.core.set_io_queues_exist(self.key, true);
-        Ok(())
+        self.side.core.set_io_queues_exist(self.key, true);
+        Ok(Executed::Done)
     }
 
-    fn delete_completion_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+    fn delete_completion_queue(
+        &mut self,
+        index: u16,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Executed, StatusCode> {
         let id = usize::from(low_16(entry.cdw10));
         let queue = self.completion_queues.get(id).and_then(Option::as_ref).filter(|_| id != 0);
         match queue {
+            None if self.completion_queue_in_lane(id).is_some() => {
+                self.delete_completion_queue_in_lane(index, id)
+            }
             None => Err(StatusCode::InvalidQueueIdentifier),
             Some(queue) if queue.submission_queues > 0 => Err(StatusCode::InvalidQueueDeletion),
             Some(_) => {
                 self.completion_queues[id] = None;
                 self.dirty &= !(1 << id);
-                Ok(())
+                Ok(Executed::Done)
             }
         }
     }
 
-    /// Stops a queue for its deletion. Commands that cannot be aborted at once first run to their
-    /// end, so that no command moves data after its queue is deleted.
     fn delete_submission_queue(
         &mut self,
         index: u16,
         entry: &SubmissionQueueEntry,
-    ) -> Result<Deletion, StatusCode> {
+    ) -> Result<Executed, StatusCode> {
         let id = low_16(entry.cdw10);
-        let queue = self.submission_queues.get_mut(usize::from(id)).and_then(Option::as_mut);
+        if self.submission_queue_in_lane(id).is_some() {
+            return self.delete_submission_queue_in_lane(index, id);
+        }
+        let queue = self.submission_queues.get(usize::from(id)).and_then(Option::as_ref);
         let queue = queue.filter(|queue| !queue.id.is_admin() && queue.deletion.is_none());
-        let queue = queue.ok_or(StatusCode::InvalidQueueIdentifier)?;
+        queue.ok_or(StatusCode::InvalidQueueIdentifier)?;
+        Ok(self.begin_deletion(id, index))
+    }
+}
+
+impl<S: Side> Queues<S> {
+    /// Stops a queue for its deletion by `command`. Commands that cannot be aborted at once first
+    /// run to their end, so that no command moves data after its queue is deleted.
+    pub(super) fn begin_deletion(&mut self, id: u16, command: u16) -> Executed {
+        let Some(queue) = &mut self.submission_queues[usize::from(id)] else { return Executed::Done };
         self.ready &= !(1 << id);
         if queue.is_idle() {
             self.remove_submission_queue(id);
-            return Ok(Deletion::Done);
+            return Executed::Done;
         }
-        queue.deletion = Some(index);
+        queue.deletion = Some(command);
         let completes_to = queue.completes_to;
-        self.core.abort_queue(self.now, self.key, QueueId(id));
+        self.side.abort_queue(self.now, self.key, QueueId(id));
         self.drain_core();
         self.dirty |= 1 << completes_to.0;
         self.post_completions();
-        Ok(Deletion::Waits)
+        Executed::Waits
     }
 
     /// Drops completions that the full completion queue `number` holds back, of queues that are
@@ -201,13 +232,16 @@ impl Controller {
 
     /// Finishes the deletion of a queue whose last command has ended.
     pub(super) fn finish_deletion(&mut self, id: u16) {
-        if let Some(index) = self.remove_submission_queue(id).and_then(|queue| queue.deletion) {
-            self.end(index, Ending { dw0: 0, dw1: 0, status: Status::SUCCESS });
+        if let Some(command) = self.remove_submission_queue(id).and_then(|queue| queue.deletion) {
+            S::on_deleted(self, id, command);
         }
     }
 }
 
-enum Deletion {
+/// How far a command about queues got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Executed {
     Done,
+    /// The command completes later.
     Waits,
 }

@@ -14,7 +14,8 @@ use pcie::device::Dma;
 
 use super::dma::Purpose;
 use super::rings::Look;
-use super::{Controller, DoorbellFault, Output};
+use super::side::Side;
+use super::{DoorbellFault, Output, Queues};
 use crate::registers::{DOORBELL_BYTES, low_16};
 
 /// The addresses of the host's buffers. Each buffer has an entry for every doorbell, in the
@@ -45,19 +46,25 @@ impl Doorbell {
     }
 }
 
-impl Controller {
+impl<S: Side> Queues<S> {
     /// Executes Doorbell Buffer Config. Each buffer is one page.
     pub(super) fn configure_shadow(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
         let [doorbells, event_indexes] = entry.data_pointer;
         if self.page_size.offset_of(doorbells) != 0 || self.page_size.offset_of(event_indexes) != 0 {
             return Err(StatusCode::InvalidField);
         }
+        self.set_shadow(entry.data_pointer);
+        Ok(())
+    }
+
+    /// Reads doorbells from the buffer at the first address from now on; the second one is that of
+    /// EventIdx.
+    pub(super) fn set_shadow(&mut self, [doorbells, event_indexes]: [u64; 2]) {
         let tag = self.shadow.map_or(0, |shadow| shadow.tag);
         self.shadow = Some(Shadow { doorbells, event_indexes, tag });
-        for queue in 1..=self.config.io_queues {
+        for queue in 1..u16::try_from(self.submission_queues.len()).unwrap_or(u16::MAX) {
             self.knock(queue);
         }
-        Ok(())
     }
 
     /// The state of the look at the doorbell.
@@ -137,7 +144,7 @@ impl Controller {
             Ok(false) if confirm => self.look(doorbell, false),
             Ok(false) => self.ask_for_knock(doorbell, value),
             Err(fault) => {
-                self.report_doorbell(fault);
+                S::on_doorbell_fault(self, fault);
                 self.write_event_index(doorbell, value);
             }
         }

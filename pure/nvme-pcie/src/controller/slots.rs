@@ -155,6 +155,11 @@ impl Slots {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX).saturating_sub(u32::from(self.reserved))
     }
 
+    /// Number of slots that are taken or reserved.
+    pub(super) fn taken(&self) -> usize {
+        self.slots.len() - self.free.len() + usize::from(self.reserved)
+    }
+
     /// Reserves `count` slots, which must be available.
     pub(super) fn reserve(&mut self, count: u16) {
         self.reserved += count;

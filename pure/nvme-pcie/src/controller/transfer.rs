@@ -7,14 +7,15 @@ use nvme::wire::StatusCode;
 use pcie::device::{Dma, DmaId};
 
 use super::dma::{Piece, Purpose, copy_into};
+use super::side::Side;
 use super::slots::Transfer;
-use super::{Controller, Output};
+use super::{Output, Queues};
 
-impl Controller {
+impl<S: Side> Queues<S> {
     /// Pulls `length` bytes from the host for the command in slot `index`.
     pub(super) fn pull(&mut self, index: u16, length: u32) {
         let busy = self.bytes_in_flight > 0;
-        if busy && self.bytes_in_flight + u64::from(length) > self.config.bytes_in_flight_max {
+        if busy && self.bytes_in_flight + u64::from(length) > self.bytes_in_flight_max {
             self.slots.slot(index).transfer = Transfer::Waiting { length };
             self.waiting.push_back(index);
             return;
@@ -40,8 +41,7 @@ impl Controller {
                 self.waiting.pop_front();
                 continue;
             };
-            if self.bytes_in_flight > 0
-                && self.bytes_in_flight + u64::from(length) > self.config.bytes_in_flight_max
+            if self.bytes_in_flight > 0 && self.bytes_in_flight + u64::from(length) > self.bytes_in_flight_max
             {
                 return;
             }

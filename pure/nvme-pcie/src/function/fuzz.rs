@@ -160,6 +160,7 @@ impl World {
                     }
                 }
                 Output::Notify(_) => {}
+                Output::ToLane(..) => unreachable!("no lane is attached"),
             }
         }
     }

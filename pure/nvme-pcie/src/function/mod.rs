@@ -5,15 +5,17 @@ pub mod fuzz;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
+
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::{Notification, Permit, Subsystem};
+use nvme::subsystem::{LaneId, Notification, Permit, Subsystem};
 use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use pcie::wire::Packet;
 
-use crate::controller::{self, Controller};
+use crate::controller::{self, Controller, LaneStart, ToHome, ToLane};
 
 /// Offset of the MSI-X table in BAR0, after the doorbells.
 const MSIX_TABLE: u32 = 0x2000;
@@ -74,6 +76,11 @@ pub enum Input {
     Media(media::Completion),
     /// The link went down or was reset.
     HotReset,
+    /// A message of a lane.
+    FromLane(LaneId, Box<ToHome>),
+    /// A lane raises an interrupt. A world that knows where the host wants interrupts may deliver
+    /// those of lanes without the function.
+    Interrupt(u16),
 }
 
 /// An output of the function.
@@ -85,6 +92,8 @@ pub enum Output {
     Media(media::Request),
     /// A change that the next start may need.
     Notify(Notification),
+    /// A message to a lane. There is none while no lane is attached.
+    ToLane(LaneId, Box<ToLane>),
 }
 
 /// The outcome of a host memory access that the world may be able to make itself.
@@ -103,6 +112,8 @@ pub struct Function {
     controller: Controller,
     /// Whether the function was reset since [`Function::take_reset`] was last called.
     was_reset: bool,
+    /// Bus Master Enable as lanes know it, once there are any.
+    known_bus_master: Option<bool>,
     now: Instant,
 }
 
@@ -113,7 +124,7 @@ impl Function {
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, config: Config) -> Self {
         let (endpoint, controller) = Self::parts(now, config);
-        Self { endpoint, controller, was_reset: false, now }
+        Self { endpoint, controller, was_reset: false, known_bus_master: None, now }
     }
 
     /// The endpoint and the controller of a function, for a world that acts between them, such as a
@@ -174,6 +185,48 @@ impl Function {
         self.controller.with_core(now, change)
     }
 
+    /// Attaches a lane, as [`Controller::attach_lane`] does. A lane's accesses to host memory do not
+    /// pass the function's link: the world carries them out, as those that
+    /// [`Function::poll_output_within`] passes to `reach`.
+    pub fn attach_lane(&mut self, now: Instant) -> (LaneId, LaneStart) {
+        self.now = now;
+        let attached = self.controller.attach_lane(now);
+        let is_on = self.endpoint.is_bus_master();
+        self.known_bus_master = Some(is_on);
+        self.controller.set_bus_master(is_on);
+        attached
+    }
+
+    /// Makes a lane end, as [`Controller::detach_lane`] does.
+    pub fn detach_lane(&mut self, now: Instant, lane: LaneId) {
+        self.now = now;
+        self.controller.detach_lane(now, lane);
+    }
+
+    /// Declares a lane ended whose thread is gone, as [`Controller::lane_gone`] does.
+    pub fn lane_gone(&mut self, now: Instant, lane: LaneId) {
+        self.now = now;
+        self.controller.lane_gone(now, lane);
+    }
+
+    /// Lets lanes know whether the function may access the host's memory, if that has changed.
+    #[cold]
+    fn share_bus_master(&mut self) -> Option<controller::Output> {
+        let is_on = self.endpoint.is_bus_master();
+        if self.known_bus_master.replace(is_on) != Some(is_on) {
+            self.controller.set_bus_master(is_on);
+        }
+        self.controller.poll_output()
+    }
+
+    #[inline]
+    fn poll_controller(&mut self) -> Option<controller::Output> {
+        match self.controller.poll_output() {
+            None if self.known_bus_master.is_some() => self.share_bus_master(),
+            output => output,
+        }
+    }
+
     /// Writes a register on behalf of the host without a packet from the link.
     pub fn write_register(&mut self, now: Instant, offset: u32, bytes: &[u8]) {
         self.now = now;
@@ -192,11 +245,13 @@ impl Function {
                 }
                 continue;
             }
-            let dma = match self.controller.poll_output()? {
+            let dma = match self.poll_controller()? {
                 controller::Output::Dma(dma) if self.endpoint.is_bus_master() => reach(dma),
                 controller::Output::Dma(dma) => Reach::Beyond(dma),
                 controller::Output::Media(request) => return Some(Output::Media(request)),
                 controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
+                controller::Output::ToLane(lane, message) => return Some(Output::ToLane(lane, message)),
+                controller::Output::ToHome(_) => unreachable!("the controller is no lane"),
             };
             match dma {
                 Reach::Done(None) => {}
@@ -218,10 +273,12 @@ impl Function {
                 }
                 continue;
             }
-            match self.controller.poll_output()? {
+            match self.poll_controller()? {
                 controller::Output::Dma(dma) => self.endpoint.dma_into(self.now, dma, send),
                 controller::Output::Media(request) => return Some(Output::Media(request)),
                 controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
+                controller::Output::ToLane(lane, message) => return Some(Output::ToLane(lane, message)),
+                controller::Output::ToHome(_) => unreachable!("the controller is no lane"),
             }
         }
     }
@@ -291,6 +348,10 @@ impl Engine for Function {
                 self.controller.handle_input(now, controller::Input::Media(completion))
             }
             Input::HotReset => self.endpoint.hot_reset(),
+            Input::FromLane(lane, message) => {
+                self.controller.handle_input(now, controller::Input::FromLane(lane, message));
+            }
+            Input::Interrupt(vector) => self.endpoint.dma(now, Dma::Interrupt { vector }),
         }
     }
 

@@ -177,6 +177,7 @@ impl Machine {
                 }
             }
             Output::Packet(_) | Output::Notify(_) => {}
+            Output::ToLane(..) => unreachable!("no lane is attached"),
         }
     }
 

@@ -486,15 +486,25 @@ fn fewer_queues_and_entries_than_wanted_are_used_as_granted() {
 #[test]
 fn a_campaign_of_troubles_loses_and_repeats_nothing() {
     for seed in 0..100 {
-        campaign(seed);
+        campaign(seed, 0);
     }
 }
 
-fn campaign(seed: u64) {
+#[test]
+fn neither_does_one_whose_queues_are_on_lanes() {
+    for seed in 0..100 {
+        campaign(seed, 1 + usize::try_from(seed % 3).unwrap());
+    }
+}
+
+fn campaign(seed: u64, lanes: usize) {
     const AREAS: u64 = 32;
     const AREA: u32 = 16_384;
     let mut rng = Rng::from_seed(seed);
-    let mut bench = TestBench::up(Config { resets_max: 1_000, ..host_config() }, controller_config());
+    let mut bench = TestBench::new(Config { resets_max: 1_000, ..host_config() }, controller_config());
+    (0..lanes).for_each(|_| bench.attach());
+    bench.host.start(bench.now);
+    bench.settle();
     let mut model = std::vec![0_u8; usize::try_from(AREAS).unwrap()];
     let mut busy = std::vec![None; usize::try_from(AREAS).unwrap()];
     let mut cookie = 0_u64;

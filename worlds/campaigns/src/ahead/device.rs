@@ -416,6 +416,9 @@ impl Device for Whimsical {
                 controller::Output::Notify(notification) => {
                     return Some(Said::World(Storage::Notify(notification)));
                 }
+                controller::Output::ToLane(..) | controller::Output::ToHome(_) => {
+                    unreachable!("no lane is attached")
+                }
             }
         }
     }

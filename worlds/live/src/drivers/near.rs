@@ -259,6 +259,7 @@ impl Shell<Function> for Exchange<'_> {
                 self.media.submit(request, &mut |completion| self.completions.push_back(completion));
             }
             function::Output::Notify(_) => {}
+            function::Output::ToLane(..) => unreachable!("no lane is attached"),
         }
     }
 

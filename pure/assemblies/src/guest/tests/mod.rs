@@ -181,6 +181,7 @@ impl TestBench {
                         self.disk.submit(request, &mut |completion| done.push(completion));
                     }
                     function::Output::Notify(_) => {}
+                    function::Output::ToLane(..) => unreachable!("no lane is attached"),
                 }
             }
             self.function = Some(function);

@@ -1,6 +1,7 @@
 //! Tests of registers, queue commands and back-pressure, with a host written by hand.
 
 mod arbitration;
+mod lanes;
 mod memory;
 mod pointers;
 mod shadow;
@@ -313,7 +314,7 @@ fn a_new_start_waits_for_media_that_work_for_the_old_one() {
     assert_eq!(bench.register(CSTS), 0);
     bench.write(CC, &0x0046_0001_u32.to_le_bytes());
     assert_eq!(bench.register(CSTS), 0, "a write of before the reset must not overtake new ones");
-    let stuck = bench.stuck.pop_front().unwrap();
+    let (_, stuck) = bench.stuck.pop_front().unwrap();
     let done = nvme::media::Completion::Done { id: stuck.id, result: Ok(()) };
     bench.controller.handle_input(bench.now, super::Input::Media(done));
     assert_eq!(bench.register(CSTS), 1);

@@ -87,6 +87,12 @@ impl Lane {
         self.care = self.views.need_care() || !self.firsts.is_empty();
     }
 
+    /// Forgets that the last command of a queue was the first one of a fused pair.
+    pub(super) fn forget_first(&mut self, of_queue: (ControllerKey, QueueId)) {
+        self.firsts.retain(|first| *first != of_queue);
+        self.remember_care();
+    }
+
     /// Makes a command wait until the lane is no longer held.
     fn defer(&mut self, token: CommandToken, state: State) -> Step {
         self.flow.slots.of(token).state = state;
@@ -264,7 +270,7 @@ impl Lane {
     }
 
     /// Ends those of the commands `is_meant` that can end at once. Returns their number.
-    fn abort(&mut self, failure: Failure, is_meant: impl Fn(&Slot) -> bool) -> usize {
+    pub(super) fn abort(&mut self, failure: Failure, is_meant: impl Fn(&Slot) -> bool) -> usize {
         let meant = self.flow.slots.in_flight().filter(|(_, slot)| slot.state.can_abort() && is_meant(slot));
         let tokens: Vec<_> = meant.map(|(token, _)| token).collect();
         let count = tokens.len();

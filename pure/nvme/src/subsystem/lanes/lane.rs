@@ -160,6 +160,48 @@ impl Lane {
         }
     }
 
+    /// Ends those commands of a queue that can end at once, for the deletion of the queue, as
+    /// [`Subsystem::abort_queue`](super::super::Subsystem::abort_queue) does. Returns how many
+    /// commands remain in flight. Those that the lane has handed over are among them: the subsystem
+    /// aborts them, once it has handled the messages that the lane has sent.
+    pub fn abort_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) -> usize {
+        self.flow.now = now;
+        self.forget_first((controller, queue));
+        self.abort(Failure::new(StatusCode::AbortedSubmissionQueueDeletion), |slot| {
+            (slot.controller, slot.queue) == (controller, queue)
+        });
+        self.in_flight(controller, queue)
+    }
+
+    /// Logs a failure that the transport answered itself, as
+    /// [`Subsystem::record_error`](super::super::Subsystem::record_error) does. Returns the status
+    /// to post.
+    pub fn record_error(
+        &mut self,
+        now: Instant,
+        controller: ControllerKey,
+        queue: QueueId,
+        entry: &SubmissionQueueEntry,
+        status: Status,
+    ) -> Status {
+        self.flow.now = now;
+        let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0, dw0: 0 };
+        self.counting.log(Logged { controller, queue, entry: *entry, failure });
+        self.report_at.get_or_insert(now + REPORT_AFTER);
+        if self.counting.is_urgent() {
+            self.report_counts();
+        }
+        status.with_more()
+    }
+
+    /// Reports what the lane has counted, if it has not yet.
+    pub fn report(&mut self, now: Instant) {
+        self.flow.now = now;
+        if self.report_at.is_some() {
+            self.report_counts();
+        }
+    }
+
     /// Whether the subsystem executes the command called `token`, for simulations that check this.
     #[doc(hidden)]
     pub fn has_handed_over(&self, token: CommandToken) -> bool {

@@ -120,6 +120,7 @@ impl<D: 'static> Shell<Function> for Exchange<'_, D> {
                 function.handle_input(now, function::Input::Media(completion));
             }),
             function::Output::Notify(notification) => self.media.note(&notification),
+            function::Output::ToLane(..) => unreachable!("no lane is attached"),
         }
     }
 }

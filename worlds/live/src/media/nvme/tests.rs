@@ -96,6 +96,9 @@ impl Fake {
                         }
                     }
                     controller::Output::Dma(Dma::Interrupt { .. }) | controller::Output::Notify(_) => {}
+                    controller::Output::ToLane(..) | controller::Output::ToHome(_) => {
+                        unreachable!("no lane is attached")
+                    }
                 }
             }
         }
