@@ -2,14 +2,18 @@
 
 use alloc::string::ToString;
 
-use engine::{Buffer, Nanos};
+use core::net::SocketAddr;
+
+use engine::Nanos;
 use nvme::wire::{Status, StatusCode};
 use nvme_fabrics::authentication::{Explanation, Failure, Product};
-use nvme_fabrics::target::{Progress, Received, WorkId};
+use nvme_fabrics::target::{AssociationKey, Progress, Received, WorkId};
 use nvme_fabrics::transport::ControllerEnd;
-use nvme_fabrics::wire::AuthenticationCommand;
+use nvme_fabrics::wire::{AuthenticationCommand, QueueId};
 
-use super::peer::Standing;
+use super::peer::{Peer, Standing};
+use super::reauthentication::Step;
+use super::trail::Answer;
 use super::{Close, ConnectionId, Event, Output, Target};
 use crate::fabric::controller::Slot;
 
@@ -31,7 +35,7 @@ impl Target {
         match pulled {
             Ok(Some(data)) => self.on_authentication_data(id, slot, &data),
             Ok(None) => queue.authenticating = Some(slot),
-            Err(status) => peer.complete(slot, status, 0, 0),
+            Err(status) => refuse(peer, slot, status),
         }
     }
 
@@ -40,13 +44,17 @@ impl Target {
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let Standing::Queue(queue) = &mut peer.standing else { return };
         queue.authenticating = None;
+        if queue.guest.is_some() {
+            return self.on_guest_step(id, slot, Step::Send(message.to_vec()));
+        }
         let (association, claim) = (queue.association, queue.claim);
         match self.fabrics.authentication_send(now, association, claim, message) {
             Ok(progress) => {
                 peer.complete(slot, Status::SUCCESS, 0, 0);
+                peer.remember_answer(|| Answer::Accepted);
                 self.on_progress(id, progress);
             }
-            Err(status) => peer.complete(slot, status, 0, 0),
+            Err(status) => refuse(peer, slot, status),
         }
     }
 
@@ -65,36 +73,21 @@ impl Target {
         let (association, claim) = (queue.association, queue.claim);
         match self.fabrics.authentication_receive(now, association, claim, command) {
             Ok(Received::Message(message, progress)) => {
-                let total = u32::try_from(message.len()).expect("a message is short");
-                let pushed = peer.connection.push(slot, 0, total, Buffer::from(message));
-                peer.complete(slot, pushed.err().unwrap_or(Status::SUCCESS), 0, 0);
+                peer.remember_answer(|| Answer::Message(message.clone()));
+                peer.give_message(slot, message);
                 self.on_progress(id, progress);
             }
             Ok(Received::Waits) => queue.receiving = Some((slot, command)),
-            Err(status) => peer.complete(slot, status, 0, 0),
+            Err(status) => refuse(peer, slot, status),
         }
     }
 
     fn on_progress(&mut self, id: ConnectionId, progress: Progress) {
-        let event_of_peer = self.peers[id.0 as usize].as_ref().and_then(|peer| {
-            let queue = peer.queue()?;
-            let association = self.fabrics.association(queue.association)?;
-            let (host, controller) = (association.host().clone(), association.controller());
-            let (peer, queue) = (peer.address, queue.queue);
-            Some(match progress.news? {
-                Ok(agreed) => Event::Authenticated { peer, host, controller, queue, agreed },
-                Err(why) => {
-                    let origin = association.secret_origin().unwrap_or_default().to_string();
-                    Event::NotAuthenticated { peer, host, queue, why, origin }
-                }
-            })
-        });
-        let why = progress.news.and_then(Result::err);
-        if why.is_some() {
-            self.gate.count_refused("not_authenticated");
-        }
-        if let Some(event) = event_of_peer {
-            self.log(event);
+        if let Some(peer) = self.peers[id.0 as usize].as_ref()
+            && let Some(queue) = peer.queue()
+        {
+            let (address, association, number) = (peer.address, queue.association, queue.queue);
+            self.report_progress(address, association, number, &progress);
         }
         if let Some(peer) = self.peer(id)
             && let Standing::Queue(queue) = &mut peer.standing
@@ -110,14 +103,31 @@ impl Target {
             self.on_proof(id);
         }
         if progress.is_over {
-            let refused = Failure::Refused(Explanation::Failed);
-            let why = match progress.is_crowded {
-                true => Close::Crowded,
-                false => Close::Unauthenticated(why.unwrap_or(refused)),
-            };
-            self.retire(id, &why);
+            self.retire(id, &reason(&progress));
         }
         self.offer_work();
+    }
+
+    /// Reports the result of an authentication, if there is one.
+    pub(super) fn report_progress(
+        &mut self,
+        peer: SocketAddr,
+        key: AssociationKey,
+        queue: QueueId,
+        progress: &Progress,
+    ) {
+        let Some(association) = self.fabrics.association(key) else { return };
+        let (host, controller) = (association.host().clone(), association.controller());
+        let event = match progress.news {
+            None => return,
+            Some(Ok(agreed)) => Event::Authenticated { peer, host, controller, queue, agreed },
+            Some(Err(why)) => {
+                let origin = association.secret_origin().unwrap_or_default().to_string();
+                self.gate.count_refused("not_authenticated");
+                Event::NotAuthenticated { peer, host, queue, why, origin }
+            }
+        };
+        self.log(event);
     }
 
     /// The host of a queue has authenticated: the queue is the connection's now.
@@ -125,6 +135,9 @@ impl Target {
         let Some(queue) = self.peers[id.0 as usize].as_ref().and_then(|peer| peer.queue()) else { return };
         let (association, number) = (queue.association, queue.queue);
         let keep_alive = queue.keep_alive_milliseconds;
+        if self.proven_queue_goes(id, association, number) {
+            return;
+        }
         let subsystem = self.fabrics.association(association).and_then(|one| one.subsystem());
         if let Some(subsystem) = subsystem {
             let Some(role) = self.join(id, subsystem, (association, number), keep_alive) else { return };
@@ -163,7 +176,10 @@ impl Target {
     pub(super) fn on_worked(&mut self, work: WorkId, product: Product, spent: Nanos) {
         let now = self.now;
         for (key, claim, progress) in self.fabrics.on_worked(now, work, product, spent) {
-            let Some(id) = self.connection_of(key, claim) else { continue };
+            let Some(id) = self.connection_of(key, claim) else {
+                self.on_away_worked(key, claim, &progress);
+                continue;
+            };
             self.on_progress(id, progress);
             let held = self.peer(id).and_then(|peer| match &mut peer.standing {
                 Standing::Queue(queue) => queue.receiving.take(),
@@ -186,4 +202,19 @@ impl Target {
             }
         }
     }
+}
+
+/// Why a queue ends whose authentication is over.
+pub(super) fn reason(progress: &Progress) -> Close {
+    let why = progress.news.and_then(Result::err);
+    match progress.is_crowded {
+        true => Close::Crowded,
+        false => Close::Unauthenticated(why.unwrap_or(Failure::Refused(Explanation::Failed))),
+    }
+}
+
+/// Ends a command of an authentication with an error, after which the queue does not move.
+fn refuse(peer: &mut Peer, slot: Slot, status: Status) {
+    peer.trail = None;
+    peer.complete(slot, status, 0, 0);
 }

@@ -66,6 +66,7 @@ impl Target {
             }
         } else {
             if !queue.is_admitted {
+                peer.trail = None;
                 return peer.complete(slot, FabricsStatus::AuthenticationRequired.into(), 0, 0);
             }
             self.fabrics.touch(now, association);
@@ -77,6 +78,7 @@ impl Target {
             return self.on_discovery_command(id, slot, &entry);
         };
         let submission_queue = queue.queue;
+        self.commands += 1;
         self.ceilings.charge_command(now, queue.ceiling);
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
         let Some(token) = served.issue(Owner { association, connection: id, slot }) else {
@@ -158,6 +160,7 @@ impl Target {
                 if let Standing::Queue(queue) = &mut peer.standing {
                     queue.authenticating = None;
                 }
+                peer.trail = None;
                 peer.complete(slot, status, 0, 0);
             }
         }

@@ -33,7 +33,15 @@ impl Target {
         if queue.guest.is_some() {
             return self.on_guest_fabrics_command(id, slot, entry);
         }
+        let is_step = matches!(
+            command,
+            Ok(FabricsCommand::AuthenticationSend(_) | FabricsCommand::AuthenticationReceive(_))
+        );
         let (association, number, is_admitted) = (queue.association, queue.queue, queue.is_admitted);
+        if !is_step || queue.is_in_step() {
+            // Another reactor could not give the same answers.
+            peer.trail = None;
+        }
         match command {
             Ok(FabricsCommand::AuthenticationSend(command)) => {
                 return self.on_authentication_send(id, slot, command);
@@ -111,9 +119,10 @@ impl Target {
                 }
             }
             Ok(Outcome::Elsewhere(subsystem)) => {
-                let Some(received) = awaiting.take_history() else {
+                let Some(trail) = peer.trail.take() else {
                     return self.retire(id, &Close::Unmovable);
                 };
+                let (received, _) = trail.into_parts();
                 let sent = usize::try_from(peer.sent).expect("little was said so far");
                 let handover = Handover { received, sent, ticket: None };
                 self.uncount(id);
@@ -160,6 +169,8 @@ impl Target {
         {
             member.claimants.push(id);
         }
+        let may_move =
+            !connected.is_admitted && !connected.queue.is_admin() && self.may_have_lanes(connected.subsystem);
         // Memory that counted for no host counts for this host from now on.
         self.uncount(id);
         let ceiling = match connected.queue.is_admin() {
@@ -176,6 +187,10 @@ impl Target {
         });
         let head = if connected.without_flow_control { ConnectResponse::WITHOUT_FLOW_CONTROL } else { 0 };
         peer.complete_connect(slot, connected.response.dw0(), head);
+        peer.trail = peer.trail.take().filter(|_| may_move);
+        if let Some(trail) = &mut peer.trail {
+            trail.claimed = Some(connected);
+        }
         peer.standing = Standing::Queue(Queue::new(&connected, keep_alive, ceiling, role));
         let by_key = peer.proved.is_some();
         if !connected.is_admitted {

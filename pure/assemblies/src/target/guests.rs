@@ -4,7 +4,7 @@
 //! know of a queue is in its [`Ticket`]; the home says when to close it.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use engine::Instant;
@@ -16,8 +16,10 @@ use nvme_fabrics::wire::{ConnectResponse, ControllerId, FabricsCommand, FabricsS
 
 use super::lanes::{HEARD_EVERY, Ticket, TicketNumber, ToHome, ToLane};
 use super::peer::{Queue, Role, Standing};
+use super::reauthentication::Step;
 use super::status::ConnectionStatus;
 use super::subsystem::Served;
+use super::trail::Answer;
 use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Output, Target};
 use crate::fabric::controller::{self, Slot};
 
@@ -42,6 +44,12 @@ struct Guest {
 pub(super) struct OfGuest {
     pub(super) index: GuestIndex,
     pub(super) number: TicketNumber,
+    /// Whether the host has authenticated, and may do so again.
+    pub(super) authenticates: bool,
+    /// The answers to the commands of the authentication that the home has seen.
+    pub(super) answers: VecDeque<Answer>,
+    /// The command of a further authentication whose answer the home gives.
+    pub(super) asked: Option<Slot>,
 }
 
 /// All guests.
@@ -158,6 +166,11 @@ impl Target {
                 served.core.handle_input(now, CoreInput::FromSubsystem(message));
                 self.drain_core(key);
             }
+            ToLane::Answer(number, answer) => {
+                if let Some(id) = self.guests.tickets.get(&(key, number)) {
+                    self.on_step_answer(*id, answer);
+                }
+            }
             ToLane::Close(number, why) => {
                 if let Some(id) = self.guests.tickets.get(&(key, number)) {
                     self.retire(*id, &why);
@@ -205,8 +218,9 @@ impl Target {
 
     /// Makes the connection that brought a ticket the queue that the ticket names. The Connect is
     /// answered as the home would have answered it.
-    pub(super) fn join_as_guest(&mut self, id: ConnectionId, slot: Slot, ticket: Ticket) {
+    pub(super) fn join_as_guest(&mut self, id: ConnectionId, slot: Slot, mut ticket: Ticket) {
         let now = self.now;
+        let answers = core::mem::take(&mut ticket.answers);
         let Ticket { number, subsystem, controller, ref connected, .. } = ticket;
         let served = self.subsystems.get(subsystem.0 as usize).and_then(Option::as_ref);
         if served.is_none_or(|served| served.is_home() || served.is_ending) {
@@ -225,7 +239,9 @@ impl Target {
         let head = if connected.without_flow_control { ConnectResponse::WITHOUT_FLOW_CONTROL } else { 0 };
         peer.complete_connect(slot, connected.response.dw0(), head);
         let mut queue = Queue::new(connected, 0, None, Role::Nvm(subsystem, controller));
-        queue.guest = Some(OfGuest { index, number });
+        let authenticates = !answers.is_empty();
+        queue.guest = Some(OfGuest { index, number, authenticates, answers, asked: None });
+        peer.trail = None;
         peer.standing = Standing::Queue(queue);
         self.outputs.push_back(Output::Admitted(id));
     }
@@ -266,6 +282,12 @@ impl Target {
             Ok(FabricsCommand::Disconnect { .. }) => FabricsStatus::IncompatibleFormat.into(),
             Ok(FabricsCommand::PropertyGet(_) | FabricsCommand::PropertySet(_)) => {
                 FabricsStatus::InvalidQueueType.into()
+            }
+            Ok(FabricsCommand::AuthenticationSend(command)) => {
+                return self.on_guest_authentication_send(id, slot, command);
+            }
+            Ok(FabricsCommand::AuthenticationReceive(command)) => {
+                return self.on_guest_step(id, slot, Step::Receive(command));
             }
             // A queue is connected once.
             Ok(FabricsCommand::Connect(_)) => StatusCode::CommandSequenceError.into(),

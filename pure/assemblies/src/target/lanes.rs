@@ -6,17 +6,19 @@
 //! a lane close the queues of an association that ends.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use engine::{Instant, Nanos};
 use nvme::subsystem::{ControllerKey, Input as CoreInput, LaneId, LaneViews};
 use nvme::wire::QueueId;
 use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
-use nvme_fabrics::wire::ControllerId;
+use nvme_fabrics::wire::{AuthenticationCommand, ControllerId};
 
 use super::event::Handover;
-use super::peer::Standing;
+use super::reauthentication::{Step, StepAnswer};
+use super::trail::Answer;
 use super::{Close, ConnectionId, Event, Output, QueueDescription, Target};
 use crate::fabric::controller::Slot;
 
@@ -41,6 +43,8 @@ pub struct Ticket {
     pub(super) controller: ControllerKey,
     pub(super) controller_id: ControllerId,
     pub(super) connected: Connected,
+    /// The answers to the commands that have authenticated the host.
+    pub(super) answers: VecDeque<Answer>,
 }
 
 /// A message of a subsystem's home to a reactor that has one of its lanes. Messages arrive in their
@@ -51,6 +55,8 @@ pub enum ToLane {
     Begin(LaneViews),
     /// A message for the lane.
     Engine(Box<nvme::subsystem::ToLane>),
+    /// The answer to a step of an authentication.
+    Answer(TicketNumber, StepAnswer),
     /// Close the connection of a queue.
     Close(TicketNumber, Close),
 }
@@ -62,6 +68,8 @@ pub enum ToHome {
     Engine(Box<nvme::subsystem::ToSubsystem>),
     /// The host of a queue has sent commands lately.
     Heard(TicketNumber),
+    /// The host of a queue authenticates again.
+    Step(TicketNumber, Step),
     /// The connection of a queue is gone.
     Gone(TicketNumber, Close),
     /// The reactor cannot serve the lane: it has ended, or never began.
@@ -81,6 +89,8 @@ pub(super) struct Away {
     pub(super) number: TicketNumber,
     pub(super) claim: Claim,
     pub(super) reactor: ReactorId,
+    /// Address of the host.
+    pub(super) peer: SocketAddr,
 }
 
 /// An I/O queue whose Connect waits until all lanes have seen that its controller was added.
@@ -100,7 +110,9 @@ pub(super) struct LaneTraffic {
     /// Number of I/O queues of subsystems whose home is here that this reactor serves.
     pub(super) own_queues: usize,
     tickets: u64,
-    away: BTreeMap<TicketNumber, AssociationKey>,
+    pub(super) away: BTreeMap<TicketNumber, AssociationKey>,
+    /// The Authentication Receives of queues at lanes that wait for work.
+    pub(super) receiving: BTreeMap<TicketNumber, AuthenticationCommand>,
     joining: Vec<Joining>,
 }
 
@@ -159,10 +171,7 @@ impl Target {
             return false;
         };
         let served = self.subsystems.get(subsystem.0 as usize).and_then(Option::as_ref);
-        let Some(home) = served.and_then(|served| served.core.home()).filter(|_| connected.is_admitted)
-        else {
-            return false;
-        };
+        let Some(home) = served.and_then(|served| served.core.home()) else { return false };
         let member = self.members.get(connected.association.0 as usize).and_then(Option::as_ref);
         if member.is_none_or(|member| home.lanes_have_seen(member.version)) {
             return false;
@@ -198,18 +207,74 @@ impl Target {
         of.map(|one| one.connection).collect()
     }
 
+    /// Whether other reactors may have lanes of a subsystem whose home is here.
+    pub(super) fn may_have_lanes(&self, subsystem: Option<SubsystemKey>) -> bool {
+        let served = subsystem.and_then(|key| self.subsystems.get(key.0 as usize)?.as_ref());
+        served.is_some_and(|served| served.may_have_lanes && served.is_home())
+    }
+
     /// The reactor to which an admitted queue goes, if it leaves.
     pub(super) fn lane_for(&self, id: ConnectionId, connected: &Connected) -> Option<ReactorId> {
-        let reactor = self.lanes.next?;
+        self.may_go(id, connected, self.lanes.next?)
+    }
+
+    /// The reactor, if the admitted queue of a connection may go there.
+    fn may_go(&self, id: ConnectionId, connected: &Connected, reactor: ReactorId) -> Option<ReactorId> {
         let subsystem = connected.subsystem?;
         let served = self.subsystems.get(subsystem.0 as usize)?.as_ref()?;
         let peer = self.peers.get(id.0 as usize)?.as_ref()?;
-        let Standing::AwaitingConnect(awaiting) = &peer.standing else { return None };
-        // A host with a ceiling has one for all of its queues.
+        // A host with a ceiling has one for all of its queues. Lanes that lent each other what is
+        // left of it would leave a host whose commands all come by one queue below its ceiling.
         let is_free = self.permit_of(connected.association).rate.is_free();
-        let may_go = served.may_have_lanes && served.is_home() && !served.barred.contains(&reactor);
+        let may_go = served.may_have_lanes && served.is_home() && !served.is_barred(self.now, reactor);
         let goes = is_free && may_go && connected.is_admitted && !connected.queue.is_admin();
-        (goes && awaiting.can_be_moved()).then_some(reactor)
+        (goes && peer.trail.is_some()).then_some(reactor)
+    }
+
+    /// Hands the queue of a host that has just authenticated over to a lane, if it goes to one.
+    /// Returns whether the connection is none of this reactor any more.
+    pub(super) fn proven_queue_goes(
+        &mut self,
+        id: ConnectionId,
+        key: AssociationKey,
+        queue: QueueId,
+    ) -> bool {
+        let claimed = self.peer(id).and_then(|peer| peer.trail.as_ref()?.claimed);
+        let connected = claimed.map(|claimed| Connected { is_admitted: true, ..claimed });
+        let member = self.members.get_mut(key.0 as usize).and_then(Option::as_mut);
+        let Some(member) = member.filter(|_| !queue.is_admin()) else { return false };
+        let before = member.away.iter().position(|one| one.claim.queue == queue);
+        let former = before.map(|index| member.away[index]);
+        // Only at the lane that has had the queue do its new commands come after its former ones.
+        let next = former.map_or(self.lanes.next, |away| Some(away.reactor));
+        let lane = connected.zip(next).and_then(|(connected, next)| self.may_go(id, &connected, next));
+        let subsystem = self.fabrics.association(key).and_then(|one| one.subsystem());
+        let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        if lane.is_some() || former.is_some() {
+            member.claimants.retain(|one| *one != id);
+        }
+        match (lane, connected, former.zip(subsystem)) {
+            (Some(reactor), Some(connected), former) => {
+                if let Some((away, subsystem)) = former {
+                    member.away.retain(|one| one.number != away.number);
+                    self.close_away(subsystem, away, &Close::Replaced);
+                    self.fabrics.close_queue(key, away.claim);
+                    self.report_queue_gone(key, queue, &Close::Replaced);
+                }
+                self.send_away(id, connected, reactor);
+                true
+            }
+            (_, _, Some((away, subsystem))) => {
+                // The host connects the queue again once its lane has closed it.
+                let message = ToLane::Close(away.number, Close::Replaced);
+                self.outputs.push_back(Output::ToLane { subsystem, reactor: away.reactor, message });
+                self.retire(id, &Close::Replaced);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Hands an admitted I/O queue over to a lane.
@@ -223,7 +288,8 @@ impl Target {
         }
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
         let Some((_, controller)) = member.controller else { return };
-        member.away.push(Away { number, claim, reactor });
+        let Some(peer) = self.peers[id.0 as usize].as_ref().map(|peer| peer.address) else { return };
+        member.away.push(Away { number, claim, reactor, peer });
         let life = member.life;
         self.lanes.away.insert(number, key);
         self.begin_lane(subsystem, reactor);
@@ -232,11 +298,12 @@ impl Target {
         }
         self.report_moved(id, &connected);
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
-        let by_key = peer.proved.is_some().then(|| peer.origin());
+        let is_by_key =
+            peer.proved.is_some() || peer.trail.as_ref().is_some_and(|trail| trail.claimed.is_some());
+        let by_key = is_by_key.then(|| peer.origin());
         let sent = usize::try_from(peer.sent).expect("little was said so far");
-        let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
-        let received = awaiting.take_history().unwrap_or_default();
-        let ticket = Ticket { number, subsystem, life, controller, controller_id, connected };
+        let (received, answers) = peer.trail.take().unwrap_or_default().into_parts();
+        let ticket = Ticket { number, subsystem, life, controller, controller_id, connected, answers };
         let handover = Handover { received, sent, ticket: Some(ticket) };
         if let Some(origin) = by_key {
             self.gate.know(self.now, origin);
@@ -297,7 +364,7 @@ impl Target {
 
     /// Has a lane close a queue, which this target forgets.
     pub(super) fn close_away(&mut self, subsystem: SubsystemKey, away: Away, why: &Close) {
-        self.lanes.away.remove(&away.number);
+        self.forget_away(away.number);
         let message = ToLane::Close(away.number, why.clone());
         self.outputs.push_back(Output::ToLane { subsystem, reactor: away.reactor, message });
     }
@@ -326,15 +393,21 @@ impl Target {
                     self.fabrics.touch(now + HEARD_EVERY, *association);
                 }
             }
+            ToHome::Step(number, step) => self.on_away_step(key, number, step),
             ToHome::Gone(number, why) => self.on_away_gone(number, &why),
             ToHome::Failed => self.on_lane_failed(key, reactor),
         }
         self.work();
     }
 
+    fn forget_away(&mut self, number: TicketNumber) -> Option<AssociationKey> {
+        self.lanes.receiving.remove(&number);
+        self.lanes.away.remove(&number)
+    }
+
     /// The connection of a queue at a lane is gone.
-    fn on_away_gone(&mut self, number: TicketNumber, why: &Close) {
-        let Some(key) = self.lanes.away.remove(&number) else { return };
+    pub(super) fn on_away_gone(&mut self, number: TicketNumber, why: &Close) {
+        let Some(key) = self.forget_away(number) else { return };
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
         let Some(index) = member.away.iter().position(|one| one.number == number) else { return };
         let claim = member.away.swap_remove(index).claim;
@@ -345,8 +418,12 @@ impl Target {
             home.set_io_queues_exist(controller, false);
         }
         self.fabrics.close_queue(key, claim);
+        self.report_queue_gone(key, claim.queue, why);
+    }
+
+    pub(super) fn report_queue_gone(&mut self, key: AssociationKey, queue: QueueId, why: &Close) {
         if let Some(controller) = self.fabrics.association(key).map(|one| one.controller()) {
-            self.log(Event::QueueGone { controller, queue: claim.queue, why: why.clone() });
+            self.log(Event::QueueGone { controller, queue, why: why.clone() });
         }
     }
 
@@ -366,7 +443,7 @@ impl Target {
         if served.core.home().is_none() {
             return;
         }
-        served.barred.push(reactor);
+        served.bar(now, reactor);
         let Some(index) = served.lanes.iter().position(|(one, _)| *one == reactor) else { return };
         let (_, lane) = served.lanes.swap_remove(index);
         if let Some(home) = served.core.home_mut() {
@@ -383,6 +460,13 @@ impl Target {
             self.on_lane_failed(key, reactor);
         }
         self.work();
+    }
+
+    /// A reactor that was gone works again: it may have lanes at once.
+    pub fn reactor_is_back(&mut self, reactor: ReactorId) {
+        for served in self.subsystems.iter_mut().flatten() {
+            served.barred.retain(|one| one.reactor != reactor);
+        }
     }
 
     /// Ends the lanes on reactors that are to serve no lanes any more.

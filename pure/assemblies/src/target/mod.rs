@@ -19,10 +19,12 @@ mod guests;
 mod lanes;
 mod memory;
 mod peer;
+mod reauthentication;
 mod status;
 mod subsystem;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod watched;
 
 pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
@@ -30,6 +32,7 @@ pub use gate::{PROOF_MAX, STRANGERS_MAX, StrangersStatus};
 pub use guests::GuestStatus;
 pub use lanes::{ReactorId, Ticket, TicketNumber, ToHome, ToLane};
 pub use memory::{MEMORY_MAX, MemoryStatus, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
+pub use reauthentication::{Step, StepAnswer};
 pub use status::{AssociationStatus, ConnectionStatus};
 
 use alloc::collections::VecDeque;
@@ -56,9 +59,6 @@ use crate::watch::{Direction, Port};
 
 /// Maximum number of connections at a time; further ones are closed.
 pub const CONNECTIONS_MAX: u32 = 1 << 16;
-/// Limit in bytes on what is kept of a host's bytes before its queue is known, so that another
-/// reactor can begin again with them.
-const HISTORY_MAX: usize = 16 << 10;
 /// The data that a capsule of an I/O queue may carry, in bytes.
 pub const CAPSULE_DATA_MAX: u32 = 8 << 10;
 
@@ -98,6 +98,8 @@ pub struct Target {
     lanes: LaneTraffic,
     /// Hosts of other reactors' subsystems.
     guests: Guests,
+    /// Number of commands that were taken so far.
+    commands: u64,
     outputs: VecDeque<Output>,
     watch: Watch<Port>,
     rng: Entropy,
@@ -121,6 +123,7 @@ impl Target {
             ceilings: Ceilings::default(),
             lanes: LaneTraffic::default(),
             guests: Guests::default(),
+            commands: 0,
             outputs: VecDeque::new(),
             watch: Watch::new(),
             rng: config.rng,
@@ -200,6 +203,11 @@ impl Target {
         !self.gate.has(connection)
     }
 
+    /// Number of commands that hosts have sent to queues here, fabrics commands apart.
+    pub const fn commands(&self) -> u64 {
+        self.commands
+    }
+
     /// The directory: what the target offers.
     pub const fn directory(&self) -> &Directory {
         self.fabrics.directory()
@@ -270,7 +278,8 @@ impl Target {
     pub fn landing(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         let peer = self.peer(connection)?;
         // Bytes that are kept for another reactor must come by [`Input::Received`].
-        matches!(peer.standing, Standing::Queue(_)).then(|| peer.connection.landing())?
+        let is_kept = peer.trail.is_some() || !matches!(peer.standing, Standing::Queue(_));
+        (!is_kept).then(|| peer.connection.landing())?
     }
 
     /// The first `count` bytes of [`Target::landing`] were received.
@@ -410,8 +419,8 @@ impl Target {
             self.show_bytes(Direction::Down, id, &bytes);
         }
         let Some(peer) = self.peer(id) else { return };
-        if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
-            awaiting.remember(&bytes, peer.sent);
+        peer.remember(&bytes);
+        if peer.is_awaiting() {
             self.gate.on_heard(id);
         }
         let Some(peer) = self.peer(id) else { return };

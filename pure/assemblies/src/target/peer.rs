@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use engine::{Instant, Nanos, Origin};
+use engine::{Buffer, Instant, Nanos, Origin};
 use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
 use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
@@ -11,12 +11,12 @@ use nvme_fabrics::tls::Identity;
 use nvme_fabrics::transport::ControllerEnd;
 use nvme_fabrics::wire::{AuthenticationCommand, ConnectCommand, PortId, TransportAddress};
 
-use super::HISTORY_MAX;
 use super::ceiling::CeilingIndex;
 use super::event::Accepted;
 use super::guests::OfGuest;
 use super::lanes::Ticket;
 use super::memory::Holder;
+use super::trail::{Answer, Trail};
 use crate::fabric::controller::{Config, Connection, Held, Parameters, Slot};
 
 /// What a connection stands for.
@@ -33,43 +33,10 @@ pub(super) enum Standing {
 /// A connection whose queue is not known.
 #[derive(Debug, Default)]
 pub(super) struct AwaitingConnect {
-    /// All bytes received so far, unless they are too many.
-    history: Option<Vec<Vec<u8>>>,
-    /// Number of these bytes.
-    length: usize,
-    /// Bytes that were sent when the latest bytes came.
-    answered: u64,
     /// The Connect command whose data are on their way.
     pub(super) command: Option<(Slot, ConnectCommand)>,
     /// The queue that the connection becomes, if the home of its subsystem has decided.
     pub(super) ticket: Option<Ticket>,
-}
-
-impl AwaitingConnect {
-    /// Keeps `bytes`, which came after `sent` bytes had been sent. What answers something that was
-    /// sent is kept apart, because a host may not say it before.
-    pub(super) fn remember(&mut self, bytes: &[u8], sent: u64) {
-        let Some(history) = &mut self.history else { return };
-        self.length += bytes.len();
-        if self.length > HISTORY_MAX {
-            self.history = None;
-            return;
-        }
-        match history.last_mut() {
-            Some(last) if self.answered == sent => last.extend_from_slice(bytes),
-            _ => history.push(bytes.to_vec()),
-        }
-        self.answered = sent;
-    }
-
-    /// Whether another reactor could begin again with what the host has said.
-    pub(super) const fn can_be_moved(&self) -> bool {
-        self.history.is_some()
-    }
-
-    pub(super) const fn take_history(&mut self) -> Option<Vec<Vec<u8>>> {
-        self.history.take()
-    }
 }
 
 /// A queue of an association.
@@ -167,6 +134,11 @@ impl Queue {
         }
     }
 
+    /// Whether a command that authenticates the host is under way.
+    pub(super) const fn is_in_step(&self) -> bool {
+        self.authenticating.is_some() || self.receiving.is_some()
+    }
+
     /// The host that memory of the queue is held for.
     #[inline]
     pub(super) const fn holder(&self) -> Holder {
@@ -189,6 +161,8 @@ pub(super) struct Peer {
     pub(super) proved: Option<Identity>,
     pub(super) parameters: Option<Parameters>,
     pub(super) standing: Standing,
+    /// What another reactor needs to begin again, while the connection may go there.
+    pub(super) trail: Option<Trail>,
     /// The commands that a core has, by slot.
     tokens: Vec<Option<CommandToken>>,
     /// Bytes sent to the host so far, by any reactor.
@@ -215,10 +189,10 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
         // What a queue pair has said is not bytes that another reactor could hear again.
-        let history = accepted.pair.is_none().then(Vec::new);
+        let trail = accepted.pair.is_none().then(Trail::default);
         let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
         let ticket = accepted.resume.and_then(|handover| handover.ticket);
-        let awaiting = AwaitingConnect { history, ticket, ..AwaitingConnect::default() };
+        let awaiting = AwaitingConnect { ticket, ..AwaitingConnect::default() };
         Self {
             connection: Connection::new(now, accepted.fabric, config, accepted.pair),
             port: accepted.port,
@@ -228,6 +202,7 @@ impl Peer {
             proved: accepted.proved,
             parameters: None,
             standing: Standing::AwaitingConnect(awaiting),
+            trail,
             tokens: Vec::new(),
             sent: skip as u64,
             skip,
@@ -240,6 +215,17 @@ impl Peer {
             taken: now,
             given: now,
         }
+    }
+
+    /// Keeps bytes of the host for another reactor, as long as the connection may go there.
+    pub(super) fn remember(&mut self, bytes: &[u8]) {
+        let sent = self.sent;
+        self.trail = self.trail.take().and_then(|trail| trail.with_bytes(bytes, sent));
+    }
+
+    /// Keeps the answer to a command that authenticates the host, as [`Peer::remember`] does.
+    pub(super) fn remember_answer(&mut self, answer: impl FnOnce() -> Answer) {
+        self.trail = self.trail.take().and_then(|trail| trail.with_answer(answer()));
     }
 
     /// Where the connection comes from.
@@ -303,6 +289,16 @@ impl Peer {
             entry.submission_queue = queue.queue;
         }
         self.connection.complete(slot, entry.with_status(status, false));
+    }
+
+    /// Answers an Authentication Receive.
+    pub(super) fn give_message(&mut self, slot: Slot, message: Vec<u8>) {
+        let total = u32::try_from(message.len()).expect("a message is short");
+        let pushed = self.connection.push(slot, 0, total, Buffer::from(message));
+        if pushed.is_err() {
+            self.trail = None;
+        }
+        self.complete(slot, pushed.err().unwrap_or(Status::SUCCESS), 0, 0);
     }
 
     /// Ends the Connect command of `slot`, without advancing SQHD.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use engine::Instant;
+use engine::{Instant, Nanos};
 use nvme::media::IoId;
 use nvme::subsystem::{
     CommandToken, Config, ControllerConfig, ControllerKey, FeatureKey, Lane, LaneId, LaneViews, Subsystem,
@@ -24,6 +24,20 @@ pub(super) struct Owner {
     pub(super) association: AssociationKey,
     pub(super) connection: ConnectionId,
     pub(super) slot: Slot,
+}
+
+/// For how long no lane begins on a reactor that could not serve one; doubled each time.
+pub(super) const BARRED_FOR: Nanos = Nanos::from_secs(10);
+/// The longest such time.
+const BARRED_MAX: Nanos = Nanos::from_secs(3600);
+
+/// A reactor that could not serve a lane.
+#[derive(Debug)]
+pub(super) struct Barred {
+    pub(super) reactor: ReactorId,
+    until: Instant,
+    /// How long it was barred the last time.
+    length: Nanos,
 }
 
 #[derive(Debug)]
@@ -50,7 +64,7 @@ pub(super) struct Served {
     /// The lanes of the subsystem, by their reactors.
     pub(super) lanes: Vec<(ReactorId, LaneId)>,
     /// Reactors that could not serve a lane.
-    pub(super) barred: Vec<ReactorId>,
+    pub(super) barred: Vec<Barred>,
     /// Whether the lane that is here ends.
     pub(super) is_ending: bool,
 }
@@ -87,6 +101,23 @@ impl Served {
     /// Whether the home of the subsystem is here.
     pub(super) fn is_home(&self) -> bool {
         self.core.home().is_some()
+    }
+
+    /// Begins no lane on a reactor for some time, because it could not serve one.
+    pub(super) fn bar(&mut self, now: Instant, reactor: ReactorId) {
+        let found = self.barred.iter_mut().find(|one| one.reactor == reactor);
+        match found {
+            Some(one) => {
+                one.length = Nanos::new(one.length.get() * 2).min(BARRED_MAX);
+                one.until = now + one.length;
+            }
+            None => self.barred.push(Barred { reactor, until: now + BARRED_FOR, length: BARRED_FOR }),
+        }
+    }
+
+    /// Whether no lane may begin on a reactor now.
+    pub(super) fn is_barred(&self, now: Instant, reactor: ReactorId) -> bool {
+        self.barred.iter().any(|one| one.reactor == reactor && now < one.until)
     }
 
     /// The controller that sends a request to a medium, where media keep the order between

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Nanos, Rng};
 use nvme::host::Data;
-use nvme::wire::{AdminOpcode, IoOpcode, Status, StatusCode};
+use nvme::wire::{AdminOpcode, IoOpcode, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::authentication::{Credentials, Group, Host, Names, Secret, Step};
 use nvme_fabrics::target::{ControllerModel, DISCOVERY_IDLE_MAX, DiscoveryAccess};
 use nvme_fabrics::wire::{AuthenticationCommand, FabricsCommand, FabricsStatus, Nqn};
+use nvme_tcp::host::Completed;
 
 use super::test_bench::{DISK, HOST, TestBench, directory};
 use super::{admin, io};
@@ -32,21 +33,30 @@ fn keyed(group: Group) -> TestBench {
 
 /// Authenticates a queue by the secret of `seed`. Returns whether the controller accepts it.
 fn authenticate(bench: &mut TestBench, host: usize, subsystem: &str, (seed, group): (u64, Group)) -> bool {
+    prove(subsystem, credentials(seed, group), |entry, data| bench.ask(host, entry, data))
+}
+
+/// Authenticates a queue by commands that `ask` sends. Returns whether both ends accept it.
+pub(super) fn prove(
+    subsystem: &str,
+    credentials: Credentials,
+    mut ask: impl FnMut(SubmissionQueueEntry, Data) -> Completed,
+) -> bool {
     let names = Names { host: HOST.parse().unwrap(), subsystem: subsystem.parse().unwrap() };
-    let mut proof = Host::new(names, credentials(seed, group), 7, Rng::from_seed(3).into());
+    let mut proof = Host::new(names, credentials, 7, Rng::from_seed(3).into());
     loop {
         match proof.step() {
             Step::Send(message) => {
                 let length = u32::try_from(message.len()).unwrap();
                 let command = AuthenticationCommand::in_band(length);
                 let entry = FabricsCommand::AuthenticationSend(command).emit();
-                let sent = bench.ask(host, entry, Data::Write(Buffer::from(message)));
+                let sent = ask(entry, Data::Write(Buffer::from(message)));
                 assert!(sent.entry.status().is_success());
             }
             Step::Receive => {
                 let entry =
                     FabricsCommand::AuthenticationReceive(AuthenticationCommand::in_band(4096)).emit();
-                let received = bench.ask(host, entry, Data::Read(4096));
+                let received = ask(entry, Data::Read(4096));
                 assert!(received.entry.status().is_success());
                 proof.on_message(&received.data);
             }
