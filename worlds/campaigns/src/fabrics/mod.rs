@@ -13,6 +13,7 @@ use assemblies::fabric::Fabric;
 use engine::{Instant, Nanos, Rng};
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
+use nvme_fabrics::host::Authentication;
 use sim::faults::{Fault, Plan};
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
@@ -156,7 +157,9 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     core.subsystem_name = settings::subsystem_name().as_str().into();
     core.namespaces[0].block = block;
     let settings = settings::of_target(&mut rng, cast.fabric);
-    let ports = Ports { count: cast.paths, fabric: cast.fabric, reactors: cast.reactors };
+    let mut chances = world.rng("keys");
+    let keys = (cast.reactors > 1 && chances.one_in(3)).then(|| settings::credentials(&mut chances));
+    let ports = Ports { count: cast.paths, fabric: cast.fabric, reactors: cast.reactors, keys: keys.clone() };
     let air = |world: &World<Member>, station: u8| {
         let is_wanted = cast.fabric == Fabric::Roce;
         is_wanted.then(|| {
@@ -165,7 +168,7 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     };
     let lands = rng.one_in(2);
     let own = air(world, FAR);
-    let node = TargetNode::new(ports, settings, core.clone(), lands, world.rng("target"), None, own);
+    let node = TargetNode::new(ports.clone(), settings, core.clone(), lands, world.rng("target"), None, own);
     let far = world.add(Member::Target(Box::new(node)));
     world.medium(far, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
     let mut pairs = Vec::new();
@@ -179,14 +182,21 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
         pairs.push((near.0, far.0));
     };
     let wires = |world: &World<Member>, rng: &mut Rng, [number, own]: [u8; 2], target: (NodeId, u8)| {
-        let (config, association) = settings::of_host(rng, number, cast.fabric);
+        let (config, mut association) = settings::of_host(rng, number, cast.fabric);
+        association.authentication = keys.clone().map(|credentials| {
+            let entropy = world.rng(&format!("proof of {number}")).into();
+            Authentication { credentials, entropy }
+        });
         let associations = vec![association; usize::from(cast.paths)];
         let air = air(world, own).map(|air| (air, target.1));
         Wires::new(target.0, config, associations, rng.one_in(2), air)
     };
     let far = (far, FAR);
     let target = if cast.proxy {
-        let behind = Behind::new(wires(world, &mut rng, [100, BEHIND_PROXY], far), block.bytes().into());
+        let behind = Behind::new(
+            wires(world, &mut rng, [settings::PROXY_NUMBER, BEHIND_PROXY], far),
+            block.bytes().into(),
+        );
         let settings = settings::of_target(&mut rng, cast.fabric);
         let (lands, own) = (rng.one_in(2), air(world, PROXY));
         let node = TargetNode::new(ports, settings, core, lands, world.rng("proxy"), Some(behind), own);

@@ -1,8 +1,11 @@
 //! Settings of hosts and targets, drawn from a seed.
 
+use std::ops::RangeInclusive;
+
 use assemblies::fabric::{Fabric, QueuePairs, controller, host as end};
 use assemblies::initiator;
-use engine::{Nanos, Rng};
+use engine::{Entropy, Nanos, Rng};
+use nvme_fabrics::authentication::{Credentials, Group, Secret};
 use nvme_fabrics::host as association;
 use nvme_fabrics::host::multipath::{self, Policy};
 use nvme_fabrics::wire::{HostId, Nqn};
@@ -13,6 +16,26 @@ use crate::digest::crc32c;
 
 fn name(text: &str) -> Nqn {
     text.parse().expect("a valid name")
+}
+
+/// The numbers of all hosts that there may be: the hosts, and a proxy.
+pub(super) const HOST_NUMBERS: RangeInclusive<u8> = 1..=PROXY_NUMBER;
+/// The number of a proxy as a host.
+pub(super) const PROXY_NUMBER: u8 = 100;
+
+/// The name of a host.
+pub(super) fn host_name(number: u8) -> Nqn {
+    name(&format!("nqn.2014-08.org.nvmexpress:uuid:{number}"))
+}
+
+/// The secrets by which all hosts and targets of a run authenticate each other.
+pub(super) fn credentials(rng: &mut Rng) -> Credentials {
+    let both = rng.one_in(2);
+    let mut entropy = Entropy::from(rng.fork("secrets"));
+    let host = Secret::generate(None, &mut entropy);
+    let controller = both.then(|| Secret::generate(None, &mut entropy));
+    // The groups' exponentiations would take most of the run's time.
+    Credentials { groups: vec![Group::Null], controller, ..Credentials::new(host) }
 }
 
 /// The name of the subsystem that hosts use.
@@ -62,7 +85,7 @@ pub(super) fn of_host(rng: &mut Rng, number: u8, fabric: Fabric) -> (initiator::
         io_timeout: Nanos::from_millis(300 + rng.below(3_000)),
         ..multipath::Config::default()
     };
-    let own = name(&format!("nqn.2014-08.org.nvmexpress:uuid:{number}"));
+    let own = host_name(number);
     let association = association::Config {
         io_queues: u16::try_from(1 + rng.below(4)).expect("a few"),
         queue_size: u16::try_from(4 + rng.below(29)).expect("a few"),

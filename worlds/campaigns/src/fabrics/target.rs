@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use assemblies::fabric::{Fabric, Pair, controller};
 use assemblies::target::{Accepted, Config, ConnectionId, Input, Output};
 use engine::{Buffer, Instant, Rng};
+use nvme_fabrics::authentication::Credentials;
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use sim::Context;
@@ -14,19 +15,22 @@ use sim::stream::{self, StreamEvent};
 use super::air::{Air, Parcel};
 use super::behind::Behind;
 use super::reactors::Reactors;
+use super::settings::{HOST_NUMBERS, host_name, subsystem_name};
 
 pub(super) const KEY: SubsystemKey = SubsystemKey(0);
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
 /// The ports of a box: a port on each lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ports {
     pub(super) count: u8,
     /// The carrier of their connections.
     pub(super) fabric: Fabric,
     /// Number of reactors that serve the hosts.
     pub(super) reactors: usize,
+    /// The secrets by which hosts must authenticate, if they must.
+    pub(super) keys: Option<Credentials>,
 }
 
 /// An accepted connection.
@@ -69,7 +73,7 @@ impl TargetNode {
         air: Option<Air>,
     ) -> Self {
         air.iter().for_each(Air::listen);
-        let config = Config { connection, directory: directory(ports), rng: rng.fork("target").into() };
+        let config = Config { connection, directory: directory(&ports), rng: rng.fork("target").into() };
         let target = Reactors::new(Instant::ZERO, &config, &core, ports.reactors, rng.fork("reactors"));
         let (connections, events) = (Vec::new(), Vec::new());
         Self { ports, config, core, lands, target, behind, air, connections, events }
@@ -330,12 +334,14 @@ fn address(lane: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(192, 0, 2, lane + 1).into(), 4420)
 }
 
-fn directory(ports: Ports) -> Directory {
+fn directory(ports: &Ports) -> Directory {
     let subsystem = Subsystem {
         key: KEY,
-        name: super::settings::subsystem_name(),
+        name: subsystem_name(),
         hosts: Hosts::Any,
-        terms: Vec::new(),
+        terms: HOST_NUMBERS
+            .filter_map(|number| Some((host_name(number), ports.keys.clone()?.into())))
+            .collect(),
         model: ControllerModel::default(),
         ports: (0..ports.count).map(port).collect(),
         is_here: true,
