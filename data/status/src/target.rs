@@ -36,6 +36,9 @@ pub struct Target {
 /// A core of a target: a thread with a loop of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Core {
+    /// Number of the thread, from 0 on. A thread that has failed is left out until it works again.
+    #[serde(default)]
+    pub thread: u64,
     /// Time until the loop took up the request for this status.
     pub lag_ns: u64,
     /// Connections of hosts.
@@ -43,6 +46,12 @@ pub struct Core {
     /// I/O queues whose commands this core executes, of all subsystems.
     #[serde(default)]
     pub io_queues: u64,
+    /// Commands of hosts that this core has taken, of Admin Queues and I/O queues.
+    #[serde(default)]
+    pub commands: u64,
+    /// Processor time of the thread.
+    #[serde(default)]
+    pub processor_ns: u64,
     /// Memory held for hosts.
     pub memory: Memory,
     /// Connections of unauthenticated hosts, and the fate of others.

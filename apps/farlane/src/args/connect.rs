@@ -70,11 +70,13 @@ pub(crate) struct ConnectArgs {
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Give the block device this many queues; the kernel allows at most one for each processor.
+    /// Give the block device this many queues [default: one for each processor that the process
+    /// may use; with --cpu, 1].
     ///
-    /// Over ublk, each queue of a subsystem has a thread and a controller of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) queues: u16,
+    /// Over ublk, each queue of a subsystem has a thread and a controller of its own. The kernel
+    /// allows at most one queue for each processor, and a controller may grant fewer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)))]
+    pub(crate) queues: Option<u16>,
     /// Accept this many requests of a queue at once
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) iodepth: u16,
@@ -100,6 +102,9 @@ pub(crate) struct ConnectArgs {
     pub(crate) printing: Printing,
 }
 
+/// The most queues of a block device.
+const QUEUES_MAX: u16 = 64;
+
 impl ConnectArgs {
     /// The device, named by a URL or in nvme-cli's words; `None` for a list of the connected ones.
     ///
@@ -108,6 +113,13 @@ impl ConnectArgs {
     pub(crate) fn device(&self) -> Result<Option<Url>, Error> {
         let named = self.place.url(self.nqn.as_deref().unwrap_or_default())?;
         Ok(named.or_else(|| self.url.clone()))
+    }
+
+    /// How many queues the block device gets.
+    pub(crate) fn queues(&self) -> u16 {
+        let all = || u16::try_from(live::reactor::processors().unwrap_or(1)).unwrap_or(u16::MAX);
+        let usual = || if self.daemon.spin.cpu.is_some() { 1 } else { all().clamp(1, QUEUES_MAX) };
+        self.queues.unwrap_or_else(usual)
     }
 
     /// How the device at `url` is used.
@@ -120,7 +132,7 @@ impl ConnectArgs {
         tunnel.transport.check(url)?;
         self.secrets.check(url)?;
         let mut options = Options::new("block device");
-        options.queues = if tunnel.spread.is_on() { tunnel.spread.queues() } else { self.queues };
+        options.queues = if tunnel.spread.is_on() { tunnel.spread.queues() } else { self.queues() };
         tunnel.apply(&mut options.session);
         options.transport = tunnel.transport.checked()?;
         options.secrets = self.secrets.files();

@@ -5,7 +5,7 @@ use crate::{Controller, Core, Strangers, Target};
 
 /// Adds the metrics of a target.
 pub(super) fn target(page: &mut Page, of: &Target) {
-    of.cores.iter().enumerate().for_each(|(index, one)| core(page, index, one));
+    of.cores.iter().for_each(|one| core(page, one));
     for subsystem in &of.subsystems {
         let labels: Labels = vec![("subsystem", subsystem.nqn.clone())];
         if let Some(health) = &subsystem.health {
@@ -20,8 +20,8 @@ pub(super) fn target(page: &mut Page, of: &Target) {
 }
 
 /// Adds the part of a core in connections, memory and unauthenticated hosts.
-fn core(page: &mut Page, index: usize, of: &Core) {
-    let labels: Labels = vec![("core", index.to_string())];
+fn core(page: &mut Page, of: &Core) {
+    let labels: Labels = vec![("core", of.thread.to_string())];
     page.add_gauges(
         &labels,
         [
@@ -37,6 +37,9 @@ fn core(page: &mut Page, index: usize, of: &Core) {
             ("farlane_memory_waiting", "Connections that wait for memory", count(of.memory.waiting)),
         ],
     );
+    page.add_counters(&labels, [("farlane_core_commands", "Commands that the core has taken", of.commands)]);
+    let (help, time) = ("Processor time of the core", seconds(of.processor_ns));
+    page.add(&labels, [(Kind::Counter, "farlane_core_seconds", help, time)]);
     strangers(page, &labels, &of.strangers);
 }
 

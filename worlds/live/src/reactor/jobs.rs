@@ -1,12 +1,17 @@
 //! Jobs that other threads hand to a loop, to be done between two of its turns.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use engine::Instant;
 
 use super::{Context, Driver, Glance, Sources, Stop, Turn};
+
+/// How soon a loop that refuses jobs heeds a request to end.
+const REFUSED_AT_ONCE: Duration = Duration::from_millis(20);
 
 type Job<D> = Box<dyn FnOnce(&mut D) + Send>;
 
@@ -23,6 +28,19 @@ impl<D> Jobs<D> {
     /// Does the next job, if one waits. Returns whether one did.
     pub fn turn(&self, driver: &mut D) -> bool {
         self.0.try_recv().map(|job| job(driver)).is_ok()
+    }
+
+    /// Refuses all jobs for `time`, for as long as `stop` does not end the loop.
+    pub fn refuse_for(&self, time: Duration, stop: &Stop) {
+        let until = std::time::Instant::now() + time;
+        while !stop.is_asked_for() {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            // The senders' ends are dropped with the jobs: they wait no longer.
+            let refused = self.0.recv_timeout(left.min(REFUSED_AT_ONCE)).map(drop);
+            if left.is_zero() || refused == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
     }
 }
 
@@ -71,19 +89,19 @@ impl<D> fmt::Debug for JobSender<D> {
 
 /// A driver that does jobs between its turns.
 #[derive(Debug)]
-pub struct WithJobs<D> {
+pub struct WithJobs<D, J = Jobs<D>> {
     driver: D,
-    jobs: Jobs<D>,
+    jobs: J,
 }
 
-impl<D> WithJobs<D> {
+impl<D, J: Borrow<Jobs<D>>> WithJobs<D, J> {
     /// Wraps `driver`, which does the jobs that come by `jobs`.
-    pub const fn new(driver: D, jobs: Jobs<D>) -> Self {
+    pub const fn new(driver: D, jobs: J) -> Self {
         Self { driver, jobs }
     }
 }
 
-impl<D: Driver> Driver for WithJobs<D> {
+impl<D: Driver, J: Borrow<Jobs<D>>> Driver for WithJobs<D, J> {
     fn start(&mut self, sources: &Sources) -> io::Result<()> {
         self.driver.start(sources)
     }
@@ -91,7 +109,7 @@ impl<D: Driver> Driver for WithJobs<D> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.driver.turn(context)?;
         // One job a turn: each is short, and many of them must not keep the driver waiting.
-        let worked = context.news && self.jobs.turn(&mut self.driver);
+        let worked = context.news && self.jobs.borrow().turn(&mut self.driver);
         Ok(if worked && turn == Turn::Idle { Turn::Busy } else { turn })
     }
 

@@ -318,6 +318,12 @@ impl Reactor {
         self.beat_at = service::beat_every().map(|_| self.clock.now());
     }
 
+    /// Makes the loop ready for another driver, after one that has failed.
+    pub fn begin_again(&mut self) {
+        (self.is_started, self.news, self.has_more) = (false, true, false);
+        self.named.clear();
+    }
+
     /// Runs `driver` until it has ended.
     ///
     /// # Errors

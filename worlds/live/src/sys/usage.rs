@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::Nanos;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of the process so far, in user and system mode.
 pub fn processor_time() -> Duration {
@@ -21,6 +22,13 @@ pub fn processor_time() -> Duration {
         seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or_default())
     };
     of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// Processor time of the calling thread so far.
+pub fn thread_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Nanos::new(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// The file in which the system reports the memory of this process.

@@ -178,7 +178,7 @@ impl BlockDriver for Initiator {
         let (terms, known) = terms(args, identity)?;
         let mut served = target(args, clock, medium, &terms, identity)?;
         let terms = Terms { port: served.address.port(), ..terms };
-        let (queues, depth, timeout) = (args.queues, args.iodepth, args.timeout);
+        let (queues, depth, timeout) = (args.queues(), args.iodepth, args.timeout);
         let (report, reported) = channel();
         served.errand = Errand::Connect(reported);
         std::thread::spawn(move || {

@@ -38,7 +38,7 @@ impl BlockDriver for Ublk {
     type Served = Served;
 
     fn hosts(args: &ConnectArgs, url: &Url) -> usize {
-        if url.takes_many_hosts() { args.queues.into() } else { 1 }
+        if url.takes_many_hosts() { args.queues().into() } else { 1 }
     }
 
     fn serve(
@@ -50,7 +50,7 @@ impl BlockDriver for Ublk {
     ) -> Result<Served, Error> {
         let settings = ublk::Settings {
             mark: u64::from_be_bytes(identity(&medium).eui64),
-            queues: args.queues,
+            queues: args.queues(),
             depth: args.iodepth,
             read_only: args.read_only,
         };

@@ -3,19 +3,27 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use engine::Nanos;
-use live::drivers::fabrics::target::{Mailbox, StrangerLimits};
+use live::drivers::fabrics::target::{Mailbox, Obituary, StrangerLimits};
 use live::reactor::{JobSender, Jobs, Reactor, Stop, WithJobs, jobs, pin, processors};
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
-use tracing::error;
+use tracing::{error, info};
 
 use super::core::Core;
 use crate::args::Spin;
 use crate::capture::Taps;
 use crate::error::Error;
+
+/// How long after its first failure a thread starts again; doubled with each further one.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often a thread that fails starts again, unless this long passes without a failure.
+const AGAIN_MAX: u32 = 5;
+const FORGIVEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The cores of a target, each with a reactor and a share of the subsystems.
 pub(super) struct Cores {
@@ -28,6 +36,8 @@ pub(super) struct Cores {
 struct Other {
     sender: JobSender<Core>,
     stop: Stop,
+    /// The directory with which the core begins if its thread starts again.
+    directory: Arc<Mutex<Directory>>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -58,10 +68,17 @@ impl Cores {
             let (sender, taken) = jobs(own.clone());
             let processor = spin.cpu.map(|first| first + index);
             let strangers = strangers.part_of(index, count);
-            let core = move || Core::new(clock, memory_max, strangers);
-            let run = move || work(core, reactor, mailbox, taken, processor, all);
+            let directory = Arc::new(Mutex::new(Directory::default()));
+            let published = Arc::clone(&directory);
+            let core = move || {
+                let mut core = Core::new(clock, memory_max, strangers);
+                core.set_directory(published.lock().unwrap_or_else(PoisonError::into_inner).clone());
+                core
+            };
+            let run = move || work(core, reactor, mailbox, &taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
-            others.push(Other { sender, stop: own, thread: builder.spawn(run).map_err(Error::System)? });
+            let thread = builder.spawn(run).map_err(Error::System)?;
+            others.push(Other { sender, stop: own, directory, thread });
         }
         Ok(Self { first, others })
     }
@@ -90,8 +107,8 @@ impl Cores {
         &mut self,
         job: impl Fn(&mut Core) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Error> {
-        let others = self.others.iter().filter(|other| other.is_there());
-        let others = others.map(|other| other.run(job.clone())).collect::<Result<Vec<_>, _>>()?;
+        // A thread that has failed was no subsystem's home: the others go on without it.
+        let others: Vec<_> = self.others.iter().filter_map(|other| other.sender.run(job.clone())).collect();
         let mut results = vec![job(&mut self.first)];
         results.extend(others);
         Ok(results)
@@ -114,9 +131,11 @@ impl Cores {
             }
             directory
         };
-        for (index, other) in (1..).zip(&self.others).filter(|(_, other)| other.is_there()) {
+        for (index, other) in (1..).zip(&self.others) {
             let directory = of(index);
-            other.run(move |core| core.set_directory(directory))?;
+            *other.directory.lock().unwrap_or_else(PoisonError::into_inner) = directory.clone();
+            // A thread that has failed begins with this directory.
+            let _ = other.sender.run(move |core| core.set_directory(directory));
         }
         self.first.set_directory(of(0));
         Ok(())
@@ -150,13 +169,9 @@ impl Cores {
 }
 
 impl Other {
-    /// Whether the thread has not failed.
-    fn is_there(&self) -> bool {
-        !self.thread.is_finished()
-    }
-
     fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
-        let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
+        let gone =
+            || Error::Output(io::Error::other("a thread of the target has failed; try again in a while"));
         self.sender.run(job).ok_or_else(gone)
     }
 }
@@ -170,56 +185,98 @@ impl Drop for Ending {
     }
 }
 
-/// Runs a core. If a core fails that is no subsystem's home, its connections end and the target
-/// goes on without it.
+/// Runs a core. If a core fails that is no subsystem's home, its connections end, and the target
+/// goes on without it until it starts again.
 fn work(
-    core: impl FnOnce() -> Core,
-    reactor: Reactor,
-    mailbox: Mailbox,
-    jobs: Jobs<Core>,
+    core: impl Fn() -> Core,
+    mut reactor: Reactor,
+    mut mailbox: Mailbox,
+    jobs: &Jobs<Core>,
     processor: Option<usize>,
     ending: Ending,
-) -> io::Result<()> {
-    let obituary = mailbox.obituary();
-    // All that the core has is dropped with it.
-    let run = AssertUnwindSafe(move || turn(core, reactor, mailbox, jobs, processor));
-    match catch_unwind(run) {
-        Ok(result) => result,
-        Err(panic) if obituary.is_of_home() => resume_unwind(panic),
-        Err(_) => {
-            error!(
-                "a thread of the target has failed: its connections are closed, and the other threads go on; \
-                 please report the message of the panic above"
-            );
-            std::mem::forget(ending);
-            obituary.post();
-            Ok(())
-        }
-    }
-}
-
-fn turn(
-    core: impl FnOnce() -> Core,
-    mut reactor: Reactor,
-    mailbox: Mailbox,
-    jobs: Jobs<Core>,
-    processor: Option<usize>,
 ) -> io::Result<()> {
     if let Some(processor) = processor {
         // If there are more threads than processors, threads share a processor.
         pin(processor % processors()?.max(1)).map_err(io::Error::other)?;
     }
+    let mut failures = Failures::default();
+    loop {
+        let obituary = mailbox.obituary();
+        // All that the core has is dropped with it.
+        match catch_unwind(AssertUnwindSafe(|| turn(&core, &mut reactor, mailbox, jobs))) {
+            Ok(result) => return result,
+            Err(panic) if obituary.is_of_home() => resume_unwind(panic),
+            Err(_) => obituary.post(),
+        }
+        match start_again(&obituary, failures.next(Instant::now()), jobs, &reactor.stop()) {
+            Some(next) => mailbox = next,
+            None => {
+                std::mem::forget(ending);
+                return Ok(());
+            }
+        }
+        reactor.begin_again();
+    }
+}
+
+fn turn(
+    core: impl Fn() -> Core,
+    reactor: &mut Reactor,
+    mailbox: Mailbox,
+    jobs: &Jobs<Core>,
+) -> io::Result<()> {
     let mut core = core();
     core.driver.set_mailbox(mailbox);
     reactor.run(&mut WithJobs::new(core, jobs))?;
     Ok(())
 }
 
+/// Waits until a core that has failed starts again. Returns the mailbox with which it does; `None`
+/// if it does not.
+fn start_again(
+    obituary: &Obituary,
+    after: Option<Duration>,
+    jobs: &Jobs<Core>,
+    stop: &Stop,
+) -> Option<Mailbox> {
+    const WHAT: &str =
+        "a thread of the target has failed: its connections are closed, and the other threads go on";
+    const REPORT: &str = "please report the message of the panic above";
+    let Some(after) = after else {
+        error!("{WHAT} without it, because it has failed too often; {REPORT}");
+        return None;
+    };
+    error!("{WHAT}; it starts again in {after:?}; {REPORT}");
+    jobs.refuse_for(after, stop);
+    if stop.is_asked_for() {
+        return None;
+    }
+    info!("the thread of the target that had failed works again");
+    Some(obituary.succeed())
+}
+
+/// The failures of a thread.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u32,
+    last: Option<Instant>,
+}
+
+impl Failures {
+    /// How long after a failure at `now` the thread starts again; `None` if it does not.
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        if self.last.is_some_and(|last| now - last >= FORGIVEN_AFTER) {
+            self.count = 0;
+        }
+        (self.count, self.last) = (self.count + 1, Some(now));
+        (self.count <= AGAIN_MAX).then(|| AGAIN_AFTER * 2_u32.pow(self.count - 1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     use live::carrier::tcp;
     use live::client::{Controller, Options, Url};
@@ -286,7 +343,16 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_fails_ends_alone() {
+    fn a_thread_starts_again_later_each_time_and_not_for_ever() {
+        let (start, mut failures) = (Instant::now(), Failures::default());
+        let delays: Vec<_> = (0..6).map(|_| failures.next(start)).collect();
+        let seconds = [1, 2, 4, 8, 16].map(|seconds| Some(Duration::from_secs(seconds)));
+        assert_eq!((&delays[..5], delays[5]), (&seconds[..], None));
+        assert_eq!(failures.next(start + FORGIVEN_AFTER), Some(AGAIN_AFTER));
+    }
+
+    #[test]
+    fn a_core_that_fails_ends_alone_and_starts_again() {
         let Running { address, senders, stop, thread } = start();
         let (mut one, mut other) = (host(&address), host(&address));
         use_all_queues(&mut one);
@@ -296,9 +362,22 @@ mod tests {
         for host in [&mut one, &mut other] {
             use_all_queues(host);
         }
+        // The thread starts again, and gets queues again.
+        let began = Instant::now();
+        while queues(&senders).len() < 2 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the thread starts again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let mut late = host(&address);
         use_all_queues(&mut late);
+        let now = queues(&senders);
+        assert!(now[1] > 0, "{now:?}");
+        // It may fail once more.
+        assert!(senders[1].run::<()>(|_| panic!("another planted failure")).is_none());
         assert_eq!(queues(&senders).len(), 1, "the status leaves out what is gone");
+        for host in [&mut one, &mut other, &mut late] {
+            use_all_queues(host);
+        }
         for host in [one, other, late] {
             host.close().unwrap();
         }
@@ -317,7 +396,7 @@ mod tests {
         });
         // The first core answers, and admits and serves a host with one queue.
         std::thread::sleep(Duration::from_millis(100));
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let lag = senders[0].run(|core| core.driver.target().io_queues());
         assert_eq!(lag, Some(2));
         assert!(began.elapsed() < Duration::from_secs(2), "the first core waits for no other");

@@ -13,6 +13,7 @@ use assemblies::target::{AssociationStatus, ConnectionStatus, StrangersStatus};
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::reactor::JobSender;
 use live::sys::tcp_info::TcpInfo;
+use live::sys::usage::thread_time;
 use nvme_fabrics::target::{self, Hosts, SubsystemKey};
 
 use super::core::Core;
@@ -26,11 +27,14 @@ pub(super) type AccessByName = HashMap<String, Vec<Access>>;
 /// all have ended.
 pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> Option<Target> {
     let mut all: Option<Target> = None;
-    for core in cores {
+    for (thread, core) in (0..).zip(cores) {
         let asked = Instant::now();
-        let ask =
-            move |core: &mut Core| (asked.elapsed(), core.driver.target().io_queues(), of_core(&core.driver));
-        let Some((lag, io_queues, (keys, mut part))) = core.run(ask) else {
+        let ask = move |core: &mut Core| {
+            let target = core.driver.target();
+            let work = (target.io_queues() as u64, target.commands(), thread_time().get());
+            (asked.elapsed(), work, of_core(&core.driver))
+        };
+        let Some((lag, (io_queues, commands, processor_ns), (keys, mut part))) = core.run(ask) else {
             // A thread that has failed was no subsystem's home: the target goes on without it.
             continue;
         };
@@ -44,9 +48,12 @@ pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> O
             subsystem.ana = access.remove(&subsystem.nqn).unwrap_or_default();
         }
         let share = ::status::Core {
+            thread,
             lag_ns: u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX),
             connections: part.connections,
-            io_queues: io_queues as u64,
+            io_queues,
+            commands,
+            processor_ns,
             memory: part.memory,
             strangers: part.strangers.clone(),
         };

@@ -8,7 +8,7 @@ use nvme::subsystem::LATENCY_BOUNDS;
 use serde::Serialize;
 use status::{Activity, BlockQueue, Controller, Counts, FarEnd, FarEndState, Link, Status, Way};
 
-use super::row::{BlockDeviceRow, FarEndRow, HostRow, NamespaceRow, Row, Top};
+use super::row::{BlockDeviceRow, FarEndRow, HostRow, NamespaceRow, Row, ThreadRow, Top};
 use crate::commands::control::{self, Daemon};
 
 /// The kind of objects that a look shows.
@@ -18,17 +18,20 @@ pub(super) enum View {
     FarEnds,
     Namespaces,
     Hosts,
+    Threads,
     BlockDevices,
 }
 
 impl View {
-    pub(super) const ALL: [Self; 4] = [Self::FarEnds, Self::Namespaces, Self::Hosts, Self::BlockDevices];
+    pub(super) const ALL: [Self; 5] =
+        [Self::FarEnds, Self::Namespaces, Self::Hosts, Self::Threads, Self::BlockDevices];
 
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::FarEnds => "far ends",
             Self::Namespaces => "namespaces",
             Self::Hosts => "hosts",
+            Self::Threads => "threads",
             Self::BlockDevices => "block devices",
         }
     }
@@ -39,6 +42,7 @@ impl View {
             Self::FarEnds => 'f',
             Self::Namespaces => 'n',
             Self::Hosts => 'h',
+            Self::Threads => 't',
             Self::BlockDevices => 'b',
         }
     }
@@ -54,6 +58,7 @@ impl View {
             Self::Hosts => {
                 &["OF", "HOST", "STATE", "QUEUES", "COMMANDS/S", "READ MB/S", "WRITTEN MB/S", "ERRORS"]
             }
+            Self::Threads => &["OF", "THREAD", "PROCESSOR %", "CONNECTIONS", "I/O QUEUES", "COMMANDS/S"],
             Self::BlockDevices => {
                 &["DEVICE", "QUEUE", "FAR END", "UNDER WAY", "REQUESTS/S", "MB/S", "ERRORS"]
             }
@@ -100,17 +105,19 @@ pub(in crate::commands) fn top(before: &Look, after: &Look) -> Top {
         far_ends: compared((far_ends(before), far_ends(after)), passed, far_end),
         namespaces: compared((namespaces(before), namespaces(after)), passed, namespace),
         hosts: compared((hosts(before), hosts(after)), passed, host),
+        threads: compared((threads(before), threads(after)), passed, thread),
         block_devices: compared((block_devices(before), block_devices(after)), passed, block_device),
     }
 }
 
 /// The cells of `view`: the activity between `before` and `after`.
 pub(super) fn rows(view: View, before: &Look, after: &Look) -> Vec<Vec<String>> {
-    let Top { far_ends, namespaces, hosts, block_devices } = top(before, after);
+    let Top { far_ends, namespaces, hosts, threads, block_devices } = top(before, after);
     match view {
         View::FarEnds => far_ends.into_iter().map(Row::cells).collect(),
         View::Namespaces => namespaces.into_iter().map(Row::cells).collect(),
         View::Hosts => hosts.into_iter().map(Row::cells).collect(),
+        View::Threads => threads.into_iter().map(Row::cells).collect(),
         View::BlockDevices => block_devices.into_iter().map(Row::cells).collect(),
     }
 }
@@ -248,6 +255,19 @@ fn hosts(look: &Look) -> Vec<Thing<HostOf<'_>>> {
     things
 }
 
+/// Threads of targets.
+fn threads(look: &Look) -> Vec<Thing<&status::Core>> {
+    let mut things = Vec::new();
+    for (socket, status) in look.statuses() {
+        let Status::Target(target) = status else { continue };
+        let of = target.listening.first().cloned().unwrap_or_default();
+        for status in &target.cores {
+            things.push(Thing { key: format!("{socket} {}", status.thread), of: of.clone(), status });
+        }
+    }
+    things
+}
+
 /// Queues of a block device that one thread serves: one of them, or all.
 struct Served {
     queue: Option<u16>,
@@ -359,6 +379,17 @@ fn host(of: String, since: &Since<'_, HostOf<'_>>) -> HostRow {
     }
 }
 
+fn thread(of: String, since: &Since<'_, &status::Core>) -> ThreadRow {
+    ThreadRow {
+        of,
+        thread: since.now.thread.to_string(),
+        processor: format!("{:.0}", since.rate(|one| Some(one.processor_ns)) / 1e7),
+        connections: since.now.connections.to_string(),
+        queues: since.now.io_queues.to_string(),
+        commands_s: format!("{:.0}", since.rate(|one| Some(one.commands))),
+    }
+}
+
 fn block_device(device: String, since: &Since<'_, Served>) -> BlockDeviceRow {
     let Served { queue, far_end, under_way, counts } = since.now;
     let far_end = if *far_end == FarEndState::Here { "here" } else { "away" };
@@ -425,6 +456,36 @@ mod tests {
             let namespace = rows(View::Namespaces, &before, &after);
             assert_eq!((namespace[0][2].as_str(), namespace[0][6].as_str()), ("0", "-"));
         }
+    }
+
+    #[test]
+    fn each_thread_of_a_target_has_a_row() {
+        let strangers = json!({ "connections": 0, "most": 9, "discovery": 0, "discovery_most": 9,
+            "refused": {}, "dropped": {},
+            "exponentiations": { "waiting": 0, "done": 0, "refused": 0, "processor_ns": 0 } });
+        let memory = json!({ "budget_bytes": 1, "used_bytes": 0, "waiting": 0 });
+        let target = |threads: &[(u64, u64)]| -> Status {
+            let core = |(thread, commands): &(u64, u64)| {
+                json!({ "thread": thread, "lag_ns": 1, "connections": 3, "io_queues": 2, "memory": memory,
+                    "commands": commands, "processor_ns": commands * 1_000_000, "strangers": strangers })
+            };
+            serde_json::from_value(
+                json!({ "kind": "target", "listening": ["127.0.0.1:4420"], "fabrics": ["tcp"],
+                "generation": 1, "connections": 6, "memory": memory, "strangers": strangers,
+                "cores": threads.iter().map(core).collect::<Vec<_>>(), "discovery_access": "open",
+                "subsystems": [], "discovery": [] }),
+            )
+            .unwrap()
+        };
+        let start = Instant::now();
+        let before = Look::of(start, &[target(&[(0, 100), (2, 500)])]);
+        // Thread 1 had failed at the first look, and works again.
+        let after = Look::of(start + Duration::from_secs(2), &[target(&[(0, 100), (1, 7), (2, 1_500)])]);
+        let rows = rows(View::Threads, &before, &after);
+        assert_eq!(rows[0], ["127.0.0.1:4420", "0", "0", "3", "2", "0"]);
+        assert_eq!((rows[1][1].as_str(), rows[1][5].as_str()), ("1", "0"));
+        assert_eq!(rows[2], ["127.0.0.1:4420", "2", "50", "3", "2", "500"]);
+        assert_eq!(rows[2].len(), View::Threads.head().len());
     }
 
     #[test]

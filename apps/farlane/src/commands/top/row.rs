@@ -12,6 +12,8 @@ pub(crate) struct Top {
     pub(super) namespaces: Vec<NamespaceRow>,
     /// Hosts of far ends and targets.
     pub(super) hosts: Vec<HostRow>,
+    /// Threads of targets.
+    pub(super) threads: Vec<ThreadRow>,
     /// Block devices, by the threads that serve their queues.
     pub(super) block_devices: Vec<BlockDeviceRow>,
 }
@@ -81,6 +83,23 @@ pub(super) struct HostRow {
     pub(super) errors: String,
 }
 
+/// A thread of a target.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct ThreadRow {
+    /// Address of the target.
+    pub(super) of: String,
+    /// Number of the thread.
+    pub(super) thread: String,
+    /// Share of a processor that it took, in percent.
+    pub(super) processor: String,
+    /// Number of its connections.
+    pub(super) connections: String,
+    /// Number of I/O queues whose commands it executes.
+    pub(super) queues: String,
+    /// Commands a second.
+    pub(super) commands_s: String,
+}
+
 /// A queue of a block device, or all of them where one thread serves them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct BlockDeviceRow {
@@ -117,6 +136,13 @@ impl Row for NamespaceRow {
     fn cells(self) -> Vec<String> {
         let Self { of, nsid, reads_s, writes_s, read_mb_s, written_mb_s, p50, p99, errors } = self;
         vec![of, nsid, reads_s, writes_s, read_mb_s, written_mb_s, p50, p99, errors]
+    }
+}
+
+impl Row for ThreadRow {
+    fn cells(self) -> Vec<String> {
+        let Self { of, thread, processor, connections, queues, commands_s } = self;
+        vec![of, thread, processor, connections, queues, commands_s]
     }
 }
 

@@ -51,6 +51,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     self.target.engine_mut().reactor_gone(now, reactor);
                     self.target.exchange(now, &mut self.shell);
                 }
+                Letter::Back(reactor, way) => {
+                    if let Some(mailbox) = &mut self.mailbox {
+                        mailbox.set_way(reactor, way);
+                    }
+                    self.target.engine_mut().reactor_is_back(reactor);
+                }
                 Letter::ToHome(subsystem, reactor, message) => {
                     let input = Input::FromLane { subsystem, reactor, message };
                     self.target.engine_mut().handle_input(now, input);

@@ -2,9 +2,9 @@
 //! that of their subsystem or of a lane, and the messages between homes and lanes.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use assemblies::fabric::Fabric;
 use assemblies::target::{Handover, ReactorId, ToHome, ToLane};
@@ -46,6 +46,8 @@ pub(super) enum Letter {
     ToHome(SubsystemKey, ReactorId, ToHome),
     /// A reactor's thread has failed.
     Gone(ReactorId),
+    /// Such a reactor works again, and takes letters by this way.
+    Back(ReactorId, Way),
 }
 
 /// What all reactors know of one reactor.
@@ -63,10 +65,23 @@ struct Load {
     is_gone: AtomicBool,
 }
 
+impl Load {
+    /// One I/O queue fewer is given to the reactor's lanes. One that had been given to an earlier
+    /// life of the reactor does not count any more.
+    fn remove_guest(&self) {
+        let fewer = |count: usize| count.checked_sub(1);
+        let _ = self.guests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+}
+
+/// The way of letters to a reactor.
+#[derive(Clone, Debug)]
+pub(super) struct Way(Sender<Letter>);
+
 /// The way to one reactor.
 #[derive(Clone)]
 struct Place {
-    sender: Sender<Letter>,
+    way: Way,
     load: Arc<Load>,
     /// Ends the reactor's sleep.
     waker: Stop,
@@ -79,6 +94,8 @@ pub struct Mailbox {
     places: Vec<Place>,
     /// Number of reactors, from the first one on, that take I/O queues.
     active: Arc<AtomicUsize>,
+    /// The present ways to all reactors, for those that begin again.
+    ways: Arc<Mutex<Vec<Way>>>,
     /// Reactors that were sent something and must be woken.
     to_wake: Vec<usize>,
 }
@@ -89,13 +106,14 @@ impl Mailbox {
     pub fn for_all(wakers: impl IntoIterator<Item = Stop>) -> Vec<Self> {
         let place = |waker| {
             let (sender, inbox) = channel();
-            (Place { sender, load: Arc::default(), waker }, inbox)
+            (Place { way: Way(sender), load: Arc::default(), waker }, inbox)
         };
         let (places, inboxes): (Vec<_>, Vec<_>) = wakers.into_iter().map(place).unzip();
         let active = Arc::new(AtomicUsize::new(places.len()));
+        let ways = Arc::new(Mutex::new(places.iter().map(|place| place.way.clone()).collect()));
         let mailbox = |(own, inbox)| {
-            let (places, active) = (places.clone(), Arc::clone(&active));
-            Self { own, inbox, places, active, to_wake: Vec::new() }
+            let (places, active, ways) = (places.clone(), Arc::clone(&active), Arc::clone(&ways));
+            Self { own, inbox, places, active, ways, to_wake: Vec::new() }
         };
         inboxes.into_iter().enumerate().map(mailbox).collect()
     }
@@ -157,12 +175,20 @@ impl Mailbox {
 
     /// The report of this reactor's end, for a thread that fails.
     pub fn obituary(&self) -> Obituary {
-        Obituary { own: self.own, places: self.places.clone() }
+        let Self { own, places, active, ways, .. } = self;
+        Obituary { own: *own, places: places.clone(), active: Arc::clone(active), ways: Arc::clone(ways) }
+    }
+
+    /// Takes the way to a reactor that works again.
+    pub(super) fn set_way(&mut self, reactor: ReactorId, way: Way) {
+        if let Some(place) = self.places.get_mut(reactor.0 as usize) {
+            place.way = way;
+        }
     }
 
     /// A connection of a lane here is gone.
     pub(super) fn guest_is_gone(&self) {
-        self.places[self.own].load.guests.fetch_sub(1, Ordering::Relaxed);
+        self.places[self.own].load.remove_guest();
     }
 
     /// Gives a connection to the home of `subsystem`, or to a lane.
@@ -175,7 +201,9 @@ impl Mailbox {
         // A lane must get what its home has counted on.
         if lane.is_some() || load.waiting.load(Ordering::Relaxed) < WAITING_MAX {
             load.waiting.fetch_add(1, Ordering::Relaxed);
-            self.send(index, Letter::Connection(moved));
+            if !self.send(index, Letter::Connection(moved)) && lane.is_some() {
+                self.places[index].load.remove_guest();
+            }
         }
     }
 
@@ -190,11 +218,13 @@ impl Mailbox {
         self.send(Self::home(subsystem, self.places.len()), letter);
     }
 
-    fn send(&mut self, index: usize, letter: Letter) {
-        // A reactor that is gone takes no part any more.
-        if self.places[index].sender.send(letter).is_ok() && !self.to_wake.contains(&index) {
+    /// Returns whether the letter can arrive: a reactor that is gone takes no part any more.
+    fn send(&mut self, index: usize, letter: Letter) -> bool {
+        let is_sent = self.places[index].way.0.send(letter).is_ok();
+        if is_sent && !self.to_wake.contains(&index) {
             self.to_wake.push(index);
         }
+        is_sent
     }
 
     /// Wakes the reactors that were sent something.
@@ -209,6 +239,8 @@ impl Mailbox {
 pub struct Obituary {
     own: usize,
     places: Vec<Place>,
+    active: Arc<AtomicUsize>,
+    ways: Arc<Mutex<Vec<Way>>>,
 }
 
 impl Obituary {
@@ -218,11 +250,37 @@ impl Obituary {
     }
 
     /// Reports the reactor's end to all others. Its driver, with its media, must be dropped.
-    pub fn post(self) {
+    pub fn post(&self) {
         self.places[self.own].load.is_gone.store(true, Ordering::Relaxed);
-        for (index, place) in self.places.iter().enumerate() {
+        let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        self.report(&ways, || Letter::Gone(id_of(self.own)));
+    }
+
+    /// The mailbox with which the reactor begins again, once [`Obituary::post`] has reported its
+    /// end. All others send their letters there from now on.
+    pub fn succeed(&self) -> Mailbox {
+        let (sender, inbox) = channel();
+        // While the ways are locked, no other reactor begins again: each learns the other's way.
+        let mut all = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let way = Way(sender);
+        all[self.own] = way.clone();
+        let place = |(place, way): (&Place, &Way)| Place { way: way.clone(), ..place.clone() };
+        let places: Vec<_> = self.places.iter().zip(&*all).map(place).collect();
+        let Load { waiting, own, guests, is_gone, .. } = &*self.places[self.own].load;
+        for count in [waiting, own, guests] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.report(&all, || Letter::Back(id_of(self.own), way.clone()));
+        is_gone.store(false, Ordering::Relaxed);
+        drop(all);
+        let (active, ways) = (Arc::clone(&self.active), Arc::clone(&self.ways));
+        Mailbox { own: self.own, inbox, places, active, ways, to_wake: Vec::new() }
+    }
+
+    fn report(&self, ways: &[Way], letter: impl Fn() -> Letter) {
+        for (index, (place, way)) in self.places.iter().zip(ways).enumerate() {
             // A reactor that has ended needs no news.
-            if index != self.own && place.sender.send(Letter::Gone(id_of(self.own))).is_ok() {
+            if index != self.own && way.0.send(letter()).is_ok() {
                 place.waker.wake();
             }
         }

@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use engine::Nanos;
 use nvme_fabrics::authentication::{Product, Work};
 use nvme_fabrics::target::WorkId;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::sys::urgency;
+use crate::sys::usage::thread_time;
 
 /// A piece of work that is done, and how much of a processor's time it took.
 type Done = (WorkId, Product, Nanos);
@@ -85,14 +85,7 @@ fn start(waker: mio::Waker) -> io::Result<Ends> {
 }
 
 fn timed(id: WorkId, work: &Work) -> Done {
-    let before = processor_time();
+    let before = thread_time();
     let product = work.compute();
-    (id, product, processor_time().saturating_sub(before))
-}
-
-/// Processor time of the calling thread.
-fn processor_time() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Nanos::new(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
+    (id, product, thread_time().saturating_sub(before))
 }
