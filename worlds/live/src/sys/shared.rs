@@ -223,11 +223,28 @@ impl SharedMemory {
     /// When the bytes do not all lie in one mapping that may be written, or its file was cut short.
     /// No visible byte is written then.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
-        let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
-        let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
+        let (region, place) = self.find_writable(address, bytes.len())?;
         // SAFETY: as for `read`, in a writable mapping.
         unsafe { volatile::write(bytes, place) };
         region.unless_lost(address, bytes.len())
+    }
+
+    /// Copies `bytes` to `address`, past the caches if they are many: for memory whose earlier
+    /// bytes another processor has read. What is written afterwards is seen after them.
+    ///
+    /// # Errors
+    /// As for [`SharedMemory::write`].
+    pub fn stream(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
+        let (region, place) = self.find_writable(address, bytes.len())?;
+        // SAFETY: as for `write`.
+        unsafe { volatile::stream(bytes, place) };
+        region.unless_lost(address, bytes.len())
+    }
+
+    #[inline]
+    fn find_writable(&self, address: u64, length: usize) -> Result<(&Region, NonNull<u8>), Unmapped> {
+        let found = self.find(address, length).filter(|(region, _)| region.mapping.writable);
+        found.ok_or(Unmapped { address, length })
     }
 }
 

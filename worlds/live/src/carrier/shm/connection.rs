@@ -225,8 +225,9 @@ impl Connection {
 
     /// Writes one byte anywhere into the memory, as a peer gone mad does.
     #[cfg(test)]
-    pub(super) fn scribble(&self, place: u64, byte: u8) {
-        self.rings.as_ref().expect("the end has its memory").memory.write(place, &[byte]).unwrap();
+    pub(super) fn scribble(&mut self, place: u64, byte: u8) {
+        use pcie::memory::Memory;
+        self.rings.as_mut().expect("the end has its memory").memory.write(place, &[byte]).unwrap();
     }
 
     /// The socket, for tests that read the kernel's information.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use engine::Buffer;
 use lines::{End, Fault, MEMORY_BYTES, Side};
+use pcie::memory::{Memory, Unmapped};
 
 use crate::sys::doorbells::memory_file;
 use crate::sys::shared::{Mapping, SharedMemory};
@@ -13,9 +14,24 @@ use crate::sys::unix::Connection;
 /// The message that wakes an end that sleeps.
 const WAKE: &[u8] = &[0];
 
+/// The memory of rings. The data areas are written past the caches: the other end has the lines of
+/// an earlier lap.
+pub(crate) struct RingMemory(SharedMemory);
+
+impl Memory for RingMemory {
+    #[inline]
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
+        self.0.read(address, bytes)
+    }
+    #[inline]
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
+        self.0.stream(address, bytes)
+    }
+}
+
 /// Memory that two processes share, and an end of the rings in it.
 pub(crate) struct Rings {
-    pub(crate) memory: SharedMemory,
+    pub(crate) memory: RingMemory,
     pub(crate) end: End,
 }
 
@@ -50,7 +66,7 @@ impl Rings {
         let mapping =
             Mapping { address: 0, length: MEMORY_BYTES as u64, offset: 0, readable: true, writable: true };
         memory.map(descriptor, mapping).map_err(|error| invalid(format!("the shared memory: {error}")))?;
-        Ok(Self { memory, end: End::new(side) })
+        Ok(Self { memory: RingMemory(memory), end: End::new(side) })
     }
 
     /// Wakes the other end over `socket` if it sleeps and something was stored for it.
