@@ -6,7 +6,7 @@ use campaigns::campaign::{Outcome, run_seeds};
 use campaigns::chaos::Trouble;
 
 use campaigns::lanes::{self, Plant};
-use campaigns::{ahead, disk, fabrics, recording, sessions};
+use campaigns::{ahead, disk, disk_lanes, fabrics, recording, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -164,24 +164,38 @@ fn lanes_of_a_subsystem_keep_their_promises() {
 }
 
 #[test]
+fn queues_of_an_ssd_on_lanes_keep_their_promises() {
+    let outcomes = hold_up("disk-lanes", disk_lanes::run, 200);
+    assert_had_faults(&outcomes);
+}
+
+/// Asserts that three seeds find a planted fault.
+#[track_caller]
+fn assert_found(name: &'static str, plant: impl std::fmt::Debug, run: impl Fn(u64) -> Outcome + Sync) {
+    let mut found = Vec::new();
+    // A fault may also make an engine panic.
+    run_seeds(name, 0..1500, 1, run, |outcome| {
+        found.extend((!outcome.failures.is_empty()).then_some(outcome));
+        found.len() < 3
+    });
+    let seeds: Vec<_> = found.iter().map(|outcome| outcome.seed).collect();
+    println!("{plant:?}: found by the seeds {seeds:?}");
+    found.iter().for_each(|outcome| println!("{outcome}"));
+    assert_eq!(found.len(), 3, "{plant:?} was found by {seeds:?} only");
+}
+
+#[test]
+fn faults_of_queues_on_lanes_are_found() {
+    use disk_lanes::Plant;
+    for plant in [Plant::EarlyReady, Plant::OldCompletion, Plant::EarlyDeletion] {
+        assert_found("disk-lanes", plant, |seed| disk_lanes::run_planted(seed, Some(plant)));
+    }
+}
+
+#[test]
 fn faults_of_lanes_are_found() {
     for plant in [Plant::OlderView, Plant::EarlyQuiet, Plant::LostRange, Plant::EarlyGone] {
-        let mut found = Vec::new();
-        // A fault may also make an engine panic.
-        run_seeds(
-            "fabrics-lanes",
-            0..1500,
-            1,
-            |seed| lanes::run_planted(seed, Some(plant)),
-            |outcome| {
-                found.extend((!outcome.failures.is_empty()).then_some(outcome));
-                found.len() < 3
-            },
-        );
-        let seeds: Vec<_> = found.iter().map(|outcome| outcome.seed).collect();
-        println!("{plant:?}: found by the seeds {seeds:?}");
-        found.iter().for_each(|outcome| println!("{outcome}"));
-        assert_eq!(found.len(), 3, "{plant:?} was found by {seeds:?} only");
+        assert_found("fabrics-lanes", plant, |seed| lanes::run_planted(seed, Some(plant)));
     }
 }
 

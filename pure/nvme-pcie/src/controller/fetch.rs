@@ -7,11 +7,12 @@ use nvme::pointer::DataPointer;
 use nvme::subsystem::{
     CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
 };
-use nvme::wire::{QueueId, SubmissionQueueEntry};
+use nvme::wire::{QueueId, StatusCode, SubmissionQueueEntry};
 use pcie::device::Dma;
 
 use super::dma::{Assembly, Piece, Purpose};
 use super::side::Side;
+use super::slots::Ending;
 use super::{Output, Queues};
 use crate::registers::SUBMISSION_ENTRY_BYTES;
 
@@ -150,12 +151,13 @@ impl<S: Side> Queues<S> {
             self.fetches.free.push(front);
             // There may be more to fetch now that fewer fetches are outstanding.
             self.ready |= u128::from(queue.has_new()) << number;
-            let all_fetched = !queue.has_new();
+            let (all_fetched, is_deleting) = (!queue.has_new(), queue.deletion.is_some());
             if all_fetched && self.shadow.is_some() && number != 0 {
                 self.knock(number);
             }
             for entry in entries.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
-                self.start(number, SubmissionQueueEntry::parse(entry));
+                let entry = SubmissionQueueEntry::parse(entry);
+                if is_deleting { self.end_at_once(number, entry) } else { self.start(number, entry) }
             }
         }
     }
@@ -180,6 +182,18 @@ impl<S: Side> Queues<S> {
             }
             self.walk_early(index, token);
         }
+    }
+
+    /// Ends a command that arrives after the deletion of its queue has begun: it might wait for one
+    /// that is never fetched.
+    #[cold]
+    fn end_at_once(&mut self, queue: u16, entry: SubmissionQueueEntry) {
+        self.statistics.commands += 1;
+        let index = self.slots.take();
+        let slot = self.slots.slot(index);
+        (slot.queue, slot.entry) = (queue, entry);
+        let status = self.record(queue, &entry, StatusCode::AbortedSubmissionQueueDeletion.into());
+        self.end(index, Ending { dw0: 0, dw1: 0, status });
     }
 
     /// Reads the PRP lists of a command whose data goes to the host, while the medium works.

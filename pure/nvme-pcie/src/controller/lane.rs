@@ -171,6 +171,8 @@ impl QueueLane {
             }
             Order::DeleteSubmissionQueue(id) => match self.begin_deletion(id, 0) {
                 Executed::Done => self.report(Report::Done(Change::SubmissionQueueDeleted(id))),
+                // The last command may have ended meanwhile.
+                Executed::Waits if self.submission_queues[usize::from(id)].is_none() => (),
                 Executed::Waits => self.report(Report::Stopped(id)),
             },
             Order::Doorbell { queue, is_tail, value } => self.on_doorbell(queue, is_tail, value),
@@ -240,8 +242,9 @@ impl QueueLane {
     /// Reports that no command is in progress, once none is.
     #[cold]
     fn check_drained(&mut self) {
-        let held = self.completion_queues.iter().flatten().map(|queue| queue.pending.len()).sum();
-        if !self.side.is_drained && self.slots.taken() == held {
+        let held: usize = self.completion_queues.iter().flatten().map(|queue| queue.pending.len()).sum();
+        // The home's shutdown does not wait for its own commands.
+        if !self.side.is_drained && self.slots.taken() == held + self.side.lane.handed_over() {
             self.side.is_drained = true;
             // A loss of power may follow the shutdown.
             self.side.lane.report(self.now);

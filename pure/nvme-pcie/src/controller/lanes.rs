@@ -179,6 +179,12 @@ impl Controller {
         self.side.lanes.iter().flat_map(|lanes| lanes.members.iter().map(|lane| (lane.id, lane.queues)))
     }
 
+    /// Whether lanes have not acknowledged a reset: they may still access the host's memory. A
+    /// world that resets the function on its own lets the host in again when they have.
+    pub fn is_resetting(&self) -> bool {
+        self.side.lanes.as_ref().is_some_and(|lanes| lanes.is_resetting())
+    }
+
     /// The lane of the host's I/O completion queue `id`; `None` if there is no such queue, or if
     /// no lane has it.
     pub(super) fn completion_queue_in_lane(&self, id: usize) -> Option<LaneId> {

@@ -57,6 +57,26 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub struct ToLane(pub(super) Order);
 
+impl ToLane {
+    /// The life of the controller that begins, for simulations that plant faults.
+    #[doc(hidden)]
+    pub const fn resets(&self) -> Option<u64> {
+        match self.0 {
+            Order::Reset { life } => Some(life),
+            _ => None,
+        }
+    }
+
+    /// The submission queue to delete, for simulations that plant faults.
+    #[doc(hidden)]
+    pub const fn deletes(&self) -> Option<u16> {
+        match self.0 {
+            Order::DeleteSubmissionQueue(queue) => Some(queue),
+            _ => None,
+        }
+    }
+}
+
 /// A message of a lane to its controller. The messages of a lane arrive in their order.
 #[derive(Debug)]
 pub struct ToHome {
@@ -72,10 +92,16 @@ impl ToHome {
         matches!(&self.report, Report::Engine(message) if message.is_last())
     }
 
-    /// Whether the lane has acknowledged a reset, for simulations that plant faults.
+    /// The acknowledgement of a reset, for simulations that plant faults.
     #[doc(hidden)]
-    pub const fn is_reset(&self) -> bool {
-        matches!(self.report, Report::Reset)
+    pub const fn reset(life: u64) -> Self {
+        Self { life, report: Report::Reset }
+    }
+
+    /// The report that a submission queue is deleted, for simulations that plant faults.
+    #[doc(hidden)]
+    pub const fn deleted(life: u64, queue: u16) -> Self {
+        Self { life, report: Report::Done(Change::SubmissionQueueDeleted(queue)) }
     }
 }
 

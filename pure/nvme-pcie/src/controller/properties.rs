@@ -179,8 +179,7 @@ impl Controller {
     /// Handles CC.EN changing from 0 to 1. The controller becomes ready once lanes have acknowledged
     /// a reset and media have ended the requests from before it, or fails fatally if the configuration is invalid.
     pub(super) fn enable(&mut self) {
-        let is_resetting = self.side.lanes.as_ref().is_some_and(|lanes| lanes.is_resetting());
-        self.side.enabling = is_resetting || self.side.core.media_outstanding(self.key) > 0;
+        self.side.enabling = self.is_resetting() || self.side.core.media_outstanding(self.key) > 0;
         if self.side.enabling {
             return;
         }

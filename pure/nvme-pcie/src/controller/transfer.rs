@@ -3,19 +3,24 @@
 
 use engine::Buffer;
 use nvme::pointer::{Direction, Segment, Step};
-use nvme::wire::StatusCode;
+use nvme::wire::{FusedOperation, StatusCode};
 use pcie::device::{Dma, DmaId};
 
 use super::dma::{Piece, Purpose, copy_into};
 use super::side::Side;
-use super::slots::Transfer;
+use super::slots::{Slot, Transfer};
 use super::{Output, Queues};
 
 impl<S: Side> Queues<S> {
     /// Pulls `length` bytes from the host for the command in slot `index`.
     pub(super) fn pull(&mut self, index: u16, length: u32) {
         let busy = self.bytes_in_flight > 0;
-        if busy && self.bytes_in_flight + u64::from(length) > self.bytes_in_flight_max {
+        // A fused pair is alone with the media, and those that hold the bytes wait for its end.
+        let is_alone = |slot: &Slot| slot.entry.fused() != FusedOperation::Normal;
+        if busy
+            && self.bytes_in_flight + u64::from(length) > self.bytes_in_flight_max
+            && !is_alone(self.slots.slot(index))
+        {
             self.slots.slot(index).transfer = Transfer::Waiting { length };
             self.waiting.push_back(index);
             return;

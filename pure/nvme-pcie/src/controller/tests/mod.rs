@@ -9,7 +9,7 @@ mod shadow;
 use std::vec::Vec;
 
 use engine::Engine;
-use nvme::wire::{CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{CompletionQueueEntry, IoOpcode, StatusCode, SubmissionQueueEntry};
 use pcie::memory::Memory;
 
 use crate::host::{self, QueueId, Submission};
@@ -275,6 +275,45 @@ fn deleting_a_queue_with_commands_in_flight_ends_them_first() {
         let is_read = completed.cookie < 8;
         assert_eq!(completed.status.code() == aborted, is_read, "{completed:?}");
     }
+}
+
+/// The first or the second half of a fused pair.
+fn half(bench: &TestBench, fuse: u8, cookie: u64) -> Submission {
+    let mut submission = bench.write_of(1, 4096, bench.data(32 << 10, 512), cookie);
+    if fuse == 1 {
+        submission.entry.opcode = IoOpcode::Compare.into();
+    }
+    submission.entry.flags |= fuse;
+    submission
+}
+
+#[test]
+fn the_first_half_of_a_pair_that_arrives_during_a_deletion_ends() {
+    let mut bench = TestBench::ready();
+    bench.submit(half(&bench, 1, 1));
+    bench.step();
+    let fetch = bench.controller.poll_output().expect("the entry is fetched");
+    let entry = SubmissionQueueEntry { opcode: 0x00, cdw10: 1, ..Default::default() };
+    bench.submit(Submission { queue: QueueId::ADMIN, entry, data: None, cookie: 2 });
+    bench.settle();
+    assert!(bench.completed.is_empty(), "the entry is still on its way");
+    bench.on_controller(fetch);
+    bench.settle();
+    let codes: Vec<_> = bench.completed.iter().map(|one| (one.cookie, one.status.code())).collect();
+    let aborted = StatusCode::AbortedSubmissionQueueDeletion;
+    assert_eq!(codes.len(), 2);
+    assert!(codes.contains(&(1, aborted)) && codes.contains(&(2, StatusCode::SuccessfulCompletion)));
+}
+
+#[test]
+fn a_pair_does_not_wait_for_the_bytes_of_those_that_wait_for_it() {
+    let config = super::Config { bytes_in_flight_max: 16 << 10, ..controller_config() };
+    let mut bench = TestBench::up(host_config(), config);
+    bench.submit(bench.write_of(1, 16 << 10, bench.data(0, 16 << 10), 1));
+    bench.submit(half(&bench, 1, 2));
+    bench.submit(half(&bench, 2, 3));
+    bench.settle();
+    assert_eq!(bench.completed.len(), 3);
 }
 
 #[test]

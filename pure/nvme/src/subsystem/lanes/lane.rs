@@ -145,6 +145,11 @@ impl Lane {
         self.flow.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue).count()
     }
 
+    /// Number of commands that the lane has handed over and that have not ended.
+    pub fn handed_over(&self) -> usize {
+        self.flow.slots.in_flight().filter(|(_, slot)| slot.state == State::HandedOver).count()
+    }
+
     /// Ends the commands of a queue that the transport has lost for good, without completions.
     /// Requests that media have begun continue, and end before another request reads or changes the
     /// same blocks. The subsystem may begin requests of commands that the lane has handed over
