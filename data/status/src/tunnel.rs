@@ -387,11 +387,29 @@ pub struct Slot {
     pub guest: Guest,
     /// Counts of the SSD's controller; null if the device is at the far end.
     pub controller: Option<ControllerCounts>,
+    /// The threads that serve I/O queues beside the device's own; empty if there are none.
+    #[serde(default)]
+    pub lanes: Vec<Lane>,
     /// Health of the SSD; null if the device is at the far end.
     pub health: Option<Health>,
     /// Counts of the commands of each namespace; empty if the device is at the far end.
     #[serde(default)]
     pub activity: Vec<Activity>,
+}
+
+/// A thread that serves I/O queues of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lane {
+    /// I/O completion queues that the thread serves.
+    pub io_queues: u64,
+    /// Commands that it took.
+    pub commands: u64,
+    /// Reads of submission queue entries in memory.
+    pub fetches: u64,
+    /// Interrupts that it raised.
+    pub interrupts: u64,
+    /// Processor time of the thread.
+    pub processor_ns: u64,
 }
 
 /// Counts of a guest's accesses.

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use live::client::FarUrl;
+use live::drivers::guest::LANES_MAX;
 use pcie::requester::CompletionTimeout;
 
+use super::target::parse_cores;
 use super::{DaemonOptions, MemoryBuffer, Output, Served, TunnelOptions, completion_timeout, parse_time};
 
 pub(super) const ATTACH_EXAMPLES: &str = "Example:\n  \
@@ -40,11 +42,27 @@ pub(crate) struct DeviceArgs {
     pub(crate) served: Served,
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
+    /// Serve the guest's queues on this many threads [default: one for each processor; with --cpu,
+    /// 1].
+    ///
+    /// The first thread has the socket and the Admin Queue. A capture shows what passes it. With
+    /// --cpu N, the threads run on processors N, N+1 and so on
+    #[arg(long, value_name = "N", value_parser = parse_cores)]
+    pub(crate) cores: Option<usize>,
     #[command(flatten)]
     pub(crate) daemon: DaemonOptions,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+impl DeviceArgs {
+    /// The number of threads that serve queues.
+    pub(crate) fn cores(&self) -> usize {
+        let all = || live::reactor::processors().unwrap_or(1);
+        let usual = || if self.daemon.spin.cpu.is_some() { 1 } else { all() };
+        self.cores.unwrap_or_else(usual).clamp(1, 1 + LANES_MAX)
+    }
 }
 
 #[derive(Debug, Args)]

@@ -4,12 +4,12 @@ use ::status::{Report, Slot, Status};
 use assemblies::guest::{Config, Guest};
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
 use engine::Instant;
-use live::drivers::guest::{Event, GuestDriver};
+use live::drivers::guest::{Event, GuestDriver, Threads};
 use live::media::state::Store;
 use live::reactor::JobSender;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
-use nvme_pcie::controller::{self, Controller};
+use nvme_pcie::controller;
 use nvme_pcie::function::{self, Function};
 
 use crate::args::{DeviceArgs, need_served};
@@ -43,7 +43,8 @@ impl Daemon for Device<'_> {
 
     fn settings(&self) -> Settings {
         let args = self.args;
-        let opened = OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media();
+        let cores = args.cores();
+        let opened = OPENED_BY_LISTENER * cores + OPENED_BY_NAMESPACE * args.served.media() * cores;
         Settings { spin: spin(&args.socket, &args.daemon.spin), ..args.daemon.settings(opened) }
     }
 
@@ -71,7 +72,20 @@ impl Daemon for Device<'_> {
         let function = Function::new(clock.now(), config);
         let doorbells = args.socket.poll_doorbells;
         let guest = Guest::direct(Config { doorbells, ..Config::default() }, clock.now());
-        Ok(GuestDriver::direct(guest, function, media, listener, report))
+        let mut driver = GuestDriver::direct(guest, function, media, listener, report as fn(Event));
+        let threads = Threads {
+            clock,
+            spin: self.settings().spin,
+            processor: args.daemon.spin.cpu,
+            home: opening.stop.clone(),
+        };
+        let further = args.cores() - 1;
+        if driver.spread(further, &threads).map_err(Error::System)? < further && args.cores.is_some() {
+            warn!(
+                "one thread serves all queues: a namespace on a VFIO controller or a far one has one thread"
+            );
+        }
+        Ok(driver)
     }
 
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
@@ -100,7 +114,7 @@ impl Daemon for Device<'_> {
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
-        let controller = driver.controller().map(Controller::statistics);
+        let controller = driver.statistics();
         let concluded = conclude(self.args.output.json, driver.guest(), controller);
         drop(driver);
         finish(self.store).and(concluded)

@@ -8,7 +8,7 @@ use live::sys::tcp_info::TcpInfo;
 use nvme::subsystem::{Counters, NamespaceConfig, Subsystem};
 use nvme::wire::NamespaceId;
 use nvme_lookahead::Refusals;
-use nvme_pcie::controller::{Controller, Statistics};
+use nvme_pcie::controller::Statistics;
 use status::{
     ConfigCache, Connection, ControllerCounts, Dma, DmaMode, FarReads, Health, Lookahead, Namespace, Ssd, Tcp,
 };
@@ -104,8 +104,8 @@ pub(crate) fn tcp(of: TcpInfo) -> Tcp {
 }
 
 /// The counts of a controller behind registers.
-pub(crate) fn controller(of: &Controller) -> ControllerCounts {
-    let Statistics { commands, fetches, pushed, interrupts, .. } = of.statistics();
+pub(crate) fn controller(of: Statistics) -> ControllerCounts {
+    let Statistics { commands, fetches, pushed, interrupts, .. } = of;
     ControllerCounts { commands, fetches, pushed, interrupts }
 }
 

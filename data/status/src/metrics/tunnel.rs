@@ -1,7 +1,7 @@
 //! Metrics of both ends of a tunnel.
 
-use super::{Labels, Page, count, flag, seconds, storage, with};
-use crate::{Callers, Copies, Datagrams, FarEnd, FarReads, Guest, Link, Lookahead, Slot, Tcp};
+use super::{Kind, Labels, Page, count, flag, seconds, storage, with};
+use crate::{Callers, Copies, Datagrams, FarEnd, FarReads, Guest, Lane, Link, Lookahead, Slot, Tcp};
 
 /// Adds the metrics of a far end.
 pub(super) fn far_end(page: &mut Page, of: &FarEnd) {
@@ -40,10 +40,23 @@ pub(super) fn slot(page: &mut Page, of: &Slot) {
     if let Some(controller) = &of.controller {
         storage::controller(page, &none, controller);
     }
+    of.lanes.iter().enumerate().for_each(|(index, one)| lane(page, index, one));
     if let Some(health) = &of.health {
         storage::health(page, &none, health);
     }
     storage::namespaces(page, &none, &of.activity);
+}
+
+/// Adds the work of a thread that serves I/O queues; the device's own thread is core 0.
+fn lane(page: &mut Page, index: usize, of: &Lane) {
+    let labels: Labels = vec![("core", (index + 1).to_string())];
+    page.add_gauges(
+        &labels,
+        [("farlane_io_queues", "I/O queues whose commands the core executes", count(of.io_queues))],
+    );
+    page.add_counters(&labels, [("farlane_core_commands", "Commands that the core has taken", of.commands)]);
+    let (help, time) = ("Processor time of the core", seconds(of.processor_ns));
+    page.add(&labels, [(Kind::Counter, "farlane_core_seconds", help, time)]);
 }
 
 /// Adds the counts of a guest's accesses.

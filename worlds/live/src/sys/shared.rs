@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::sys::faults::Guard;
 use crate::sys::pages::Pages;
@@ -85,6 +86,22 @@ struct Region {
     pages: Pages,
 }
 
+// SAFETY: the mapping belongs to no thread. Its bytes are only reached by volatile copies and
+// atomics, since another process changes them at any time.
+unsafe impl Send for Region {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Region {}
+
+/// A mapping that several threads use. The last of them to forget it unmaps it.
+#[derive(Clone)]
+pub(crate) struct SharedRegion(Arc<Region>);
+
+impl fmt::Debug for SharedRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.mapping.fmt(f)
+    }
+}
+
 impl Region {
     /// Whether the file behind the mapping was cut short, so that reads do not show the other
     /// process's memory.
@@ -116,7 +133,7 @@ impl Region {
 #[derive(Default)]
 pub struct SharedMemory {
     /// The mappings, in rising order of address and without overlap.
-    regions: Vec<Region>,
+    regions: Vec<Arc<Region>>,
     /// The index of the latest region accessed, where the next access probably is too.
     latest: Cell<usize>,
 }
@@ -142,6 +159,19 @@ impl SharedMemory {
     /// # Errors
     /// When the part can't be mapped; nothing has changed then.
     pub fn map(&mut self, descriptor: OwnedFd, mapping: Mapping) -> Result<(), MapError> {
+        self.map_for_all(descriptor, mapping).map(|_| ())
+    }
+
+    /// As [`SharedMemory::map`]. Returns the mapping, which other threads may use by
+    /// [`SharedMemory::adopt`].
+    ///
+    /// # Errors
+    /// When the part can't be mapped; nothing has changed then.
+    pub(crate) fn map_for_all(
+        &mut self,
+        descriptor: OwnedFd,
+        mapping: Mapping,
+    ) -> Result<SharedRegion, MapError> {
         let length = usize::try_from(mapping.length).map_err(|_| MapError::Range)?;
         let last = mapping.length.checked_sub(1).and_then(|length| mapping.address.checked_add(length));
         let last = last.ok_or(MapError::Range)?;
@@ -157,14 +187,21 @@ impl SharedMemory {
         let pages = Pages::of_file(&descriptor, mapping.offset, length, protection);
         let pages = pages.map_err(MapError::Io)?;
         let guard = Guard::new(pages.base(), pages.len()).map_err(MapError::Io)?;
-        self.regions.insert(at, Region { mapping, guard, pages });
-        Ok(())
+        let region = Arc::new(Region { mapping, guard, pages });
+        self.regions.insert(at, Arc::clone(&region));
+        Ok(SharedRegion(region))
+    }
+
+    /// Uses a mapping of another thread, which overlaps none that is known here.
+    pub(crate) fn adopt(&mut self, SharedRegion(region): SharedRegion) {
+        let at = self.regions.partition_point(|one| one.last() < region.mapping.address);
+        self.regions.insert(at, region);
     }
 
     /// Removes the mapping of `length` bytes at `address`. Does nothing if there is no such
     /// mapping.
     pub fn unmap(&mut self, address: u64, length: u64) {
-        let of = |region: &Region| region.mapping.address;
+        let of = |region: &Arc<Region>| region.mapping.address;
         if let Ok(at) = self.regions.binary_search_by_key(&address, of)
             && self.regions[at].mapping.length == length
         {

@@ -207,6 +207,10 @@ pub(crate) fn report(event: Event) {
         Event::NoDoorbells(error) => {
             warn!("there is no shared memory for doorbells: {error}; the client rings by messages");
         }
+        Event::LaneFailed => error!(
+            "a thread of the device has failed: its queues are over, and the guest must reset the controller; \
+             the other threads go on; please report the message of the panic above"
+        ),
         Event::State(notice) => warn!("{notice}"),
         Event::SignalFailed(vector, error) => {
             warn!("the guest's interrupt {vector} can't be signalled: {error}");

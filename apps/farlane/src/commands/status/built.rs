@@ -3,12 +3,12 @@
 use std::path::Path as FilePath;
 
 use ::status::{
-    Admits, Callers, Copies, Datagrams, Export, FarEnd, Guest, Host, Link, Path, Report, Slot, Status,
+    Admits, Callers, Copies, Datagrams, Export, FarEnd, Guest, Host, Lane, Link, Path, Report, Slot, Status,
 };
 use engine::Instant;
 use live::carrier::datagrams::{self, Info};
 use live::drivers::far::{self, Backing, FarDriver};
-use live::drivers::guest::{self, GuestDriver};
+use live::drivers::guest::{self, GuestDriver, LaneStatus};
 use nvme_pcie::controller::Controller;
 use tunnel::Fingerprint;
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
@@ -33,6 +33,14 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         .and_then(|upstream| upstream.interposer())
         .map(|interposer| interposer.statistics().commands);
     let strands = upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)));
+    let lane = |LaneStatus { queues, commands, fetches, interrupts, processor }: LaneStatus| Lane {
+        io_queues: queues,
+        commands,
+        fetches,
+        interrupts,
+        processor_ns: processor.get(),
+    };
+    let lanes: Vec<_> = driver.lanes().into_iter().map(lane).collect();
     Slot {
         vfio_user: place.to_string_lossy().into_owned(),
         url,
@@ -50,11 +58,12 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         guest: Guest {
             config_accesses: ours.config_accesses,
             register_accesses: ours.bar_accesses,
-            interrupts: ours.signals,
+            interrupts: ours.signals + lanes.iter().map(|lane| lane.interrupts).sum::<u64>(),
             given_up: ours.given_up,
             waited: ours.waited,
         },
-        controller: driver.controller().map(counters::controller),
+        controller: driver.statistics().map(counters::controller),
+        lanes,
         health: driver.controller().map(|of| counters::health(&of.counters())),
         activity: Vec::new(),
     }
@@ -87,7 +96,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         datagrams: driver.datagrams().map(datagrams).collect(),
         commands: controller.map(|of| of.statistics().commands),
         space_errors: controller.map(|of| of.core().counters().space_errors),
-        controller: controller.map(counters::controller),
+        controller: controller.map(|of| counters::controller(of.statistics())),
         health: controller.map(|of| counters::health(&of.counters())),
         ssd: controller.map(|of| counters::ssd(of.core().config())),
         namespaces: controller.map(|of| counters::namespaces(of.core())),

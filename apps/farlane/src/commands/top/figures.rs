@@ -255,14 +255,43 @@ fn hosts(look: &Look) -> Vec<Thing<HostOf<'_>>> {
     things
 }
 
-/// Threads of targets.
-fn threads(look: &Look) -> Vec<Thing<&status::Core>> {
+/// What a thread serves and has done.
+struct Work {
+    thread: u64,
+    connections: Option<u64>,
+    io_queues: u64,
+    commands: u64,
+    processor_ns: u64,
+}
+
+/// Threads of targets, and those of devices beside the device's own.
+fn threads(look: &Look) -> Vec<Thing<Work>> {
     let mut things = Vec::new();
     for (socket, status) in look.statuses() {
-        let Status::Target(target) = status else { continue };
-        let of = target.listening.first().cloned().unwrap_or_default();
-        for status in &target.cores {
-            things.push(Thing { key: format!("{socket} {}", status.thread), of: of.clone(), status });
+        let mut add = |of: &str, status: Work| {
+            things.push(Thing { key: format!("{socket} {}", status.thread), of: of.to_owned(), status });
+        };
+        match status {
+            Status::Target(target) => {
+                let of = target.listening.first().map(String::as_str).unwrap_or_default();
+                for core in &target.cores {
+                    let status::Core { thread, connections, io_queues, commands, processor_ns, .. } = *core;
+                    add(
+                        of,
+                        Work { thread, connections: Some(connections), io_queues, commands, processor_ns },
+                    );
+                }
+            }
+            Status::Device(slot) => {
+                for (thread, lane) in (1..).zip(&slot.lanes) {
+                    let status::Lane { io_queues, commands, processor_ns, .. } = *lane;
+                    add(
+                        &slot.vfio_user,
+                        Work { thread, connections: None, io_queues, commands, processor_ns },
+                    );
+                }
+            }
+            _ => {}
         }
     }
     things
@@ -379,12 +408,12 @@ fn host(of: String, since: &Since<'_, HostOf<'_>>) -> HostRow {
     }
 }
 
-fn thread(of: String, since: &Since<'_, &status::Core>) -> ThreadRow {
+fn thread(of: String, since: &Since<'_, Work>) -> ThreadRow {
     ThreadRow {
         of,
         thread: since.now.thread.to_string(),
         processor: format!("{:.0}", since.rate(|one| Some(one.processor_ns)) / 1e7),
-        connections: since.now.connections.to_string(),
+        connections: since.now.connections.map_or_else(dash, |count| count.to_string()),
         queues: since.now.io_queues.to_string(),
         commands_s: format!("{:.0}", since.rate(|one| Some(one.commands))),
     }

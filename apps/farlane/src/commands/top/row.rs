@@ -12,7 +12,7 @@ pub(crate) struct Top {
     pub(super) namespaces: Vec<NamespaceRow>,
     /// Hosts of far ends and targets.
     pub(super) hosts: Vec<HostRow>,
-    /// Threads of targets.
+    /// Threads of targets, and those of devices beside the device's own.
     pub(super) threads: Vec<ThreadRow>,
     /// Block devices, by the threads that serve their queues.
     pub(super) block_devices: Vec<BlockDeviceRow>,
@@ -83,10 +83,10 @@ pub(super) struct HostRow {
     pub(super) errors: String,
 }
 
-/// A thread of a target.
+/// A thread of a target or a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ThreadRow {
-    /// Address of the target.
+    /// Address of the target, or path of the device's socket.
     pub(super) of: String,
     /// Number of the thread.
     pub(super) thread: String,

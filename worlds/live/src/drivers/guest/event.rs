@@ -31,6 +31,9 @@ pub enum Event {
     /// A client's interrupt could not be signalled. The index is the vector; its descriptor is
     /// given up.
     SignalFailed(usize, io::Error),
+    /// A thread that served I/O queues has failed. If it had queues, the controller reports a fatal
+    /// status until the guest resets it.
+    LaneFailed,
     /// A notice about the SSD's saved state.
     State(state::Notice),
 }

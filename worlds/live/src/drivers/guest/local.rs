@@ -9,6 +9,7 @@ use nvme::media;
 use nvme_pcie::function::{self, Function, Reach};
 use pcie::device::{Dma, DmaResult};
 
+use super::lanes::{LANES_MAX, LaneStatus, Lanes, Threads};
 use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Pump, Shell, Sources};
@@ -16,6 +17,8 @@ use crate::sys::shared::SharedMemory;
 
 pub(super) struct Local {
     pub(super) function: Pump<Function>,
+    /// The threads that serve I/O queues beside this one.
+    pub(super) lanes: Option<Box<Lanes>>,
     media: Media,
     completions: VecDeque<media::Completion>,
     pool: Pool,
@@ -23,7 +26,37 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(function: Function, media: Media) -> Self {
-        Self { function: Pump::new(function), media, completions: VecDeque::new(), pool: Pool::default() }
+        let (completions, pool) = (VecDeque::new(), Pool::default());
+        Self { function: Pump::new(function), lanes: None, media, completions, pool }
+    }
+
+    /// Starts threads for I/O queues. Returns their number: none if the media can be used by one
+    /// thread only.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub(super) fn spread(&mut self, count: usize, threads: &Threads) -> io::Result<usize> {
+        let mut lanes = Lanes::new();
+        for started in 0..count.min(LANES_MAX) {
+            let Some(media) = self.media.for_lane()? else { return Ok(started) };
+            let begun = self.function.engine_mut().attach_lane(threads.clock.now());
+            lanes.start(begun, media, threads)?;
+        }
+        self.lanes = Some(Box::new(lanes)).filter(|_| count > 0);
+        Ok(count.min(LANES_MAX))
+    }
+
+    /// Whether the guest must not be answered yet, because lanes have yet to heed a change.
+    #[inline]
+    pub(super) fn is_fenced(&self) -> bool {
+        self.lanes.as_ref().is_some_and(|lanes| lanes.are_fenced())
+    }
+
+    /// What lanes do and have done.
+    pub(super) fn lane_status(&self) -> Vec<LaneStatus> {
+        let controller = self.function.engine().controller();
+        let queues = |id| controller.lanes().find(|(one, _)| *one == id).map_or(0, |(_, queues)| queues);
+        self.lanes.as_ref().map(|lanes| lanes.status(queues)).unwrap_or_default()
     }
 
     /// Makes completions of the media wake the loop.
@@ -36,7 +69,7 @@ impl Local {
 
     /// Whether the media have any request in flight.
     pub(super) fn is_busy(&self) -> bool {
-        self.media.in_flight() > 0
+        self.media.in_flight() > 0 || self.lanes.as_ref().is_some_and(|lanes| !lanes.have_ended())
     }
 
     /// Writes `value` to the doorbell at `offset` of BAR0, after the client has stored it in
@@ -63,19 +96,24 @@ impl Local {
         guest: &mut Guest<D>,
         memory: &SharedMemory,
     ) -> bool {
-        let Self { function, media, completions, pool } = self;
+        let Self { function, lanes, media, completions, pool } = self;
+        let lanes = lanes.as_deref();
         let is_any = !completions.is_empty();
         while let Some(completion) = completions.pop_front() {
             function.engine_mut().handle_input(now, function::Input::Media(completion));
         }
         // Watchers see packets.
         let is_watched = guest.is_watched();
-        let exchanged = function.exchange(now, &mut Exchange { guest, memory, media, pool, is_watched });
+        let exchanged =
+            function.exchange(now, &mut Exchange { guest, memory, media, lanes, pool, is_watched });
         exchanged || is_any
     }
 
     /// Notifies the media that the process is ending in an orderly way.
     pub(super) fn on_stop(&mut self) {
+        if let Some(lanes) = &self.lanes {
+            lanes.end();
+        }
         self.media.on_stop(&self.function.engine().controller().counters());
     }
 
@@ -98,6 +136,7 @@ struct Exchange<'a, D> {
     guest: &'a mut Guest<D>,
     memory: &'a SharedMemory,
     media: &'a mut Media,
+    lanes: Option<&'a Lanes>,
     pool: &'a mut Pool,
     is_watched: bool,
 }
@@ -120,7 +159,11 @@ impl<D: 'static> Shell<Function> for Exchange<'_, D> {
                 function.handle_input(now, function::Input::Media(completion));
             }),
             function::Output::Notify(notification) => self.media.note(&notification),
-            function::Output::ToLane(..) => unreachable!("no lane is attached"),
+            function::Output::ToLane(lane, message) => {
+                if let Some(lanes) = self.lanes {
+                    lanes.send(lane, message);
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod doorbells;
 mod event;
+mod lanes;
 mod local;
 mod memory;
 mod recorder;
@@ -10,6 +11,7 @@ pub(super) mod signal;
 mod turned_away;
 
 pub use event::Event;
+pub use lanes::{LANES_MAX, LaneStatus, Threads};
 pub(super) use memory::errno_of;
 pub use recorder::Panel;
 
@@ -21,7 +23,7 @@ use assemblies::Upstream;
 use assemblies::guest::{Guest, Input};
 use assemblies::watch::Port;
 use engine::{Engine, Instant, Nanos, Watch};
-use nvme_pcie::controller::Controller;
+use nvme_pcie::controller::{Controller, Statistics};
 use nvme_pcie::function::Function;
 use pcie::endpoint::Endpoint;
 use tunnel::upstream::ConnectionIndex;
@@ -91,6 +93,48 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         report: F,
     ) -> Self {
         Self::new(guest, Side::Local(Box::new(Local::new(function, media))), listener, report)
+    }
+
+    /// Serves the I/O queues of a function in this process by `count` further threads beside this
+    /// one. Returns how many there are: none if the function is not in this process, or one thread
+    /// alone can use its media.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub fn spread(&mut self, count: usize, threads: &Threads) -> io::Result<usize> {
+        match &mut self.shell.side {
+            Side::Local(local) => local.spread(count, threads),
+            Side::Recorder(_) | Side::Far(_) => Ok(0),
+        }
+    }
+
+    /// What the controller has done by all threads, if the function is in this process.
+    pub fn statistics(&self) -> Option<Statistics> {
+        let mut all = self.controller()?.statistics();
+        for lane in self.lanes() {
+            all.commands += lane.commands;
+            all.fetches += lane.fetches;
+            all.interrupts += lane.interrupts;
+        }
+        Some(all)
+    }
+
+    /// Makes the thread of a lane panic.
+    #[cfg(test)]
+    fn plant_panic(&self, index: usize) {
+        if let Side::Local(local) = &self.shell.side
+            && let Some(lanes) = &local.lanes
+        {
+            lanes.plant_panic(index);
+        }
+    }
+
+    /// What the threads beside this one do and have done.
+    pub fn lanes(&self) -> Vec<LaneStatus> {
+        match &self.shell.side {
+            Side::Local(local) => local.lane_status(),
+            Side::Recorder(_) | Side::Far(_) => Vec::new(),
+        }
     }
 
     /// Offers the clients of `listener` the registers of a recorder in this process, which are
@@ -282,6 +326,15 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         rung
     }
 
+    /// Heeds what lanes have said; returns whether that was anything.
+    fn heed_lanes(&mut self, now: Instant) -> bool {
+        let has_any = self.shell.take_news(now, self.guest.engine_mut());
+        if has_any {
+            self.guest.exchange(now, &mut self.shell);
+        }
+        has_any
+    }
+
     /// Handles the bytes that the far end has sent; returns whether there were any.
     fn receive_far(&mut self, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
@@ -373,6 +426,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         if sweeps {
             self.swept_at = now;
         }
+        busy |= self.heed_lanes(now);
         busy |= self.look_at_doorbells(now, if sweeps { Look::All } else { Look::Usual });
         if self.shell.reap(now)? {
             busy = true;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use assemblies::guest::{DmaMap, Guest, Output};
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
@@ -11,6 +12,7 @@ use tunnel::upstream::ConnectionIndex;
 
 use super::Event;
 use super::doorbells::Doorbells;
+use super::lanes::{ForFunction, Lanes};
 use super::local::Local;
 use super::memory::errno_of;
 use super::recorder::Recorder;
@@ -58,7 +60,7 @@ pub(super) struct GuestShell<F> {
     pub(super) side: Side,
     pub(super) client: Option<Client>,
     pub(super) memory: SharedMemory,
-    vectors: Vec<Option<Signaller>>,
+    vectors: Vec<Option<Arc<Signaller>>>,
     pub(super) doorbells: Option<Doorbells>,
     /// A client may have the doorbells mapped, and then rings them without a message.
     pub(super) shared: bool,
@@ -86,6 +88,9 @@ impl<F: FnMut(Event)> GuestShell<F> {
         }
         self.memory.clear();
         self.vectors.clear();
+        if let Some(lanes) = self.lanes() {
+            lanes.forget_client();
+        }
         // The next client gets a file of its own: the former one may go on writing to its file.
         (self.doorbells, self.shared) = (None, false);
     }
@@ -95,7 +100,12 @@ impl<F: FnMut(Event)> GuestShell<F> {
         let Some(place) = guest.doorbells() else { return Vec::new() };
         if self.doorbells.as_ref().is_none_or(|doorbells| doorbells.place() != place) {
             match Doorbells::new(place) {
-                Ok(doorbells) => self.doorbells = Some(doorbells),
+                Ok(doorbells) => {
+                    if let Some(lanes) = self.lanes() {
+                        lanes.set_doorbells(&doorbells.for_lanes());
+                    }
+                    self.doorbells = Some(doorbells);
+                }
                 Err(error) => (self.report)(Event::NoDoorbells(error)),
             }
         }
@@ -104,12 +114,50 @@ impl<F: FnMut(Event)> GuestShell<F> {
         shared.into_iter().collect()
     }
 
+    /// The threads that serve queues of a function in this process.
+    pub(super) fn lanes(&mut self) -> Option<&mut Lanes> {
+        match &mut self.side {
+            Side::Local(local) => local.lanes.as_deref_mut(),
+            Side::Recorder(_) | Side::Far(_) => None,
+        }
+    }
+
+    /// Gives the function what its lanes have said. Returns whether that was anything.
+    pub(super) fn take_news(&mut self, now: Instant, guest: &mut Guest<OwnedFd>) -> bool {
+        let mut busy = false;
+        while let Some(news) = self.lanes().and_then(Lanes::next_news) {
+            busy = true;
+            let Side::Local(local) = &mut self.side else { break };
+            let function = local.function.engine_mut();
+            match news {
+                ForFunction::Engine(lane, message) => {
+                    function.handle_input(now, function::Input::FromLane(lane, message));
+                }
+                ForFunction::Interrupt(vector) => guest.interrupt(vector),
+                ForFunction::SignalFailed(vector, error) => self.signal_failed(vector, error),
+                ForFunction::Gone(lane, number) => {
+                    function.lane_gone(now, lane);
+                    if let Some(doorbells) = &self.doorbells {
+                        doorbells.take_over(number);
+                    }
+                    (self.report)(Event::LaneFailed);
+                }
+            }
+        }
+        busy
+    }
+
+    fn signal_failed(&mut self, vector: usize, error: io::Error) {
+        // One report is enough.
+        if self.vectors.get_mut(vector).and_then(Option::take).is_some() {
+            (self.report)(Event::SignalFailed(vector, error));
+        }
+    }
+
     fn signal(&mut self, vector: usize) {
         let Some(Some(signaller)) = self.vectors.get(vector) else { return };
         if let Err(error) = signaller.signal() {
-            (self.report)(Event::SignalFailed(vector, error));
-            // One report is enough.
-            self.vectors[vector] = None;
+            self.signal_failed(vector, error);
         }
     }
 
@@ -185,6 +233,17 @@ impl<F: FnMut(Event)> GuestShell<F> {
 }
 
 impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
+    #[inline]
+    fn poll(&mut self, guest: &mut Guest<OwnedFd>) -> Option<Output<OwnedFd>> {
+        if self.is_blocked() { None } else { guest.poll_output() }
+    }
+
+    /// Outputs wait while lanes have yet to heed a change of the guest's memory or interrupts.
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        matches!(&self.side, Side::Local(local) if local.is_fenced())
+    }
+
     fn pass(&mut self, now: Instant, output: Output<OwnedFd>, guest: &mut Guest<OwnedFd>) {
         match output {
             Output::ReadMemory { token, address, length } => {
@@ -230,19 +289,31 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
             Output::Map { token, map, descriptor } => {
                 let DmaMap { readable, writable, offset, address, length } = map;
                 let mapping = Mapping { address, length, offset, readable, writable };
-                let result = self.memory.map(descriptor, mapping).map_err(|error| {
+                let result = self.memory.map_for_all(descriptor, mapping).map_err(|error| {
                     let errno = errno_of(&error);
                     (self.report)(Event::MapFailed(address, error));
                     errno
                 });
-                guest.map_done(token, result);
+                if let (Ok(region), Some(lanes)) = (&result, self.lanes()) {
+                    lanes.map(region);
+                }
+                guest.map_done(token, result.map(|_| ()));
             }
-            Output::Unmap { address, length } => self.memory.unmap(address, length),
+            Output::Unmap { address, length } => {
+                self.memory.unmap(address, length);
+                if let Some(lanes) = self.lanes() {
+                    lanes.unmap(address, length);
+                }
+            }
             Output::Vector { vector, descriptor } => {
                 if vector >= self.vectors.len() {
                     self.vectors.resize_with(vector + 1, || None);
                 }
-                self.vectors[vector] = descriptor.map(Signaller::new);
+                let signaller = descriptor.map(|descriptor| Arc::new(Signaller::new(descriptor)));
+                if let Some(lanes) = self.lanes() {
+                    lanes.set_vector(vector, signaller.as_ref());
+                }
+                self.vectors[vector] = signaller;
             }
             Output::ClearDoorbells => {
                 if let Some(doorbells) = &self.doorbells {

@@ -48,6 +48,9 @@ pub(super) fn slot(slot: &Slot) -> String {
             cache.reads_near, cache.properties_near, cache.reads_far, cache.writes, cache.retries
         );
     }
+    for (index, lane) in (1..).zip(&slot.lanes) {
+        text += &format!("  lane {index}: {} I/O queues, {} commands\n", lane.io_queues, lane.commands);
+    }
     let guest = &slot.guest;
     text += &format!(
         "  guest: {} configuration and {} register accesses, {} waited for the far end, {} in vain; {} interrupts\n",
