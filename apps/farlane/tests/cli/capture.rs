@@ -260,7 +260,12 @@ fn unknown_daemons_and_captures_that_are_impossible_are_reported() {
 fn a_guests_ssd_shows_each_step_by_packets_and_goes_on_without_them_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd.sock");
-    let daemon = Daemon::start(&["offer", "device", "--ram", "16MiB", "--vfio-user", text(&socket)]);
+    let device = ["offer", "device", "--ram", "16MiB", "--vfio-user", text(&socket), "--cores"];
+    let several = Daemon::start(&[&device[..], &["2"]].concat());
+    let said = several.capture(&several.file("x"), &[]).fail();
+    assert!(said.contains("several threads") && said.contains("--cores 1"), "{said}");
+    drop(several);
+    let daemon = Daemon::start(&[&device[..], &["1"]].concat());
     let load = load(&format!("vfio-user:{}", text(&socket)), "4s", &[]);
     let out = daemon.file("out.pcapng");
     let capture = daemon.capture(&out, &[]);

@@ -160,12 +160,15 @@ fn a_far_end_reports_its_link_and_its_ssd_and_so_does_the_guests_end() {
 fn a_device_beside_its_host_has_figures_too() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd").to_str().unwrap().to_owned();
-    let device = Daemon::start(&["offer", "device", "--vfio-user", &socket, "--ram", "16MiB"]);
+    let device = ["offer", "device", "--vfio-user", &socket, "--ram", "16MiB", "--cores", "2"];
+    let device = Daemon::start(&device);
     let url = format!("vfio-user:{socket}");
     json(&["bench", &url, "--rw", "randread", "--runtime", "200ms", "--json"]);
     let reads = device.figures.sum("farlane_namespace_commands_total", &["command=\"read\""]);
     assert!(reads > 0.0);
     assert!(device.figures.sum("farlane_controller_commands_total", &[]) >= reads);
+    // The only I/O queue is at the thread that has fewest.
+    assert!(device.figures.sum("farlane_core_commands_total", &["core=\"1\""]) >= reads);
     assert_is_well_formed(&device.figures.page());
 }
 

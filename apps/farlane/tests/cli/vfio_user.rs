@@ -46,8 +46,14 @@ fn commands_reach_it_as_they_reach_a_far_end() {
 fn loads_are_verified_whether_it_spins_or_sleeps() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
-    for server in [&["--spin", "0"][..], &["--spin", "100us"], &["--poll-doorbells"]] {
-        let _device = device(&socket, &[&["--ram", "8MiB"], server].concat());
+    for (cores, server) in [
+        ("1", &["--spin", "0"][..]),
+        ("1", &["--spin", "100us"]),
+        ("1", &["--poll-doorbells"]),
+        ("4", &["--spin", "0"]),
+        ("4", &["--poll-doorbells"]),
+    ] {
+        let _device = device(&socket, &[&["--ram", "8MiB", "--cores", cores], server].concat());
         for (client, bs, depth) in
             [("0", "4k", "1"), ("1ms", "4k", "1"), ("100us", "128k", "8"), ("0", "512", "64")]
         {

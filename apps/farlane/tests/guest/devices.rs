@@ -45,7 +45,10 @@ impl Place {
     /// Starts `farlane offer device` with an SSD in memory.
     fn device(&self, name: &str, arguments: &[&str]) -> Export {
         let mut command = Command::new(&*FARLANE);
-        command.args(["offer", "device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
+        // `make soak` runs the same with one core.
+        let cores = std::env::var("FARLANE_TEST_CORES").unwrap_or_else(|_| "4".to_owned());
+        command.args(["offer", "device", "--json", "--cores", &cores, "--vfio-user"]);
+        command.arg(self.socket(name)).args(arguments);
         Export::of(command)
     }
     /// Starts `farlane attach` to `url`, with further arguments.

@@ -72,6 +72,11 @@ pub(super) struct ByMessage {
 }
 
 impl ByMessage {
+    /// Whether there is any such memory.
+    pub(super) const fn is_any(&self) -> bool {
+        !self.regions.is_empty()
+    }
+
     /// From now on the memory at `address` can be reached by message.
     pub(super) fn add(&mut self, address: u64, length: u64) {
         let region = (address, address + (length - 1));

@@ -324,6 +324,12 @@ impl<D: 'static> Guest<D> {
         }
     }
 
+    /// Whether memory of the guest can be reached by messages to the client alone, which this slot
+    /// sends.
+    pub const fn has_memory_by_message(&self) -> bool {
+        self.by_message.is_any()
+    }
+
     /// Whether a client may connect: the function is present or has not answered in time, no reset
     /// is due, and no client is connected.
     pub fn takes_client(&self) -> bool {

@@ -296,6 +296,10 @@ impl<F: FnMut(guest::Event)> Capturable for GuestDriver<F> {
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        if !self.lanes().is_empty() {
+            const WHY: &str = "the device serves queues on several threads, of which no packets pass";
+            return Err(format!("{WHY}: start it with --cores 1 to capture it"));
+        }
         self.watch().add(taps.tap(0));
         Ok(())
     }

@@ -52,6 +52,13 @@ impl Local {
         self.lanes.as_ref().is_some_and(|lanes| lanes.are_fenced())
     }
 
+    /// Has this thread serve all queues to come, since only it exchanges messages with the client.
+    pub(super) fn stay_at_home(&mut self, now: Instant) {
+        for lane in self.lanes.as_mut().map(|lanes| lanes.retire()).unwrap_or_default() {
+            self.function.engine_mut().detach_lane(now, lane);
+        }
+    }
+
     /// What lanes do and have done.
     pub(super) fn lane_status(&self) -> Vec<LaneStatus> {
         let controller = self.function.engine().controller();

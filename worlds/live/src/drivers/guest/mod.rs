@@ -328,6 +328,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 
     /// Heeds what lanes have said; returns whether that was anything.
     fn heed_lanes(&mut self, now: Instant) -> bool {
+        if let Side::Local(local) = &mut self.shell.side
+            && local.lanes.is_some()
+            && self.guest.engine().has_memory_by_message()
+        {
+            local.stay_at_home(now);
+        }
         let has_any = self.shell.take_news(now, self.guest.engine_mut());
         if has_any {
             self.guest.exchange(now, &mut self.shell);

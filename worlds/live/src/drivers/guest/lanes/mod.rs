@@ -82,6 +82,8 @@ struct Lane {
     /// The last fence that the lane has reported.
     heeded: u64,
     is_gone: bool,
+    /// Whether the lane gets no more queues.
+    is_retired: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -136,7 +138,16 @@ impl Lanes {
             }
         };
         let thread = Some(std::thread::Builder::new().name(format!("lane {}", index + 1)).spawn(run)?);
-        self.lanes.push(Lane { id, letters, stop, counts, heeded: 0, is_gone: false, thread });
+        self.lanes.push(Lane {
+            id,
+            letters,
+            stop,
+            counts,
+            heeded: 0,
+            is_gone: false,
+            is_retired: false,
+            thread,
+        });
         Ok(())
     }
 
@@ -218,6 +229,14 @@ impl Lanes {
         }
     }
 
+    /// The lanes that may get queues, which from now on get none.
+    pub(super) fn retire(&mut self) -> Vec<LaneId> {
+        let retire = |lane: &mut Lane| {
+            (!lane.is_gone && !std::mem::replace(&mut lane.is_retired, true)).then_some(lane.id)
+        };
+        self.lanes.iter_mut().filter_map(retire).collect()
+    }
+
     /// Has all lanes end once media have answered.
     pub(super) fn end(&self) {
         self.post_all(|| Letter::End);
@@ -228,7 +247,7 @@ impl Lanes {
         self.lanes.iter().all(|lane| lane.thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// The status of each lane that has not failed. `queues` has the number of queues of each.
+    /// The status of each lane that may have queues. `queues` has the number of queues of each.
     pub(super) fn status(&self, queues: impl Fn(LaneId) -> usize) -> Vec<LaneStatus> {
         let status = |lane: &Lane| LaneStatus {
             queues: queues(lane.id) as u64,
@@ -237,7 +256,7 @@ impl Lanes {
             interrupts: lane.counts.interrupts(),
             processor: Nanos::new(lane.counts.processor()),
         };
-        self.lanes.iter().filter(|lane| !lane.is_gone).map(status).collect()
+        self.lanes.iter().filter(|lane| !lane.is_gone && !lane.is_retired).map(status).collect()
     }
 
     /// Makes the thread of a lane panic.
