@@ -70,6 +70,7 @@ pub(crate) struct ConnectArgs {
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
+
     /// Give the block device this many queues [default: one for each processor that the process
     /// may use; with --cpu, 1].
     ///

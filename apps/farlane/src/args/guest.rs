@@ -42,6 +42,7 @@ pub(crate) struct DeviceArgs {
     pub(crate) served: Served,
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
+
     /// Serve the guest's queues on this many threads [default: one for each processor; with --cpu,
     /// 1].
     ///

@@ -37,9 +37,9 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// The trail with `bytes`, which came after `sent` bytes had been sent; `None` if it is too long
-    /// with them. What answers something that was sent is kept apart, because a host may not say it
-    /// before.
+    /// The trail with `bytes`, which came after `sent` bytes had been sent; `None` if it is too
+    /// long with them. What answers something that was sent is kept apart, because a host may not
+    /// say it before.
     pub(super) fn with_bytes(mut self, bytes: &[u8], sent: u64) -> Option<Self> {
         self.length += bytes.len();
         match self.received.last_mut() {

@@ -157,20 +157,17 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     core.subsystem_name = settings::subsystem_name().as_str().into();
     core.namespaces[0].block = block;
     let settings = settings::of_target(&mut rng, cast.fabric);
-    let mut chances = world.rng("keys");
-    let keys = (cast.reactors > 1 && chances.one_in(3)).then(|| settings::credentials(&mut chances));
-    let ports = Ports { count: cast.paths, fabric: cast.fabric, reactors: cast.reactors, keys: keys.clone() };
+    let ports = ports(world, cast);
     let air = |world: &World<Member>, station: u8| {
         let is_wanted = cast.fabric == Fabric::Roce;
         is_wanted.then(|| {
             Air::new(station, cast.paths, world.rng("network"), world.rng(&format!("air of {station}")))
         })
     };
-    let lands = rng.one_in(2);
-    let own = air(world, FAR);
+    let (lands, own) = (rng.one_in(2), air(world, FAR));
     let node = TargetNode::new(ports.clone(), settings, core.clone(), lands, world.rng("target"), None, own);
-    let far = world.add(Member::Target(Box::new(node)));
-    world.medium(far, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
+    let far = (world.add(Member::Target(Box::new(node))), FAR);
+    world.medium(far.0, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
     let mut pairs = Vec::new();
     let mut join = |world: &mut World<Member>, near: (NodeId, u8), far: (NodeId, u8)| {
         for lane in 0..cast.paths {
@@ -183,15 +180,11 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     };
     let wires = |world: &World<Member>, rng: &mut Rng, [number, own]: [u8; 2], target: (NodeId, u8)| {
         let (config, mut association) = settings::of_host(rng, number, cast.fabric);
-        association.authentication = keys.clone().map(|credentials| {
-            let entropy = world.rng(&format!("proof of {number}")).into();
-            Authentication { credentials, entropy }
-        });
+        association.authentication = proof(world, number, &ports);
         let associations = vec![association; usize::from(cast.paths)];
         let air = air(world, own).map(|air| (air, target.1));
         Wires::new(target.0, config, associations, rng.one_in(2), air)
     };
-    let far = (far, FAR);
     let target = if cast.proxy {
         let behind = Behind::new(
             wires(world, &mut rng, [settings::PROXY_NUMBER, BEHIND_PROXY], far),
@@ -199,7 +192,8 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
         );
         let settings = settings::of_target(&mut rng, cast.fabric);
         let (lands, own) = (rng.one_in(2), air(world, PROXY));
-        let node = TargetNode::new(ports, settings, core, lands, world.rng("proxy"), Some(behind), own);
+        let node =
+            TargetNode::new(ports.clone(), settings, core, lands, world.rng("proxy"), Some(behind), own);
         let proxy = world.add(Member::Target(Box::new(node)));
         join(world, (proxy, BEHIND_PROXY), far);
         (proxy, PROXY)
@@ -224,6 +218,19 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
         join(world, (host, station), target);
     }
     pairs
+}
+
+/// The ports of a target. In most runs hosts need no secrets.
+fn ports(world: &World<Member>, cast: Cast) -> Ports {
+    let mut chances = world.rng("keys");
+    let keys = (cast.reactors > 1 && chances.one_in(3)).then(|| settings::credentials(&mut chances));
+    Ports { count: cast.paths, fabric: cast.fabric, reactors: cast.reactors, keys }
+}
+
+/// How a host authenticates, if it must.
+fn proof(world: &World<Member>, number: u8, ports: &Ports) -> Option<Authentication> {
+    let entropy = world.rng(&format!("proof of {number}")).into();
+    Some(Authentication { credentials: ports.keys.clone()?, entropy })
 }
 
 /// Joins two stations by a network of datagrams.

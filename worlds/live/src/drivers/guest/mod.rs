@@ -334,8 +334,10 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         {
             local.stay_at_home(now);
         }
-        let has_any = self.shell.take_news(now, self.guest.engine_mut());
+        let has_any = self.shell.take_news(now, self.guest.engine_to_poll());
         if has_any {
+            // Interrupts and answers may have changed deadlines.
+            self.guest.engine_mut();
             self.guest.exchange(now, &mut self.shell);
         }
         has_any

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use assemblies::guest::{DmaMap, Guest, Output};
+use assemblies::guest::{DmaMap, Errno, Guest, Output};
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
 use nvme_pcie::function;
 use tunnel::upstream::ConnectionIndex;
@@ -134,6 +134,7 @@ impl<F: FnMut(Event)> GuestShell<F> {
                     function.handle_input(now, function::Input::FromLane(lane, message));
                 }
                 ForFunction::Interrupt(vector) => guest.interrupt(vector),
+                ForFunction::Heeded => {}
                 ForFunction::SignalFailed(vector, error) => self.signal_failed(vector, error),
                 ForFunction::Gone(lane, number) => {
                     function.lane_gone(now, lane);
@@ -145,6 +146,31 @@ impl<F: FnMut(Event)> GuestShell<F> {
             }
         }
         busy
+    }
+
+    fn map(&mut self, map: DmaMap, descriptor: OwnedFd) -> Result<(), Errno> {
+        let DmaMap { readable, writable, offset, address, length } = map;
+        let mapping = Mapping { address, length, offset, readable, writable };
+        let mapped = self.memory.map_for_all(descriptor, mapping).map_err(|error| {
+            let errno = errno_of(&error);
+            (self.report)(Event::MapFailed(address, error));
+            errno
+        });
+        if let (Ok(region), Some(lanes)) = (&mapped, self.lanes()) {
+            lanes.map(region);
+        }
+        mapped.map(|_| ())
+    }
+
+    fn set_vector(&mut self, vector: usize, descriptor: Option<OwnedFd>) {
+        if vector >= self.vectors.len() {
+            self.vectors.resize_with(vector + 1, || None);
+        }
+        let signaller = descriptor.map(|descriptor| Arc::new(Signaller::new(descriptor)));
+        if let Some(lanes) = self.lanes() {
+            lanes.set_vector(vector, signaller.as_ref());
+        }
+        self.vectors[vector] = signaller;
     }
 
     fn signal_failed(&mut self, vector: usize, error: io::Error) {
@@ -286,35 +312,14 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for GuestShell<F> {
                     client.close(now);
                 }
             }
-            Output::Map { token, map, descriptor } => {
-                let DmaMap { readable, writable, offset, address, length } = map;
-                let mapping = Mapping { address, length, offset, readable, writable };
-                let result = self.memory.map_for_all(descriptor, mapping).map_err(|error| {
-                    let errno = errno_of(&error);
-                    (self.report)(Event::MapFailed(address, error));
-                    errno
-                });
-                if let (Ok(region), Some(lanes)) = (&result, self.lanes()) {
-                    lanes.map(region);
-                }
-                guest.map_done(token, result.map(|_| ()));
-            }
+            Output::Map { token, map, descriptor } => guest.map_done(token, self.map(map, descriptor)),
             Output::Unmap { address, length } => {
                 self.memory.unmap(address, length);
                 if let Some(lanes) = self.lanes() {
                     lanes.unmap(address, length);
                 }
             }
-            Output::Vector { vector, descriptor } => {
-                if vector >= self.vectors.len() {
-                    self.vectors.resize_with(vector + 1, || None);
-                }
-                let signaller = descriptor.map(|descriptor| Arc::new(Signaller::new(descriptor)));
-                if let Some(lanes) = self.lanes() {
-                    lanes.set_vector(vector, signaller.as_ref());
-                }
-                self.vectors[vector] = signaller;
-            }
+            Output::Vector { vector, descriptor } => self.set_vector(vector, descriptor),
             Output::ClearDoorbells => {
                 if let Some(doorbells) = &self.doorbells {
                     doorbells.clear();

@@ -69,6 +69,8 @@ pub(super) enum ForFunction {
     Interrupt(u16),
     /// A vector's descriptor can't be signalled.
     SignalFailed(usize, io::Error),
+    /// Nothing: a lane has heeded changes, for which the client's answer may have waited.
+    Heeded,
     /// The lane's thread has failed.
     Gone(LaneId, u8),
 }
@@ -208,25 +210,23 @@ impl Lanes {
         self.lanes.iter().any(|lane| lane.heeded < self.fence && !lane.is_gone)
     }
 
-    /// The next thing that a lane has for the function. Fences are noted on the way.
+    /// The next thing that a lane has for the function.
     pub(super) fn next_news(&mut self) -> Option<ForFunction> {
-        loop {
-            let (index, news) = self.news.try_recv().ok()?;
-            let lane = &mut self.lanes[index];
-            return Some(match news {
-                News::Engine(message) => ForFunction::Engine(lane.id, message),
-                News::Interrupt(vector) => ForFunction::Interrupt(vector),
-                News::SignalFailed(vector, error) => ForFunction::SignalFailed(vector, error),
-                News::Fenced(number) => {
-                    lane.heeded = number;
-                    continue;
-                }
-                News::Failed => {
-                    lane.is_gone = true;
-                    ForFunction::Gone(lane.id, u8::try_from(index + 1).expect("lanes are few"))
-                }
-            });
-        }
+        let (index, news) = self.news.try_recv().ok()?;
+        let lane = &mut self.lanes[index];
+        Some(match news {
+            News::Engine(message) => ForFunction::Engine(lane.id, message),
+            News::Interrupt(vector) => ForFunction::Interrupt(vector),
+            News::SignalFailed(vector, error) => ForFunction::SignalFailed(vector, error),
+            News::Fenced(number) => {
+                lane.heeded = number;
+                ForFunction::Heeded
+            }
+            News::Failed => {
+                lane.is_gone = true;
+                ForFunction::Gone(lane.id, u8::try_from(index + 1).expect("lanes are few"))
+            }
+        })
     }
 
     /// The lanes that may get queues, which from now on get none.

@@ -1,6 +1,5 @@
 //! Lanes of a function, used from this process over vfio-user.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant as Wall};
@@ -73,7 +72,7 @@ fn start(lanes: usize, doorbells: bool) -> Running {
 
 impl Running {
     fn host(&self, queues: u16) -> Controller {
-        let url = Url::VfioUser(PathBuf::from(self.folder.path().join("ssd")));
+        let url = Url::VfioUser(self.folder.path().join("ssd"));
         let options = Options { queues, ..Options::new("test") };
         let mut host = Controller::open(&url.resolve().unwrap(), &options).unwrap();
         host.wait_ready(PATIENCE).unwrap();
