@@ -107,7 +107,7 @@ impl Side for Away {
             CoreOutput::ToSubsystem(message) => queues.report(Report::Engine(message)),
             // See `Home`: no other controller's request waits for it.
             CoreOutput::Disowned(_) => (),
-            _ => unreachable!("a lane notifies nobody"),
+            _ => unreachable!("a lane has no notifications"),
         }
     }
 }

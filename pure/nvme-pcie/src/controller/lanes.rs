@@ -27,8 +27,9 @@ struct Member {
     unset: usize,
     /// Whether the lane has commands in progress that a shutdown waits for.
     draining: bool,
-    /// Whether the lane ends once it has no queues, and whether it was told so.
+    /// Whether the lane ends once it has no queues.
     leaving: bool,
+    /// Whether the subsystem has detached the lane.
     ending: bool,
 }
 

@@ -18,6 +18,7 @@ use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId, Request};
 use nvme::subsystem::LaneId;
 use nvme_pcie::controller::{Config, Controller, ToHome, ToLane};
+use nvme_pcie::registers::status;
 use pcie::device::DmaResult;
 
 use crate::campaign::Outcome;
@@ -247,9 +248,11 @@ impl World {
         let until = self.now + DRAIN;
         self.run_until(until, |world| {
             let is_busy = !world.host.is_idle() || !world.outstanding.is_empty() || !world.dying.is_empty();
-            world.host.stage != Stage::Running || is_busy
+            // The host may not have seen yet that the controller has failed.
+            let has_failed = status::FATAL.of(world.status()) == 1;
+            world.host.stage != Stage::Running || is_busy || has_failed
         });
-        if !self.host.is_idle() || self.host.stage != Stage::Running {
+        if self.failures.is_empty() && (!self.host.is_idle() || self.host.stage != Stage::Running) {
             let host = &self.host;
             let status = self.status();
             self.failures.push(format!("the host is not idle, CSTS {status:#x}: {host:?}"));
