@@ -2,8 +2,8 @@
 //!
 //! [`workload`] has the operations of hosts, [`chaos`] the faults, and [`checker`] the rules that
 //! must hold all the same. The worlds are [`disk`], [`disk_lanes`], [`fabrics`], [`lanes`],
-//! [`sessions`], [`ahead`] and [`recording`]. A [`campaign`] runs their seeds, and prints the command that repeats a
-//! failure.
+//! [`sessions`], [`ahead`], [`recording`] and [`fleet`]. A [`campaign`] runs their seeds, and
+//! prints the command that repeats a failure.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod disk;
 pub mod disk_lanes;
 pub mod fabrics;
 mod far_box;
+pub mod fleet;
 mod joined_paths;
 pub mod lanes;
 mod lossy;

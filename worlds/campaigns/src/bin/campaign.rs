@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, disk_lanes, fabrics, lanes, recording, sessions};
+use campaigns::{ahead, disk, disk_lanes, fabrics, fleet, lanes, recording, sessions};
 use clap::Parser;
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
@@ -55,7 +55,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 23] = [
+const SCENARIOS: [Scenario; 24] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -79,6 +79,7 @@ const SCENARIOS: [Scenario; 23] = [
     ("record-striped", recording::run_striped),
     ("record-pretrigger", recording::run_triggered),
     ("record-raw", recording::run_raw),
+    ("fleet", fleet::run),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {

@@ -1,0 +1,485 @@
+//! The agent of a machine: makes durable what the controller demands, has the target enforce it,
+//! and reports what is so.
+
+mod state;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Nanos};
+
+use crate::object::Admission;
+use crate::slice::{AttachmentReport, HostAttachment, OwnedVolume, Report, Slice, VolumeReport, Wish};
+use crate::{Epoch, Name};
+pub use state::{SavedAttachment, SavedVolume, State};
+
+/// How often an agent reports although nothing has changed: a report may have been lost.
+pub const REPORT_EVERY: Nanos = Nanos::from_secs(10);
+
+/// What an agent is told and answered.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A controller that leads in this term asks for reports. The slices of others are ignored from
+    /// now on.
+    Asked(u64),
+    /// A controller demands this.
+    Slice(&'a Slice),
+    /// The state with this number is durable.
+    Saved(u64),
+    /// What the machine's target and its devices are doing.
+    Observed(&'a Observation),
+}
+
+/// What an agent asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Make the state durable, then answer with [`Input::Saved`].
+    Save {
+        /// The number of the state.
+        number: u64,
+        /// The state.
+        state: State,
+    },
+    /// Have the target serve these volumes, and let in these hosts only. Ends the associations of
+    /// others, and creates or extends the volumes' files first. The world tries until it succeeds,
+    /// or until the next such output.
+    Serve {
+        /// The number that an [`Observation`] has once this was done.
+        number: u64,
+        /// The volumes.
+        volumes: Vec<Served>,
+    },
+    /// Delete a volume's data. The target no longer serves it.
+    Delete {
+        /// The volume.
+        volume: Name,
+        /// The pool that holds it.
+        pool: Name,
+    },
+    /// Connect to a volume and stay connected; adopt a device that is there already.
+    Connect {
+        /// The attachment.
+        name: Name,
+        /// What to connect.
+        attachment: SavedAttachment,
+    },
+    /// Disconnect a device.
+    Disconnect(Name),
+    /// Report this to the controller.
+    Report(Report),
+    /// The agent refuses what a controller demands: for the log.
+    Refused(Refusal),
+}
+
+/// A volume that a target serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The volume.
+    pub name: Name,
+    /// The pool that holds it.
+    pub pool: Name,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The hosts that are let in.
+    pub admitted: Vec<Admission>,
+}
+
+/// What a machine's target and its devices are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// The number of the latest [`Output::Serve`] that was done before anything here was observed.
+    pub number: u64,
+    /// The volumes that the target serves.
+    pub served: Vec<Served>,
+    /// The attachments whose hosts have associations or requests in progress, by volume.
+    pub associations: Vec<(Name, Name)>,
+    /// The volumes whose data is there.
+    pub present: Vec<Name>,
+    /// The attachments that have devices, and whether each reaches its volume.
+    pub devices: Vec<(Name, bool)>,
+}
+
+/// A demand that an agent refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The store is of an earlier incarnation: it was restored from an old backup.
+    Incarnation {
+        /// The incarnation of the slice.
+        offered: u64,
+        /// The incarnation that is durable.
+        saved: u64,
+    },
+    /// The list of hosts of a volume is older than the durable one, or another of the same age.
+    Volume {
+        /// The volume.
+        volume: Name,
+        /// The epoch of the slice.
+        offered: Epoch,
+        /// The epoch that is durable.
+        saved: Epoch,
+    },
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        const REMEDY: &str = "the store was restored from an old backup: run `farlane fleet recover`";
+        match self {
+            Self::Incarnation { offered, saved } => {
+                write!(f, "a slice has incarnation {offered}, but {saved} is durable here; {REMEDY}")
+            }
+            Self::Volume { volume, offered, saved } => {
+                write!(
+                    f,
+                    "the list of {volume}'s hosts has epoch {offered}, but {saved} is durable here; {REMEDY}"
+                )
+            }
+        }
+    }
+}
+
+/// The agent of a machine.
+#[derive(Debug)]
+pub struct Agent {
+    saved: State,
+    /// The state that is being made durable, and its number.
+    saving: Option<(u64, State)>,
+    number: u64,
+    /// The latest slice that came meanwhile.
+    pending: Option<Slice>,
+    /// The term of the controller that asked last.
+    term: u64,
+    /// `None` until the machine was first observed.
+    observed: Option<Observation>,
+    /// What the target was last asked to serve, and the number of times.
+    served: Option<Vec<Served>>,
+    serves: u64,
+    /// The devices that were asked for, and the epochs in which their hosts were let in.
+    asked: BTreeMap<Name, Epoch>,
+    reported: Option<Report>,
+    report_at: Instant,
+    refused: Vec<Refusal>,
+    outputs: VecDeque<Output>,
+}
+
+impl Engine for Agent {
+    type Input<'a> = Input<'a>;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Asked(term) => {
+                self.term = term;
+                self.pending = None;
+                self.reported = None;
+            }
+            Input::Slice(slice) if slice.seen.term != self.term => (),
+            Input::Slice(slice) if self.saving.is_some() => self.pending = Some(slice.clone()),
+            Input::Slice(slice) => self.take(slice),
+            Input::Saved(number) => {
+                if let Some((_, state)) = self.saving.take_if(|(saving, _)| *saving == number) {
+                    self.saved = state;
+                    self.act();
+                    if let Some(slice) = self.pending.take() {
+                        self.take(&slice);
+                    }
+                }
+            }
+            Input::Observed(observation) => {
+                self.observed = Some(observation.clone());
+                self.forget_ended();
+                self.act();
+            }
+        }
+        self.report(now, false);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if now >= self.report_at {
+            self.report(now, true);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.report_at)
+    }
+}
+
+impl Agent {
+    /// An agent that goes on with the state that was durable. It has the target enforce that state
+    /// once it has seen what the target does, without any controller.
+    pub const fn new(now: Instant, saved: State) -> Self {
+        Self {
+            saved,
+            saving: None,
+            number: 0,
+            pending: None,
+            term: 0,
+            observed: None,
+            served: None,
+            serves: 0,
+            asked: BTreeMap::new(),
+            reported: None,
+            report_at: now,
+            refused: Vec::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The state that is durable.
+    pub const fn saved(&self) -> &State {
+        &self.saved
+    }
+
+    /// What the target is to serve now. A host is let in only after the hosts that are let in no
+    /// longer have gone: two steps, whatever the durable list says.
+    fn to_serve(&self, observed: &Observation) -> Vec<Served> {
+        let volumes = self.saved.volumes.iter().filter(|(_, volume)| !volume.delete);
+        volumes
+            .map(|(name, volume)| Served {
+                name: name.clone(),
+                pool: volume.pool.clone(),
+                bytes: volume.bytes,
+                admitted: self.to_let_in(observed, name, volume),
+            })
+            .collect()
+    }
+
+    /// The hosts of a volume that the target is to let in now.
+    fn to_let_in(&self, observed: &Observation, name: &Name, volume: &SavedVolume) -> Vec<Admission> {
+        let Some(served) = observed.served.iter().find(|served| served.name == *name) else {
+            return volume.admitted.clone();
+        };
+        let is_admitted = |one: &Name| volume.admitted.iter().any(|admitted| admitted.attachment == *one);
+        let mut associations = observed.associations.iter().filter(|(of, _)| of == name);
+        let others_are_out = served.admitted.iter().all(|one| volume.admitted.contains(one))
+            && associations.all(|(_, attachment)| is_admitted(attachment));
+        let list = volume.admitted.iter().filter(|one| others_are_out || served.admitted.contains(one));
+        list.cloned().collect()
+    }
+
+    /// Makes what a slice demands durable, as far as it is newer than what is.
+    fn take(&mut self, slice: &Slice) {
+        let seen = slice.seen;
+        if seen.incarnation < self.saved.seen.incarnation {
+            let (offered, saved) = (seen.incarnation, self.saved.seen.incarnation);
+            return self.refuse(Refusal::Incarnation { offered, saved });
+        }
+        if seen < self.saved.seen {
+            return; // A later slice has overtaken this one.
+        }
+        let mut state = self.saved.clone();
+        let mut refusals = Vec::new();
+        for volume in &slice.volumes {
+            refusals.extend(take_volume(&mut state, volume));
+        }
+        for attachment in &slice.attachments {
+            take_attachment(&mut state, attachment);
+        }
+        // What was deleted is forgotten when the store has forgotten it.
+        let is_gone = |name: &Name, volume: &SavedVolume| {
+            let demanded = slice.volumes.iter().any(|one| one.name == *name);
+            volume.delete && !demanded && self.is_gone(name)
+        };
+        state.volumes.retain(|name, volume| !is_gone(name, volume));
+        refusals.into_iter().for_each(|refusal| self.refuse(refusal));
+        let changes = state.volumes != self.saved.volumes || state.attachments != self.saved.attachments;
+        if !changes && seen.incarnation == self.saved.seen.incarnation {
+            self.saved.seen = seen; // Nothing depends on this: it need not be durable.
+            return;
+        }
+        state.seen = seen;
+        self.save(state);
+    }
+
+    fn save(&mut self, state: State) {
+        self.number += 1;
+        self.outputs.push_back(Output::Save { number: self.number, state: state.clone() });
+        self.saving = Some((self.number, state));
+    }
+
+    /// Refuses a demand, and logs that once.
+    fn refuse(&mut self, refusal: Refusal) {
+        if !self.refused.contains(&refusal) {
+            self.refused.push(refusal.clone());
+            self.outputs.push_back(Output::Refused(refusal));
+        }
+    }
+
+    /// Has the machine do what the durable state says.
+    fn act(&mut self) {
+        let Some(observed) = self.observed.take() else { return };
+        if observed.number == self.serves {
+            let wanted = self.to_serve(&observed);
+            if self.served.as_ref() != Some(&wanted) {
+                self.serves += 1;
+                self.outputs.push_back(Output::Serve { number: self.serves, volumes: wanted.clone() });
+                self.served = Some(wanted);
+            }
+        }
+        self.delete(&observed);
+        self.connect(&observed);
+        self.observed = Some(observed);
+    }
+
+    /// Has the data of deleted volumes deleted that the target serves no longer.
+    fn delete(&mut self, observed: &Observation) {
+        for (name, volume) in &self.saved.volumes {
+            let is_served = observed.served.iter().any(|served| served.name == *name);
+            let is_there = observed.number == self.serves && observed.present.contains(name);
+            if volume.delete && is_there && !is_served {
+                let (volume, pool) = (name.clone(), volume.pool.clone());
+                self.outputs.push_back(Output::Delete { volume, pool });
+            }
+        }
+    }
+
+    /// Has devices connected and disconnected.
+    fn connect(&mut self, observed: &Observation) {
+        let is_wanted = |name: &Name, epoch: &Epoch| {
+            self.saved.attachments.get(name).is_some_and(|saved| saved.epoch == *epoch)
+        };
+        let asked = self.asked.extract_if(.., |name, epoch| !is_wanted(name, epoch));
+        let ended: Vec<_> = asked.map(|(name, _)| name).collect();
+        let is_superseded = |name: &Name| !self.saved.attachments.contains_key(name);
+        // Devices of an earlier life of the agent, whose attachments have ended meanwhile.
+        let left =
+            observed.devices.iter().map(|(name, _)| name).filter(|name| {
+                is_superseded(name) && self.saved.ended.contains(*name) && !ended.contains(name)
+            });
+        let left: Vec<_> = left.cloned().collect();
+        self.outputs.extend(ended.into_iter().chain(left).map(Output::Disconnect));
+        for (name, attachment) in &self.saved.attachments {
+            if self.asked.insert(name.clone(), attachment.epoch).is_none() {
+                let (name, attachment) = (name.clone(), attachment.clone());
+                self.outputs.push_back(Output::Connect { name, attachment });
+            }
+        }
+    }
+
+    /// Forgets the attachments that have ended and that have no devices any more.
+    fn forget_ended(&mut self) {
+        let devices = self.observed.as_ref().map(|observed| &observed.devices[..]).unwrap_or_default();
+        self.saved.ended.retain(|name| devices.iter().any(|(device, _)| device == name));
+    }
+
+    /// Reports what is so, if it is not what was reported last.
+    fn report(&mut self, now: Instant, again: bool) {
+        let report = self.describe();
+        let is_same = |known: &Report| Report { seen: known.seen, ..report.clone() } == *known;
+        if again || !self.reported.as_ref().is_some_and(is_same) {
+            self.outputs.push_back(Output::Report(report.clone()));
+            self.reported = Some(report);
+            self.report_at = now + REPORT_EVERY;
+        }
+    }
+
+    /// The report of what is so. What is being made durable counts already, as it cannot be undone.
+    pub fn describe(&self) -> Report {
+        let state = self.saving.as_ref().map_or(&self.saved, |(_, state)| state);
+        let volumes = state.volumes.iter().map(|(name, volume)| VolumeReport {
+            name: name.clone(),
+            pool: volume.pool.clone(),
+            bytes: volume.bytes,
+            epoch: volume.epoch,
+            admitted: volume.admitted.clone(),
+            enforced: self.is_enforced(name, volume),
+            deleted: volume.delete && self.is_gone(name),
+        });
+        let is_connected = |name: &Name| {
+            let devices = self.observed.iter().flat_map(|observed| &observed.devices);
+            devices.filter(|(device, _)| device == name).any(|(_, connected)| *connected)
+        };
+        let attachments = state.attachments.iter().map(|(name, attachment)| AttachmentReport {
+            name: name.clone(),
+            volume: attachment.volume.clone(),
+            owner: attachment.owner.clone(),
+            epoch: attachment.epoch,
+            connected: is_connected(name),
+        });
+        Report {
+            term: self.term,
+            seen: state.seen,
+            volumes: volumes.collect(),
+            attachments: attachments.collect(),
+        }
+    }
+
+    /// What was observed after the target was last asked for something.
+    fn current(&self) -> Option<&Observation> {
+        self.observed.as_ref().filter(|observed| observed.number == self.serves)
+    }
+
+    /// Whether a volume's data is certainly not there, and will not be.
+    fn is_gone(&self, name: &Name) -> bool {
+        let is_durable = self.saved.volumes.get(name).is_none_or(|volume| volume.delete);
+        is_durable && self.current().is_some_and(|observed| !observed.present.contains(name))
+    }
+
+    /// Whether the target has a volume's durable list of hosts, and serves no others.
+    fn is_enforced(&self, name: &Name, volume: &SavedVolume) -> bool {
+        let Some(observed) = self.current().filter(|_| self.saved.volumes.get(name) == Some(volume)) else {
+            return false;
+        };
+        let served = observed.served.iter().find(|served| served.name == *name);
+        let is_admitted = |one: &Name| volume.admitted.iter().any(|admitted| admitted.attachment == *one);
+        let mut associations = observed.associations.iter().filter(|(of, _)| of == name);
+        let lists_agree = match served {
+            Some(served) => served.admitted == volume.admitted && served.bytes >= volume.bytes,
+            None => volume.delete && volume.admitted.is_empty(),
+        };
+        lists_agree && associations.all(|(_, attachment)| is_admitted(attachment))
+    }
+}
+
+/// Takes what a slice demands of a volume into the state, or refuses it.
+fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
+    let OwnedVolume { name, pool, bytes, epoch, admitted, delete } = demanded;
+    let new = SavedVolume {
+        pool: pool.clone(),
+        bytes: *bytes,
+        epoch: *epoch,
+        admitted: admitted.clone(),
+        delete: *delete,
+    };
+    let Some(saved) = state.volumes.get_mut(name) else {
+        state.volumes.insert(name.clone(), new);
+        return None;
+    };
+    if *epoch < saved.epoch || *epoch == saved.epoch && *admitted != saved.admitted {
+        return Some(Refusal::Volume { volume: name.clone(), offered: *epoch, saved: saved.epoch });
+    }
+    // A volume grows only, and a deletion is for good until another volume has the name.
+    let is_same = saved.pool == *pool && !(saved.delete && *epoch > saved.epoch);
+    if is_same {
+        saved.bytes = saved.bytes.max(*bytes);
+        (saved.epoch, saved.admitted, saved.delete) = (*epoch, admitted.clone(), saved.delete || *delete);
+    } else if saved.delete {
+        *saved = new;
+    }
+    None
+}
+
+/// Takes what a slice demands of an attachment into the state.
+fn take_attachment(state: &mut State, demanded: &HostAttachment) {
+    let HostAttachment { name, volume, epoch, mode, owner, addresses, wish } = demanded;
+    let saved = state.attachments.get(name).map(|saved| saved.epoch);
+    match wish {
+        Wish::Connect if saved.is_none_or(|saved| saved <= *epoch) => {
+            let (volume, owner, addresses) = (volume.clone(), owner.clone(), addresses.clone());
+            let attachment = SavedAttachment { volume, epoch: *epoch, mode: *mode, owner, addresses };
+            state.attachments.insert(name.clone(), attachment);
+        }
+        Wish::Disconnect if saved.is_some_and(|saved| saved <= *epoch) => {
+            state.attachments.remove(name);
+            state.ended.insert(name.clone());
+        }
+        _ => (),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Volumes of which their owners know more than the store, which was restored from a backup.
+//!
+//! Nothing is decided for such a volume until an operator has raised the fleet's incarnation above
+//! those that agents have made durable. Then the store learns from the owners.
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Controller;
+use super::volumes::{attachment_key, volume_key};
+use crate::object::{Attachment, Kind, Object, Volume};
+use crate::slice::{Report, VolumeReport};
+use crate::store::Transaction;
+use crate::{Epoch, Name};
+
+/// The owner of attachments that were recovered.
+const RECOVERED: &str = "recovered";
+
+impl Controller {
+    /// Recovers a volume that its owner has, but not the store.
+    pub(super) fn recover_lost(&self, name: &Name) -> Option<Transaction> {
+        let (_, report) = self.lost(name)?;
+        let volume = Volume {
+            bytes: report.bytes,
+            class: None,
+            near: None,
+            pool: Some(report.pool.clone()),
+            delete: false,
+            epoch: Epoch::default(),
+            admitted: Vec::new(),
+        };
+        self.recover_older(name, &volume, report)
+    }
+
+    /// The owner of a volume that the store does not have, and the report of it.
+    pub(super) fn lost(&self, name: &Name) -> Option<(&Name, &VolumeReport)> {
+        let reports = self.reports.iter().filter_map(|(node, report)| Some((node, report.as_ref()?)));
+        let mut volumes =
+            reports.flat_map(|(node, report)| report.volumes.iter().map(move |one| (node, one)));
+        volumes.find(|(node, one)| {
+            let is_owner = self.cache.pool(&one.pool).is_some_and(|pool| pool.node == **node);
+            one.name == *name && is_owner && !one.deleted && one.epoch.number > 0
+        })
+    }
+
+    /// Recovers a volume whose owner has made durable what the store does not know.
+    pub(super) fn recover_older(
+        &self,
+        name: &Name,
+        volume: &Volume,
+        report: &VolumeReport,
+    ) -> Option<Transaction> {
+        let incarnation = self.cache.fleet().incarnation;
+        if incarnation <= report.epoch.incarnation {
+            return None; // An operator decides: see `farlane fleet recover`.
+        }
+        let mut compares = vec![self.compare(volume_key(name))];
+        let mut writes = Vec::new();
+        for one in &report.admitted {
+            let key = attachment_key(&one.attachment);
+            if self.is_busy(&key) {
+                return None;
+            }
+            match self.cache.attachment(&one.attachment) {
+                Some(known) if known.volume == *name && known.node == one.node && known.mode == one.mode => {}
+                Some(_) => continue, // Another attachment has the name: this host is fenced.
+                None => {
+                    let attachment = Attachment {
+                        volume: name.clone(),
+                        node: one.node.clone(),
+                        mode: one.mode,
+                        owner: RECOVERED.to_string(),
+                        detach: false,
+                    };
+                    writes.push((key.clone(), Some(Object::Attachment(attachment))));
+                }
+            }
+            compares.push(self.compare(key));
+        }
+        debug_assert!(writes.iter().all(|(key, _)| key.kind == Kind::Attachment));
+        let number = report.epoch.number.max(volume.epoch.number);
+        let new = Volume {
+            bytes: volume.bytes.max(report.bytes),
+            pool: Some(report.pool.clone()),
+            epoch: Epoch { incarnation, number: number + 1 },
+            admitted: report.admitted.clone(),
+            delete: volume.delete && report.admitted.is_empty(),
+            ..volume.clone()
+        };
+        writes.push((volume_key(name), Some(Object::Volume(new))));
+        Some(Transaction { term: self.term?, compares, writes })
+    }
+
+    /// Whether the owner of a volume has made durable what the store does not know: the store was
+    /// restored from an old backup.
+    pub(super) fn is_behind(&self, name: &Name, volume: &Volume) -> bool {
+        let pool = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool));
+        let report = pool.and_then(|pool| self.reports.get(&pool.node)?.as_ref());
+        let has_seen_more = |report: &Report| {
+            let now = self.now_seen().unwrap_or_default();
+            report.seen.incarnation >= now.incarnation && report.seen > now
+        };
+        report.is_some_and(has_seen_more)
+            || self.report_of(name, volume).is_some_and(|report| report.epoch > volume.epoch)
+    }
+
+    /// Whether the store knows less than some owner, so that an operator has to decide.
+    pub fn is_behind_any(&self) -> bool {
+        self.cache.volumes().any(|(name, _, volume)| self.is_behind(name, volume))
+    }
+
+    /// The incarnation that is above all that agents report, for a store that was restored.
+    pub(super) fn incarnation_above_all(&self) -> u64 {
+        let reported = self.reports.values().flatten().map(|report| report.seen.incarnation);
+        let reported = reported.max().unwrap_or(0);
+        reported.max(self.cache.fleet().incarnation) + 1
+    }
+}

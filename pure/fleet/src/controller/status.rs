@@ -1,0 +1,111 @@
+//! What a controller says of objects beside what the store holds.
+
+use alloc::vec::Vec;
+
+use super::Controller;
+use super::volumes::is_acknowledged;
+use crate::object::Attachment;
+use crate::{Epoch, Name};
+
+/// How far an attachment is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The volume is not there, or nothing has placed it yet.
+    WaitsForVolume,
+    /// The machine that owns the volume is away: nothing becomes safe without it.
+    WaitsForOwner(Name),
+    /// Another host has the volume.
+    WaitsForHost {
+        /// The other attachment.
+        attachment: Name,
+        /// Its user.
+        owner: alloc::string::String,
+    },
+    /// The store knows less than the volume's owner: an operator decides.
+    WaitsForRecovery,
+    /// The owner is to let the host in, or to let it in no longer.
+    WaitsForAcknowledgement(Epoch),
+    /// The owner lets the host in.
+    Attached(Epoch),
+    /// The owner lets the host in no longer, and the attachment is about to go.
+    Ended,
+}
+
+/// A device or a volume that a machine has, and that the store does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// A volume.
+    Volume {
+        /// The machine that has it.
+        node: Name,
+        /// The volume.
+        volume: Name,
+    },
+    /// A device.
+    Device {
+        /// The machine that has it.
+        node: Name,
+        /// The attachment that it was made for.
+        attachment: Name,
+        /// Its volume.
+        volume: Name,
+    },
+}
+
+impl Controller {
+    /// How far an attachment is; `None` if there is no such attachment.
+    pub fn phase(&self, name: &Name) -> Option<Phase> {
+        self.cache.attachment(name).map(|found| self.phase_of(name, found))
+    }
+
+    fn phase_of(&self, name: &Name, attachment: &Attachment) -> Phase {
+        let Some(volume) = self.cache.volume(&attachment.volume) else { return Phase::WaitsForVolume };
+        let Some(pool) = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool)) else {
+            return Phase::WaitsForVolume;
+        };
+        let Some(report) = self.report_of(&attachment.volume, volume) else {
+            return Phase::WaitsForOwner(pool.node.clone());
+        };
+        if self.is_behind(&attachment.volume, volume) {
+            return Phase::WaitsForRecovery;
+        }
+        let admission = volume.admitted.iter().find(|one| one.attachment == *name);
+        match admission {
+            Some(one) if is_acknowledged(volume, report) && !attachment.detach => Phase::Attached(one.epoch),
+            None if attachment.detach && is_acknowledged(volume, report) => Phase::Ended,
+            None if !attachment.detach && is_acknowledged(volume, report) => {
+                let other = volume.admitted.first().map(|one| &one.attachment);
+                match other.and_then(|one| Some((one, self.cache.attachment(one)?))) {
+                    Some((other, found)) => {
+                        Phase::WaitsForHost { attachment: other.clone(), owner: found.owner.clone() }
+                    }
+                    None => Phase::WaitsForAcknowledgement(volume.epoch),
+                }
+            }
+            _ => Phase::WaitsForAcknowledgement(volume.epoch),
+        }
+    }
+
+    /// What machines have and the store does not know.
+    pub fn orphans(&self) -> Vec<Orphan> {
+        let mut orphans = Vec::new();
+        for (node, report) in &self.reports {
+            let Some(report) = report else { continue };
+            for volume in &report.volumes {
+                let stored = self.cache.volume(&volume.name);
+                let is_here = stored.is_some_and(|stored| self.owner_of(stored) == Some(node));
+                if !is_here && !volume.deleted {
+                    orphans.push(Orphan::Volume { node: node.clone(), volume: volume.name.clone() });
+                }
+            }
+            for device in &report.attachments {
+                let stored = self.cache.volume(&device.volume);
+                if stored.is_none_or(|stored| self.owner_of(stored) != Some(&device.owner)) {
+                    let (attachment, volume) = (device.name.clone(), device.volume.clone());
+                    orphans.push(Orphan::Device { node: node.clone(), attachment, volume });
+                }
+            }
+        }
+        orphans
+    }
+}

@@ -1,0 +1,219 @@
+//! The next step of a volume: placed, fenced, granted to hosts, deleted.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Controller;
+use crate::object::{Admission, Attachment, Key, Kind, Object, Volume};
+use crate::placement::{self, Candidate, Choice};
+use crate::slice::VolumeReport;
+use crate::store::{Revision, Transaction};
+use crate::{Epoch, Name};
+
+impl Controller {
+    /// The transaction that brings a volume nearer to what users want; `None` if there is nothing
+    /// to do, or if something else must happen first.
+    pub(super) fn next_step(&self, name: &Name) -> Option<Transaction> {
+        let key = volume_key(name);
+        if self.is_busy(&key) {
+            return None; // The end of that transaction looks at the volume again.
+        }
+        let Some(volume) = self.cache.volume(name) else {
+            return self.recover_lost(name).or_else(|| self.ended_attachment(name, &[]));
+        };
+        if volume.pool.is_none() {
+            return self.ended_attachment(name, &[]).or_else(|| self.place(name, volume));
+        }
+        // Nothing is decided without the owner, who may know more than the store.
+        let report = self.report_of(name, volume)?;
+        if self.is_behind(name, volume) {
+            return self.recover_older(name, volume, report);
+        }
+        // First of all, owners let in no host longer than wanted.
+        let kept: Vec<_> = volume.admitted.iter().filter(|one| self.is_wanted(name, one)).cloned().collect();
+        if kept.len() < volume.admitted.len() {
+            return self.admit(name, volume, kept);
+        }
+        // Everything else waits until the owner has made that so, durably.
+        let report = Some(report).filter(|report| is_acknowledged(volume, report))?;
+        if let Some(ended) = self.ended_attachment(name, &volume.admitted) {
+            return Some(ended);
+        }
+        if volume.delete {
+            return self.delete(name, report);
+        }
+        self.grant(name, volume)
+    }
+
+    /// Places a volume that has no pool yet.
+    fn place(&self, name: &Name, volume: &Volume) -> Option<Transaction> {
+        if volume.delete {
+            let is_attached = self.cache.attachments_of(name).next().is_some();
+            return if is_attached { None } else { self.change(name, None) };
+        }
+        if let Some((_, report)) = self.lost(name) {
+            return self.recover_older(name, volume, report); // It was placed before the store forgot.
+        }
+        let pool = self.choose(volume).ok()?.pool;
+        self.change(name, Some(Volume { pool: Some(pool), ..volume.clone() }))
+    }
+
+    /// The pool that placement chooses for a volume.
+    ///
+    /// # Errors
+    /// Why each pool is none for the volume.
+    pub fn choose(&self, volume: &Volume) -> Result<Choice, Vec<(Name, placement::Unfit)>> {
+        let class = match &volume.class {
+            Some(class) => self.cache.class(class).cloned().unwrap_or_default(),
+            None => crate::object::Class::default(),
+        };
+        let candidates = self.cache.pools().map(|(name, pool)| {
+            let prediction = self.predictions.iter().find(|one| {
+                one.pool == *name && one.near == volume.near && Some(&one.class) == volume.class.as_ref()
+            });
+            Candidate {
+                pool: name.clone(),
+                free: pool.bytes.saturating_sub(self.used(name)),
+                cordoned: self.cache.node(&pool.node).is_none_or(|node| node.cordon.is_some()),
+                connected: self.reports.contains_key(&pool.node),
+                prediction: prediction.cloned(),
+            }
+        });
+        placement::place(volume.bytes, &class, candidates)
+    }
+
+    /// The bytes of a pool that volumes take, with those that transactions in flight give them.
+    pub(super) fn used(&self, pool: &Name) -> u64 {
+        let bytes_of = |volume: &Volume| if volume.pool.as_ref() == Some(pool) { volume.bytes } else { 0 };
+        let written = |name: &Name| {
+            let mut writes = self.in_flight.values().flat_map(|one| &one.transaction.writes);
+            writes.find(|(key, _)| *key == volume_key(name)).map(|(_, object)| match object {
+                Some(Object::Volume(volume)) => bytes_of(volume),
+                _ => 0,
+            })
+        };
+        let stored = self.cache.volumes().map(|(name, _, volume)| {
+            let before = bytes_of(volume);
+            written(name).map_or(before, |after| before.max(after))
+        });
+        let created = self.in_flight.values().flat_map(|one| &one.transaction.writes);
+        let created = created.filter_map(|(key, object)| match object {
+            Some(Object::Volume(volume)) if self.cache.volume(&key.name).is_none() => Some(bytes_of(volume)),
+            _ => None,
+        });
+        stored.chain(created).fold(0, u64::saturating_add)
+    }
+
+    /// What the owner of a volume reports of it.
+    pub(super) fn report_of(&self, name: &Name, volume: &Volume) -> Option<&VolumeReport> {
+        let pool = self.cache.pool(volume.pool.as_ref()?)?;
+        let report = self.reports.get(&pool.node)?.as_ref()?;
+        report.volumes.iter().find(|one| one.name == *name)
+    }
+
+    /// Whether users still want what a host was let in for.
+    fn is_wanted(&self, volume: &Name, one: &Admission) -> bool {
+        let found = self.cache.attachment(&one.attachment);
+        found.is_some_and(|found| {
+            !found.detach && found.volume == *volume && found.node == one.node && found.mode == one.mode
+        })
+    }
+
+    /// Changes the list of hosts that the owner lets in.
+    fn admit(&self, name: &Name, volume: &Volume, admitted: Vec<Admission>) -> Option<Transaction> {
+        let epoch = self.next_epoch(volume);
+        self.change(name, Some(Volume { epoch, admitted, ..volume.clone() }))
+    }
+
+    fn next_epoch(&self, volume: &Volume) -> Epoch {
+        volume.epoch.next(self.cache.fleet().incarnation.max(volume.epoch.incarnation))
+    }
+
+    /// Deletes an attachment that has ended.
+    fn ended_attachment(&self, name: &Name, admitted: &[Admission]) -> Option<Transaction> {
+        let is_admitted = |one: &Name| admitted.iter().any(|admitted| admitted.attachment == *one);
+        let mut ended = self.cache.attachments_of(name).filter(|(_, _, one)| one.detach);
+        let (attachment, revision, _) =
+            ended.find(|(one, ..)| !is_admitted(one) && !self.is_busy(&attachment_key(one)))?;
+        let key = attachment_key(attachment);
+        let compares = vec![(key.clone(), revision), self.compare(volume_key(name))];
+        Some(Transaction { term: self.term?, compares, writes: vec![(key, None)] })
+    }
+
+    /// Deletes a volume whose data is gone. A machine that is there disconnects first, so that no
+    /// device without a volume is left.
+    fn delete(&self, name: &Name, report: &VolumeReport) -> Option<Transaction> {
+        let is_attached = self.cache.attachments_of(name).next().is_some();
+        let reports = self.reports.values().flatten();
+        let mut attachments = reports.flat_map(|report| &report.attachments);
+        let has_device = attachments.any(|attachment| attachment.volume == *name);
+        if is_attached || has_device || !report.deleted {
+            return None;
+        }
+        self.change(name, None)
+    }
+
+    /// Lets hosts in that wait, oldest attachment first, as far as they agree with those that are.
+    fn grant(&self, name: &Name, volume: &Volume) -> Option<Transaction> {
+        let is_admitted = |one: &Name| volume.admitted.iter().any(|admitted| admitted.attachment == *one);
+        let mut waiting: Vec<(Revision, &Name, &Attachment)> = self
+            .cache
+            .attachments_of(name)
+            .filter(|(one, _, attachment)| !attachment.detach && !is_admitted(one))
+            .map(|(one, revision, attachment)| (revision, one, attachment))
+            .collect();
+        waiting.sort_unstable_by_key(|(revision, name, _)| (*revision, *name));
+        let (epoch, mut admitted) = (self.next_epoch(volume), volume.admitted.clone());
+        let mut compares = vec![self.compare(volume_key(name))];
+        for (revision, attachment, Attachment { node, mode, .. }) in waiting {
+            let is_alone = admitted.is_empty();
+            if !is_alone && !admitted.iter().all(|one| one.mode.agrees(*mode)) {
+                continue;
+            }
+            if self.cache.node(node).is_none() {
+                continue;
+            }
+            admitted.push(Admission {
+                attachment: attachment.clone(),
+                node: node.clone(),
+                mode: *mode,
+                epoch,
+            });
+            compares.push((attachment_key(attachment), revision));
+        }
+        if admitted.len() == volume.admitted.len() {
+            return None;
+        }
+        let new = Volume { epoch, admitted, ..volume.clone() };
+        let writes = vec![(volume_key(name), Some(Object::Volume(new)))];
+        Some(Transaction { term: self.term?, compares, writes })
+    }
+
+    /// A transaction that changes a volume only.
+    pub(super) fn change(&self, name: &Name, volume: Option<Volume>) -> Option<Transaction> {
+        let key = volume_key(name);
+        let compares = vec![self.compare(key.clone())];
+        Some(Transaction { term: self.term?, compares, writes: vec![(key, volume.map(Object::Volume))] })
+    }
+
+    /// The comparison that an object has not changed.
+    pub(super) fn compare(&self, key: Key) -> (Key, Revision) {
+        let revision = self.cache.revision_of(&key);
+        (key, revision)
+    }
+}
+
+/// Whether the owner has made a volume's list of hosts durable, and enforces it.
+pub(super) fn is_acknowledged(volume: &Volume, report: &VolumeReport) -> bool {
+    report.epoch == volume.epoch && report.admitted == volume.admitted && report.enforced
+}
+
+/// The key of a volume.
+pub(super) fn volume_key(name: &Name) -> Key {
+    Key { kind: Kind::Volume, name: name.clone() }
+}
+
+/// The key of an attachment.
+pub(super) fn attachment_key(name: &Name) -> Key {
+    Key { kind: Kind::Attachment, name: name.clone() }
+}

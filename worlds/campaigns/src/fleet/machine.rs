@@ -1,0 +1,72 @@
+//! A machine: its disk, its target, its devices, and the agent that drives them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Instant;
+use fleet::agent::{Observation, SavedAttachment, Served, State};
+use fleet::object::Mode;
+use fleet::{Agent, Epoch, Name};
+
+/// A write on its way through a target.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) volume: Name,
+    pub(super) attachment: Name,
+    pub(super) epoch: Epoch,
+    pub(super) mode: Mode,
+}
+
+/// A device of an attachment.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) attachment: SavedAttachment,
+    pub(super) connected: bool,
+}
+
+/// A machine.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    /// The agent, while it runs.
+    pub(super) agent: Option<Agent>,
+    /// Number of starts, by which late answers to an earlier agent are known.
+    pub(super) life: u64,
+    /// What the agent has made durable.
+    pub(super) disk: State,
+    /// The volumes whose data is on the disk.
+    pub(super) data: BTreeSet<Name>,
+    /// What the target's file says, and what the target does.
+    pub(super) file: Vec<Served>,
+    pub(super) serving: Vec<Served>,
+    /// The number of the latest request of the agent that was carried out.
+    pub(super) served: u64,
+    /// Writes that the target has taken and not executed.
+    pub(super) in_progress: BTreeMap<u64, Write>,
+    /// The devices, which outlive the agent.
+    pub(super) devices: BTreeMap<Name, Device>,
+    /// Until when nothing of the machine runs.
+    pub(super) stopped: Instant,
+    /// Whether the machine has lost its power.
+    pub(super) is_down: bool,
+}
+
+impl Machine {
+    /// What an agent sees of the machine.
+    pub(super) fn observe(&self) -> Observation {
+        let in_progress = self.in_progress.values();
+        Observation {
+            number: self.served,
+            served: self.serving.clone(),
+            associations: in_progress.map(|one| (one.volume.clone(), one.attachment.clone())).collect(),
+            present: self.data.iter().cloned().collect(),
+            devices: self.devices.iter().map(|(name, one)| (name.clone(), one.connected)).collect(),
+        }
+    }
+
+    /// Whether the target lets a host in, in an epoch.
+    pub(super) fn lets_in(&self, volume: &Name, attachment: &Name, epoch: Epoch) -> Option<Mode> {
+        let served = self.serving.iter().find(|served| served.name == *volume)?;
+        let found =
+            served.admitted.iter().find(|one| one.attachment == *attachment && one.epoch == epoch)?;
+        Some(found.mode)
+    }
+}
