@@ -6,7 +6,7 @@ use campaigns::campaign::{Outcome, run_seeds};
 use campaigns::chaos::Trouble;
 
 use campaigns::lanes::{self, Plant};
-use campaigns::{ahead, disk, disk_lanes, fabrics, recording, sessions};
+use campaigns::{ahead, disk, disk_lanes, fabrics, fleet, recording, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -196,6 +196,32 @@ fn faults_of_queues_on_lanes_are_found() {
 fn faults_of_lanes_are_found() {
     for plant in [Plant::OlderView, Plant::EarlyQuiet, Plant::LostRange, Plant::EarlyGone] {
         assert_found("fabrics-lanes", plant, |seed| lanes::run_planted(seed, Some(plant)));
+    }
+}
+
+#[test]
+fn fleets_keep_their_promises() {
+    let outcomes = hold_up("fleet", fleet::run, 50);
+    assert!(outcomes.iter().all(|outcome| outcome.counts.done > 0), "a host never wrote");
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no old host was ever refused");
+}
+
+#[test]
+fn faults_of_fleets_are_found() {
+    for plant in fleet::Plant::ALL {
+        let mut found = Vec::new();
+        run_seeds(
+            "fleet",
+            0..200,
+            1,
+            |seed| fleet::run_planted(seed, Some(plant)),
+            |outcome| {
+                found.extend((!outcome.failures.is_empty()).then_some(outcome));
+                found.is_empty()
+            },
+        );
+        found.iter().for_each(|outcome| println!("{plant:?}: {outcome}"));
+        assert!(!found.is_empty(), "200 seeds have not found {plant:?}");
     }
 }
 

@@ -59,6 +59,8 @@ pub enum Input {
 pub enum Output {
     /// Apply a transaction, then answer with [`Input::Answered`].
     Transact(u64, Transaction),
+    /// Resign, and stand for another term. The store must refuse what was sent in this one.
+    Resign,
     /// List the store, then go on to watch it from the list's revision. The list has this number.
     List(u64),
     /// Ask the agent of a machine to report to this term from now on.
@@ -262,10 +264,19 @@ impl Controller {
                     (None, _) => (),
                 }
             }
-            // The cache is behind, or the outcome is not known: the store says what is so.
-            Answer::Conflict | Answer::Unknown => {
+            // The cache is behind: the store says what is so.
+            Answer::Conflict => {
                 self.again.extend(call);
                 self.list();
+            }
+            // The writes may be applied later, when something else was decided. No longer, once the
+            // term has ended.
+            Answer::Unknown => {
+                if let Some((id, _)) = call {
+                    self.outputs.push_back(Output::Reply(id, Err(ApiError::NotLeader)));
+                }
+                self.follow();
+                return self.outputs.push_back(Output::Resign);
             }
         }
         for (id, call) in core::mem::take(&mut self.again) {

@@ -23,6 +23,7 @@ struct Bench {
     replies: Vec<(CallId, Result<Reply, ApiError>)>,
     /// Answers to give instead of the right ones.
     answers: VecDeque<Answer>,
+    has_resigned: bool,
     calls: u64,
 }
 
@@ -34,6 +35,7 @@ impl Bench {
             revision: 0,
             replies: Vec::new(),
             answers: VecDeque::new(),
+            has_resigned: false,
             calls: 0,
         };
         bench.tell(Input::Elected(1));
@@ -57,6 +59,7 @@ impl Bench {
                     self.tell(Input::Store(Event::Listed { number, revision, objects }));
                 }
                 Output::Reply(id, reply) => self.replies.push((id, reply)),
+                Output::Resign => self.has_resigned = true,
                 Output::Slice(..) | Output::Ask(..) => (),
             }
         }
@@ -136,9 +139,12 @@ fn the_same_call_has_the_same_result() {
 }
 
 #[test]
-fn a_call_whose_outcome_is_unknown_is_made_again() {
+fn an_unknown_outcome_ends_the_term() {
     let mut bench = Bench::with_volume();
     bench.answers.push_back(Answer::Unknown);
+    assert_eq!(bench.put(Kind::Attachment, "a", attachment("m")), Err(ApiError::NotLeader));
+    assert!(bench.has_resigned && !bench.controller.is_ready());
+    bench.tell(Input::Elected(2));
     bench.put(Kind::Attachment, "a", attachment("m")).unwrap();
     assert!(bench.objects.contains_key(&key(Kind::Attachment, "a")));
 }

@@ -65,8 +65,7 @@ impl Machine {
     /// Whether the target lets a host in, in an epoch.
     pub(super) fn lets_in(&self, volume: &Name, attachment: &Name, epoch: Epoch) -> Option<Mode> {
         let served = self.serving.iter().find(|served| served.name == *volume)?;
-        let found =
-            served.admitted.iter().find(|one| one.attachment == *attachment && one.epoch == epoch)?;
+        let found = served.admitted.iter().find(|one| one.attachment == *attachment && one.epoch == epoch)?;
         Some(found.mode)
     }
 }

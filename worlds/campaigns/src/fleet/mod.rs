@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{Engine, Instant, Nanos, Rng, settle};
 use fleet::agent::{self, State};
-use fleet::controller::{self, CallId, Phase, Reply};
+use fleet::controller::{self, CallId, Orphan, Phase, Reply};
 use fleet::object::{Key, Kind, Node, Object, Pool};
 use fleet::slice::Report;
 use fleet::store::{Event as StoreEvent, Revision, Transaction};
@@ -49,8 +49,8 @@ pub enum Plant {
     EpochIgnored,
     /// The unknown outcome of a transaction is taken for a success.
     UnknownIsDone,
-    /// Watchers do not learn that they have missed changes.
-    CompactionDropped,
+    /// The store applies transactions of controllers that lead no longer.
+    TermIgnored,
 }
 
 impl Plant {
@@ -60,7 +60,7 @@ impl Plant {
         Self::NotSaved,
         Self::EpochIgnored,
         Self::UnknownIsDone,
-        Self::CompactionDropped,
+        Self::TermIgnored,
     ];
 }
 
@@ -84,6 +84,8 @@ enum Event {
     Tick(usize),
     /// A transaction arrives at the store.
     Transact { controller: usize, life: u64, number: u64, transaction: Transaction },
+    /// A transaction arrives that its controller has given up.
+    Late(Transaction),
     /// An answer of the store arrives at a controller.
     ToController { controller: usize, life: u64, input: Box<controller::Input> },
     /// A list arrives at a controller.
@@ -191,6 +193,7 @@ impl World {
             digest: sim::Digest::default(),
             failures: Vec::new(),
         };
+        world.store.ignores_terms = plant == Some(Plant::TermIgnored);
         world.populate(machines);
         for index in 0..controllers {
             world.stations.push(Station::default());
@@ -270,7 +273,10 @@ impl World {
 
     fn needs_recovery(&self) -> bool {
         let Some(leader) = self.leader() else { return false };
-        let lost = leader.orphans().iter().any(|one| matches!(one, controller::Orphan::Volume { .. }));
+        let (volumes, _) = self.stored();
+        let is_lost =
+            |one: &Orphan| matches!(one, Orphan::Volume { volume, .. } if !volumes.contains(volume));
+        let lost = leader.orphans().iter().any(is_lost);
         lost || leader.is_behind_any()
     }
 
@@ -279,7 +285,9 @@ impl World {
         let Some(leader) = self.leader() else { return Some("no controller leads".to_owned()) };
         if let Some(call) = self.user.pending() {
             let phase = match call {
-                controller::Call::Put { key, .. } | controller::Call::Delete { key, .. } => leader.phase(&key.name),
+                controller::Call::Put { key, .. } | controller::Call::Delete { key, .. } => {
+                    leader.phase(&key.name)
+                }
                 _ => None,
             };
             return Some(format!("{call:?} waits for its reply: {phase:?}"));
@@ -287,10 +295,18 @@ impl World {
         if leader.is_behind_any() {
             return Some("the store knows less than the owners of volumes".to_owned());
         }
-        if let Some(orphan) = leader.orphans().first() {
+        let (volumes, attachments) = self.stored();
+        // After a restoration, two machines may have a volume of one name: users choose.
+        let is_double = |orphan: &&Orphan| match orphan {
+            Orphan::Volume { volume, .. } | Orphan::Device { volume, .. } => volumes.contains(volume),
+        };
+        let orphans = leader.orphans();
+        if let Some(orphan) = orphans.iter().find(|one| !(self.restored && is_double(one))) {
             return Some(format!("{orphan:?} belongs to nothing"));
         }
-        let (volumes, attachments) = self.stored();
+        if orphans.iter().any(|one| is_double(&one)) {
+            return None;
+        }
         if !self.restored {
             let wishes = &self.rules.wishes;
             let wanted: BTreeSet<_> = wishes.volumes.keys().chain(wishes.attachments.keys()).collect();
@@ -396,9 +412,11 @@ impl World {
 
     /// When the engines want to be called: whether it is a controller, and which.
     fn timers(&self) -> Vec<(Instant, bool, usize)> {
-        let controllers = self.stations.iter().enumerate().filter_map(|(index, one)| {
-            Some((one.engine.as_ref()?.poll_timeout()?, true, index))
-        });
+        let controllers = self
+            .stations
+            .iter()
+            .enumerate()
+            .filter_map(|(index, one)| Some((one.engine.as_ref()?.poll_timeout()?, true, index)));
         let agents = self.machines.iter().enumerate().filter_map(|(index, one)| {
             let at = one.agent.as_ref()?.poll_timeout()?.max(one.stopped);
             Some((at, false, index))
@@ -411,6 +429,9 @@ impl World {
             Event::Tick(index) => self.tick(index),
             Event::Transact { controller, life, number, transaction } => {
                 self.on_transaction(controller, life, number, &transaction);
+            }
+            Event::Late(transaction) => {
+                self.apply(&transaction);
             }
             Event::ToController { controller, life, input } => {
                 if self.stations[controller].life == life {
@@ -425,7 +446,9 @@ impl World {
                 }
             }
             Event::ToAgent { machine, connection, message } => self.on_message(machine, connection, &message),
-            Event::Report { controller, connection, report } => self.on_report(controller, connection, report),
+            Event::Report { controller, connection, report } => {
+                self.on_report(controller, connection, report)
+            }
             Event::Dial => self.dial(),
             Event::Saved { machine, life, number, state } => {
                 if self.machines[machine].life == life {
@@ -435,7 +458,9 @@ impl World {
                     self.tell_agent(machine, agent::Input::Saved(number));
                 }
             }
-            Event::Served { machine, life, number, volumes } => self.on_served(machine, life, number, volumes),
+            Event::Served { machine, life, number, volumes } => {
+                self.on_served(machine, life, number, volumes)
+            }
             Event::Device { machine, name, attachment } => self.on_device(machine, name, attachment),
             Event::Deleted { machine, life, volume } => {
                 let one = &mut self.machines[machine];

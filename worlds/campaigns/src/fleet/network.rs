@@ -6,7 +6,7 @@ use engine::{Instant, Nanos};
 use fleet::agent;
 use fleet::controller::{Input, Output};
 use fleet::slice::{Report, Slice};
-use fleet::store::{Answer, Event as StoreEvent, Transaction};
+use fleet::store::{Answer, Transaction};
 
 use super::machine::{Device, Write};
 use super::rules::Rules;
@@ -102,8 +102,9 @@ impl World {
     }
 
     fn look_after_lease(&mut self, index: usize) {
-        let term = self.store.campaign(self.now, index);
-        if term == self.stations[index].term {
+        let known = self.stations[index].term;
+        let term = self.store.campaign(self.now, index, known);
+        if term == known {
             return;
         }
         self.stations[index].term = term;
@@ -118,23 +119,27 @@ impl World {
         let (watched, events) = self.store.since(station.watched);
         station.watched = watched;
         for event in events {
-            if event == StoreEvent::Compacted && self.plant == Some(Plant::CompactionDropped) {
-                continue;
-            }
             self.tell_controller(index, Input::Store(event));
         }
     }
 
     /// A transaction arrives at the store, or is lost on its way, or its answer is.
-    pub(super) fn on_transaction(&mut self, controller: usize, life: u64, number: u64, transaction: &Transaction) {
+    pub(super) fn on_transaction(
+        &mut self,
+        controller: usize,
+        life: u64,
+        number: u64,
+        transaction: &Transaction,
+    ) {
         let reaches = self.network.reach(Place::Controller(controller), Place::Store);
         let is_lost = !reaches || self.rng.one_in(60);
         let arrives = reaches && !(is_lost && self.rng.one_in(2));
         let mut answer = Answer::Unknown;
         if arrives {
-            answer = self.store.transact(transaction);
-            let allowed = Rules::on_change(&self.store.content, self.restored);
-            self.check(allowed);
+            answer = self.apply(transaction);
+        } else if self.rng.one_in(3) {
+            let delay = Nanos::from_millis(1_000 + self.rng.below(4_000));
+            self.after(delay, Event::Late(transaction.clone()));
         }
         if is_lost {
             answer = match self.plant {
@@ -147,6 +152,14 @@ impl World {
         self.after(delay, Event::ToController { controller, life, input });
     }
 
+    /// The store applies a transaction, or not.
+    pub(super) fn apply(&mut self, transaction: &Transaction) -> Answer {
+        let answer = self.store.transact(transaction);
+        let allowed = Rules::on_change(&self.store.content, self.restored);
+        self.check(allowed);
+        answer
+    }
+
     pub(super) fn on_controller_output(&mut self, controller: usize, output: Output) {
         let life = self.stations[controller].life;
         match output {
@@ -154,6 +167,7 @@ impl World {
                 let delay = self.some_time();
                 self.after(delay, Event::Transact { controller, life, number, transaction });
             }
+            Output::Resign => self.stations[controller].term = None,
             Output::List(number) => {
                 self.stations[controller].lists = true;
                 let (revision, event) = self.store.list(number);
@@ -279,7 +293,10 @@ impl World {
                 self.after(delay, Event::Deleted { machine, life, volume });
             }
             agent::Output::Connect { name, attachment } => {
-                self.after(Nanos::from_millis(5), Event::Device { machine, name, attachment: Some(attachment) });
+                self.after(
+                    Nanos::from_millis(5),
+                    Event::Device { machine, name, attachment: Some(attachment) },
+                );
             }
             agent::Output::Disconnect(name) => {
                 let allowed = self.rules.on_disconnect(&name);
@@ -314,7 +331,8 @@ impl World {
         }
         match attachment {
             Some(attachment) => {
-                let is_there = one.devices.get(&name).is_some_and(|one| one.attachment.epoch == attachment.epoch);
+                let is_there =
+                    one.devices.get(&name).is_some_and(|one| one.attachment.epoch == attachment.epoch);
                 if !is_there {
                     one.devices.insert(name, Device { attachment, connected: false });
                 }
@@ -333,7 +351,9 @@ impl World {
             let devices: Vec<_> =
                 one.devices.iter().map(|(name, one)| (name.clone(), one.attachment.clone())).collect();
             for (attachment, agent::SavedAttachment { volume, epoch, mode, addresses, .. }) in devices {
-                let Some(owner) = addresses.first().and_then(|name| fleet::Name::new(name).ok()) else { continue };
+                let Some(owner) = addresses.first().and_then(|name| fleet::Name::new(name).ok()) else {
+                    continue;
+                };
                 let owner = index_of(&owner);
                 let rare = if self.rng.one_in(30) { 5_000 } else { 0 };
                 let delay = Nanos::from_millis(1 + self.rng.below(5) + self.rng.below(1 + rare));

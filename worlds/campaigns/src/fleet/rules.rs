@@ -104,7 +104,9 @@ impl Rules {
             }
             if let Object::Volume(volume) = object {
                 let modes = || volume.admitted.iter().map(|one| one.mode);
-                let agree = modes().enumerate().all(|(index, one)| modes().skip(index + 1).all(|two| one.agrees(two)));
+                let agree = modes()
+                    .enumerate()
+                    .all(|(index, one)| modes().skip(index + 1).all(|two| one.agrees(two)));
                 if !agree {
                     return Err(format!("{} lets in hosts that do not agree", key.name));
                 }

@@ -112,20 +112,17 @@ impl Store {
         (self.compacted, self.lease) = (self.content.revision, None);
     }
 
-    /// Renews a controller's lease, or gives it one. Returns the term if the controller leads.
-    pub(super) fn campaign(&mut self, now: Instant, controller: usize) -> Option<u64> {
-        match &mut self.lease {
-            Some(lease) if lease.until > now => {
-                if lease.holder != controller {
-                    return None;
-                }
-                lease.until = now + LEASE;
-            }
-            _ => {
-                self.lease = Some(Lease { holder: controller, until: now + LEASE });
-                self.content.term += 1;
-            }
+    /// Renews the lease of a controller that leads in `term`, or gives it another. Returns the term
+    /// if the controller leads.
+    pub(super) fn campaign(&mut self, now: Instant, controller: usize, term: Option<u64>) -> Option<u64> {
+        let lease = self.lease.filter(|lease| lease.until > now);
+        if lease.is_some_and(|lease| lease.holder != controller) {
+            return None;
         }
+        if lease.is_none() || term != Some(self.content.term) {
+            self.content.term += 1;
+        }
+        self.lease = Some(Lease { holder: controller, until: now + LEASE });
         Some(self.content.term)
     }
 }
