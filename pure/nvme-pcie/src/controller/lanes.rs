@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use engine::{Engine, Instant};
+use engine::Instant;
 use nvme::subsystem::{Input as CoreInput, LaneId};
 use nvme::wire::{QueueId, Status, StatusCode};
 
@@ -158,8 +158,8 @@ impl Controller {
         self.end_leaving_lanes();
     }
 
-    /// Declares a lane ended whose thread is gone. If it had queues, the controller fails (CSTS.CFS)
-    /// until the host resets it. The caller has what
+    /// Declares a lane ended whose thread is gone. If it had queues, the controller fails
+    /// (CSTS.CFS) until the host resets it. The caller has what
     /// [`Subsystem::lane_gone`](nvme::subsystem::Subsystem::lane_gone) requires.
     pub fn lane_gone(&mut self, now: Instant, id: LaneId) {
         self.now = now;
@@ -379,8 +379,7 @@ impl Controller {
         let Some(lane) = lanes.member(id) else { return };
         match report {
             Report::Engine(message) => {
-                self.side.core.handle_input(self.now, CoreInput::FromLane(id, message));
-                self.drain_core();
+                self.pass_to_core(CoreInput::FromLane(id, message));
                 self.forget_ended_lanes();
             }
             Report::Reset => lane.life = lane.life.max(life.min(now)),

@@ -176,8 +176,9 @@ impl Controller {
         }
     }
 
-    /// Handles CC.EN changing from 0 to 1. The controller becomes ready once lanes have acknowledged
-    /// a reset and media have ended the requests from before it, or fails fatally if the configuration is invalid.
+    /// Handles CC.EN changing from 0 to 1. The controller becomes ready once lanes have
+    /// acknowledged a reset and media have ended the requests from before it, or fails fatally if
+    /// the configuration is invalid.
     pub(super) fn enable(&mut self) {
         self.side.enabling = self.is_resetting() || self.side.core.media_outstanding(self.key) > 0;
         if self.side.enabling {

@@ -185,8 +185,8 @@ impl Function {
         self.controller.with_core(now, change)
     }
 
-    /// Attaches a lane, as [`Controller::attach_lane`] does. A lane's accesses to host memory do not
-    /// pass the function's link: the world carries them out, as those that
+    /// Attaches a lane, as [`Controller::attach_lane`] does. A lane's accesses to host memory do
+    /// not pass the function's link: the world carries them out, as those that
     /// [`Function::poll_output_within`] passes to `reach`.
     pub fn attach_lane(&mut self, now: Instant) -> (LaneId, LaneStart) {
         self.now = now;

@@ -13,8 +13,9 @@ use pcie::root_complex::{self, INTERRUPT_WINDOW, Plan, RootComplex};
 use pcie::wire::Bdf;
 
 use super::{Config, Function, Input, MSIX_TABLE, Output};
-use crate::controller;
+use crate::controller::{self, QueueLane};
 use crate::host::{self, Completed, Data, Host, QueueId, Submission};
+use crate::test_bench::controller_config;
 
 const BASE: u64 = 0x1_0000_0000;
 const DISK: u64 = 4 << 20;
@@ -336,4 +337,34 @@ fn a_submission_queue_in_the_controller_memory_buffer_is_not_fetched() {
     let mut held = [0; 64];
     machine.function.controller().read_memory_buffer(0x1000, &mut held);
     assert_eq!(held, entry.emit());
+}
+
+#[test]
+fn lanes_know_whether_the_function_may_access_memory_and_of_its_resets() {
+    let mut function = Function::new(Instant::ZERO, Config::new(controller_config()));
+    let (id, start) = function.attach_lane(Instant::ZERO);
+    let mut lane = QueueLane::new(Instant::ZERO, start);
+    let mut letters = |function: &mut Function| {
+        let mut count = 0;
+        while let Some(output) = function.poll_output() {
+            let Output::ToLane(to, letter) = output else { continue };
+            assert_eq!(to, id);
+            lane.handle_input(Instant::ZERO, controller::Input::FromHome(letter));
+            count += 1;
+        }
+        let mut answers = std::vec::Vec::new();
+        while let Some(output) = lane.poll_output() {
+            let controller::Output::ToHome(letter) = output else { panic!("{output:?}") };
+            answers.push(letter);
+        }
+        (count, answers)
+    };
+    assert_eq!(letters(&mut function).0, 1, "Bus Master Enable is clear");
+    function.handle_input(Instant::ZERO, Input::HotReset);
+    let (count, answers) = letters(&mut function);
+    assert!(count >= 1 && function.controller().is_resetting());
+    for answer in answers {
+        function.handle_input(Instant::ZERO, Input::FromLane(id, answer));
+    }
+    assert!(!function.controller().is_resetting());
 }

@@ -349,6 +349,8 @@ impl World {
             Event::Host => self.on_host(),
             Event::Stall(place, length) => self.stall(place, length),
             Event::Resume(place) => self.resume(place),
+            // A fault that a stalled thread has kept comes too late.
+            Event::Die | Event::Detach | Event::Reset { .. } | Event::Remove if self.healing => (),
             Event::Die => self.die(),
             Event::Gone(lane) => self.on_gone(lane),
             Event::Attach => self.attach(),

@@ -272,8 +272,8 @@ impl World {
         self.bury(place);
     }
 
-    /// Makes the home notice that a lane is gone, once the medium has answered all its requests, and
-    /// after the messages that the lane has sent.
+    /// Makes the home notice that a lane is gone, once the medium has answered all its requests,
+    /// and after the messages that the lane has sent.
     fn bury(&mut self, place: Place) {
         let (Place::Lane(lane), Some(last_from)) = (place, self.dying.get(&place).copied()) else { return };
         if !self.outstanding.iter().any(|(of, ..)| *of == place) {
@@ -325,8 +325,8 @@ impl World {
         self.host.disable();
     }
 
-    /// The device loses its power with all its threads, and another one comes in its place. What the
-    /// medium has begun is done or not.
+    /// The device loses its power with all its threads, and another one comes in its place. What
+    /// the medium has begun is done or not.
     pub(super) fn remove(&mut self) {
         if !self.link_is_up {
             return;

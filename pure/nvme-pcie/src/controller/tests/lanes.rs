@@ -265,3 +265,15 @@ fn a_lane_that_comes_late_knows_what_the_host_has_set() {
     assert_ne!(lane.side.settings.coalescing, super::super::interrupts::Coalescing::default());
     assert_eq!(lane.side.settings.coalescing, bench.lanes[0].1.side.settings.coalescing);
 }
+
+#[test]
+fn a_lane_makes_no_access_while_the_function_may_make_none() {
+    let mut bench = TestBench::with_lanes(1);
+    assert!(bench.run(bench.read_of(1, 0, bench.data(0, 512), 1)).status.is_success());
+    bench.controller.set_bus_master(false);
+    bench.settle();
+    bench.submit(bench.read_of(1, 0, bench.data(0, 512), 2));
+    (0..100).for_each(|_| bench.step());
+    assert_eq!(status::FATAL.of(bench.register(CSTS).into()), 1, "the entry cannot be read");
+    assert_eq!(bench.lanes[0].1.statistics().commands, 1);
+}
