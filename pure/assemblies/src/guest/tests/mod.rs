@@ -393,12 +393,14 @@ fn a_driver_brings_the_controller_up_in_mapped_memory() {
     bench.identify(0);
     bench.until(|bench| bench.signals == [EVENTS]);
     assert_eq!(bench.guest.statistics().reads_refused, 0);
+    assert!(!bench.guest.has_memory_by_message());
 }
 
 #[test]
 fn a_driver_brings_the_controller_up_in_memory_that_only_messages_reach() {
     let mut bench = TestBench::direct();
     bench.map(None);
+    assert!(bench.guest.has_memory_by_message());
     bench.set_vectors(0, 1);
     bench.bring_up();
     for index in 0..4 {
