@@ -187,14 +187,14 @@ fn assert_found(name: &'static str, plant: impl std::fmt::Debug, run: impl Fn(u6
 #[test]
 fn faults_of_queues_on_lanes_are_found() {
     use disk_lanes::Plant;
-    for plant in [Plant::EarlyReady, Plant::OldCompletion, Plant::EarlyDeletion] {
+    for plant in Plant::ALL {
         assert_found("disk-lanes", plant, |seed| disk_lanes::run_planted(seed, Some(plant)));
     }
 }
 
 #[test]
 fn faults_of_lanes_are_found() {
-    for plant in [Plant::OlderView, Plant::EarlyQuiet, Plant::LostRange, Plant::EarlyGone] {
+    for plant in Plant::ALL {
         assert_found("fabrics-lanes", plant, |seed| lanes::run_planted(seed, Some(plant)));
     }
 }
@@ -207,12 +207,18 @@ fn fleets_keep_their_promises() {
 }
 
 #[test]
+fn a_large_fleet_becomes_as_users_want_it() {
+    let outcome = fleet::run_large(0);
+    assert!(outcome.failures.is_empty(), "{outcome}");
+}
+
+#[test]
 fn faults_of_fleets_are_found() {
     for plant in fleet::Plant::ALL {
         let mut found = Vec::new();
         run_seeds(
             "fleet",
-            0..200,
+            0..1500,
             1,
             |seed| fleet::run_planted(seed, Some(plant)),
             |outcome| {
@@ -221,7 +227,7 @@ fn faults_of_fleets_are_found() {
             },
         );
         found.iter().for_each(|outcome| println!("{plant:?}: {outcome}"));
-        assert!(!found.is_empty(), "200 seeds have not found {plant:?}");
+        assert!(!found.is_empty(), "1,500 seeds have not found {plant:?}");
     }
 }
 

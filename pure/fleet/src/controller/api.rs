@@ -325,10 +325,8 @@ impl Controller {
 
     /// Checks that a pool has so many more bytes.
     fn check_space(&self, pool: Option<&Name>, more: u64) -> Result<(), ApiError> {
-        let Some((name, pool)) = pool.and_then(|name| Some((name, self.cache.pool(name)?))) else {
-            return Ok(());
-        };
-        let free = pool.bytes.saturating_sub(self.used(name));
+        let Some(name) = pool else { return Ok(()) };
+        let free = self.free(name);
         if more > free {
             return Err(ApiError::InUse(alloc::format!(
                 "the pool {name} has {free} bytes free, and {more} are wanted: choose another pool, or grow it"

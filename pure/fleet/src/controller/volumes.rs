@@ -1,5 +1,6 @@
 //! The next step of a volume: placed, fenced, granted to hosts, deleted.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -67,13 +68,14 @@ impl Controller {
             Some(class) => self.cache.class(class).cloned().unwrap_or_default(),
             None => crate::object::Class::default(),
         };
+        let used = self.used();
         let candidates = self.cache.pools().map(|(name, pool)| {
             let prediction = self.predictions.iter().find(|one| {
                 one.pool == *name && one.near == volume.near && Some(&one.class) == volume.class.as_ref()
             });
             Candidate {
                 pool: name.clone(),
-                free: pool.bytes.saturating_sub(self.used(name)),
+                free: pool.bytes.saturating_sub(used.get(name).copied().unwrap_or(0)),
                 cordoned: self.cache.node(&pool.node).is_none_or(|node| node.cordon.is_some()),
                 connected: self.reports.contains_key(&pool.node),
                 prediction: prediction.cloned(),
@@ -82,26 +84,37 @@ impl Controller {
         placement::place(volume.bytes, &class, candidates)
     }
 
-    /// The bytes of a pool that volumes take, with those that transactions in flight give them.
-    pub(super) fn used(&self, pool: &Name) -> u64 {
-        let bytes_of = |volume: &Volume| if volume.pool.as_ref() == Some(pool) { volume.bytes } else { 0 };
-        let written = |name: &Name| {
-            let mut writes = self.in_flight.values().flat_map(|one| &one.transaction.writes);
-            writes.find(|(key, _)| *key == volume_key(name)).map(|(_, object)| match object {
-                Some(Object::Volume(volume)) => bytes_of(volume),
-                _ => 0,
+    /// The bytes of each pool that volumes take, with those that transactions in flight give them.
+    fn used(&self) -> BTreeMap<&Name, u64> {
+        let writes = self.in_flight.values().flat_map(|one| &one.transaction.writes);
+        let volumes = writes.filter(|(key, _)| key.kind == Kind::Volume);
+        let mut written: BTreeMap<&Name, Option<&Volume>> = volumes
+            .map(|(key, object)| match object {
+                Some(Object::Volume(volume)) => (&key.name, Some(volume)),
+                _ => (&key.name, None),
             })
-        };
-        let stored = self.cache.volumes().map(|(name, _, volume)| {
-            let before = bytes_of(volume);
-            written(name).map_or(before, |after| before.max(after))
+            .collect();
+        let stored = self.cache.volumes().map(|(name, _, stored)| {
+            // Whether the transaction is applied is not known: the larger of both counts.
+            let new = written.remove(name).flatten().filter(|new| new.bytes >= stored.bytes);
+            new.unwrap_or(stored)
         });
-        let created = self.in_flight.values().flat_map(|one| &one.transaction.writes);
-        let created = created.filter_map(|(key, object)| match object {
-            Some(Object::Volume(volume)) if self.cache.volume(&key.name).is_none() => Some(bytes_of(volume)),
-            _ => None,
-        });
-        stored.chain(created).fold(0, u64::saturating_add)
+        let mut volumes: Vec<&Volume> = stored.collect();
+        volumes.extend(written.into_values().flatten());
+        let mut used: BTreeMap<&Name, u64> = BTreeMap::new();
+        for Volume { pool, bytes, .. } in volumes {
+            if let Some(pool) = pool {
+                let sum = used.entry(pool).or_default();
+                *sum = sum.saturating_add(*bytes);
+            }
+        }
+        used
+    }
+
+    /// The bytes of a pool that nothing takes.
+    pub(super) fn free(&self, pool: &Name) -> u64 {
+        let bytes = self.cache.pool(pool).map_or(0, |pool| pool.bytes);
+        bytes.saturating_sub(self.used().get(pool).copied().unwrap_or(0))
     }
 
     /// What the owner of a volume reports of it.

@@ -41,6 +41,10 @@ struct Arguments {
     /// Run these scenarios, with commas between them; otherwise each one.
     #[arg(long, value_delimiter = ',', value_parser = SCENARIOS.map(|(name, _)| name))]
     scenario: Vec<String>,
+    /// Plant this fault into the machinery of the scenario, and end when a seed has found it; `all`
+    /// plants each. A fault that no seed finds is a failure.
+    #[arg(long, value_name = "FAULT", requires = "scenario", conflicts_with_all = ["known", "minutes", "json"])]
+    mutant: Option<String>,
     /// Seeds at a time; 0 is one for each processor.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
@@ -55,7 +59,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 24] = [
+const SCENARIOS: [Scenario; 25] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -80,6 +84,7 @@ const SCENARIOS: [Scenario; 24] = [
     ("record-pretrigger", recording::run_triggered),
     ("record-raw", recording::run_raw),
     ("fleet", fleet::run),
+    ("fleet-large", fleet::run_large),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
@@ -87,6 +92,59 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
     let range = number(first)?..number(end)?;
     if range.is_empty() { Err(format!("no seed lies in {text}")) } else { Ok(range) }
+}
+
+/// A fault that can be planted: the scenario, the fault's name, and the function that runs a seed
+/// with it.
+type Mutant = (&'static str, String, Box<dyn Fn(u64) -> Outcome + Sync>);
+
+/// All faults that can be planted.
+fn mutants() -> Vec<Mutant> {
+    let of_fleets = fleet::Plant::ALL.into_iter().map(|plant| {
+        let run: Box<dyn Fn(u64) -> Outcome + Sync> =
+            Box::new(move |seed| fleet::run_planted(seed, Some(plant)));
+        ("fleet", format!("{plant:?}"), run)
+    });
+    let of_lanes = lanes::Plant::ALL.into_iter().map(|plant| {
+        let run: Box<dyn Fn(u64) -> Outcome + Sync> =
+            Box::new(move |seed| lanes::run_planted(seed, Some(plant)));
+        ("fabrics-lanes", format!("{plant:?}"), run)
+    });
+    let of_disks = disk_lanes::Plant::ALL.into_iter().map(|plant| {
+        let run: Box<dyn Fn(u64) -> Outcome + Sync> =
+            Box::new(move |seed| disk_lanes::run_planted(seed, Some(plant)));
+        ("disk-lanes", format!("{plant:?}"), run)
+    });
+    of_fleets.chain(of_lanes).chain(of_disks).collect()
+}
+
+/// Plants faults, and prints which seed has found each.
+fn find_mutants(wanted: &str, arguments: &Arguments) -> ExitCode {
+    let mut missed = 0;
+    let chosen = mutants().into_iter().filter(|(scenario, name, _)| {
+        arguments.scenario.iter().any(|one| one == scenario) && (wanted == "all" || name == wanted)
+    });
+    let chosen: Vec<_> = chosen.collect();
+    if chosen.is_empty() {
+        let known: Vec<_> =
+            mutants().into_iter().map(|(scenario, name, _)| format!("{scenario} {name}")).collect();
+        eprintln!("no fault {wanted:?} can be planted there; expected all, or one of: {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    for (scenario, name, run) in chosen {
+        let mut found = None;
+        run_seeds(scenario, arguments.seeds.clone(), 1, run, |outcome| {
+            found = (!outcome.failures.is_empty()).then_some(outcome);
+            found.is_none()
+        });
+        let said = match &found {
+            Some(outcome) => format!("found by seed {}: {}", outcome.seed, outcome.failures[0]),
+            None => "NOT FOUND".to_owned(),
+        };
+        missed += u32::from(found.is_none());
+        let _ = writeln!(std::io::stdout(), "{scenario} {name}: {said}");
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The sums over all seeds of a scenario.
@@ -128,6 +186,9 @@ fn fresh_base() -> u64 {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(wanted) = &arguments.mutant {
+        return find_mutants(wanted, &arguments);
+    }
     let chosen = |name: &str| {
         arguments.scenario.is_empty() || arguments.scenario.iter().any(|scenario| scenario == name)
     };

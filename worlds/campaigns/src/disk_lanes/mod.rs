@@ -50,6 +50,11 @@ pub enum Plant {
     EarlyDeletion,
 }
 
+impl Plant {
+    /// All faults.
+    pub const ALL: [Self; 3] = [Self::EarlyReady, Self::OldCompletion, Self::EarlyDeletion];
+}
+
 /// The thread that an engine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {

@@ -30,6 +30,11 @@ impl User {
         self.pending.values().map(|(call, _)| call).next()
     }
 
+    /// The number of calls so far, those that were made again included.
+    pub(super) const fn calls(&self) -> u64 {
+        self.next
+    }
+
     /// Does nothing new from now on.
     pub(super) const fn heal(&mut self) {
         self.healing = true;
@@ -59,6 +64,9 @@ impl World {
         if self.user.healing {
             return;
         }
+        if self.shape.volumes > 0 {
+            return self.populate_more();
+        }
         let volumes: Vec<_> = self.rules.wishes.volumes.keys().cloned().collect();
         let free: Vec<_> = volumes.into_iter().filter(|volume| !self.user.is_busy(volume)).collect();
         let kind = self.user.rng.below(10);
@@ -77,6 +85,19 @@ impl World {
         self.after(pause, Event::Act);
     }
 
+    /// Creates another volume with a host, until there are enough.
+    fn populate_more(&mut self) {
+        self.create();
+        let volumes: Vec<_> = self.rules.wishes.volumes.keys().cloned().collect();
+        let index = self.below(volumes.len());
+        let is_attached = self.rules.wishes.attachments.values().any(|(of, ..)| *of == volumes[index]);
+        if !is_attached && !self.user.is_busy(&volumes[index]) {
+            self.attach(&volumes[index]);
+        }
+        let pause = Nanos::from_millis(20 + self.user.rng.below(20));
+        self.after(pause, Event::Act);
+    }
+
     fn volume(bytes: u64) -> Object {
         Object::Volume(Volume {
             bytes,
@@ -90,7 +111,7 @@ impl World {
     }
 
     fn create(&mut self) {
-        if self.rules.wishes.volumes.len() > 8 {
+        if self.rules.wishes.volumes.len() > 8.max(self.shape.volumes) {
             return;
         }
         let name = self.user.name("v");

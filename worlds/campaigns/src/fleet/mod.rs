@@ -35,8 +35,23 @@ const CHAOS: Nanos = Nanos::from_secs(60);
 const DRAIN: Nanos = Nanos::from_secs(60);
 /// Number of failures that a run reports.
 const FAILURES_MAX: usize = 6;
-/// Bytes of a pool.
-const POOL: u64 = 40;
+
+/// The size of a fleet.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    scenario: &'static str,
+    machines: usize,
+    /// Bytes of a pool.
+    pool: u64,
+    /// The number of volumes that users create one after the other, each for a host. Otherwise they
+    /// do this and that.
+    volumes: usize,
+}
+
+/// The machines and the volumes of a large fleet.
+const LARGE: Shape = Shape { scenario: "fleet-large", machines: 100, pool: 1_000, volumes: 1_000 };
+/// The most transactions that a call of a user leads to, and those of all calls together beside.
+const WRITES_PER_CALL: u64 = 8;
 
 /// A fault of the machinery, for tests of the campaign itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +140,7 @@ enum Event {
 /// The whole world of a run.
 struct World {
     now: Instant,
+    shape: Shape,
     sequence: u64,
     rng: Rng,
     events: BTreeMap<(Instant, u64), Event>,
@@ -150,9 +166,19 @@ pub fn run(seed: u64) -> Outcome {
     run_planted(seed, None)
 }
 
+/// Runs one seed of a fleet of 100 machines, which get 1,000 volumes with a host each.
+pub fn run_large(seed: u64) -> Outcome {
+    run_shape(seed, None, LARGE)
+}
+
 /// Runs one seed with a fault of the machinery, which the run should find.
 pub fn run_planted(seed: u64, plant: Option<Plant>) -> Outcome {
-    let mut world = World::new(seed, plant);
+    let machines = 2 + usize::try_from(Rng::from_seed(seed).fork("machines").below(5)).expect("few");
+    run_shape(seed, plant, Shape { scenario: "fleet", machines, pool: 40, volumes: 0 })
+}
+
+fn run_shape(seed: u64, plant: Option<Plant>, shape: Shape) -> Outcome {
+    let mut world = World::new(seed, plant, shape);
     world.chaos();
     world.heal();
     Outcome { seed, ..world.finish() }
@@ -169,12 +195,13 @@ fn index_of(name: &Name) -> usize {
 }
 
 impl World {
-    fn new(seed: u64, plant: Option<Plant>) -> Self {
+    fn new(seed: u64, plant: Option<Plant>, shape: Shape) -> Self {
         let mut rng = Rng::from_seed(seed).fork("fleet");
         let controllers = 1 + usize::try_from(rng.below(3)).expect("few");
-        let machines = 2 + usize::try_from(rng.below(5)).expect("few");
+        let machines = shape.machines;
         let mut world = Self {
             now: Instant::ZERO,
+            shape,
             sequence: 0,
             user: User::new(rng.fork("user")),
             network: Network::new(controllers, machines),
@@ -213,11 +240,12 @@ impl World {
         let writes = (0..machines).flat_map(|index| {
             let name = name_of(index);
             let node = Node {
-                identity: [u8::try_from(index).expect("few"); 32],
+                identity: [u8::try_from(index).expect("at most 256"); 32],
                 addresses: vec![name.to_string()],
                 ..Node::default()
             };
-            let pool = Pool { node: name.clone(), path: "/pool".to_owned(), bytes: POOL, clones: false };
+            let pool =
+                Pool { node: name.clone(), path: "/pool".to_owned(), bytes: self.shape.pool, clones: false };
             [
                 (Key { kind: Kind::Node, name: name.clone() }, Some(Object::Node(node))),
                 (Key { kind: Kind::Pool, name }, Some(Object::Pool(pool))),
@@ -253,9 +281,14 @@ impl World {
     }
 
     fn finish(mut self) -> Outcome {
+        // A call costs a bounded number of writes, and time costs none.
+        let (writes, calls) = (self.store.writes, self.user.calls());
+        if self.failures.is_empty() && writes > WRITES_PER_CALL * (calls + 10) {
+            self.failures.push(format!("{calls} calls have led to {writes} writes of the store"));
+        }
         self.failures.truncate(FAILURES_MAX);
         Outcome {
-            scenario: "fleet",
+            scenario: self.shape.scenario,
             digest: self.digest.value(),
             events: self.handled,
             elapsed: self.now - Instant::ZERO,
@@ -334,7 +367,13 @@ impl World {
         }
         let data: BTreeSet<_> = self.machines.iter().flat_map(|one| &one.data).collect();
         let placed: BTreeSet<_> = volumes.iter().filter(|name| !self.has_no_pool(name)).collect();
-        (data != placed).then(|| format!("{placed:?} are placed, but machines have {data:?}"))
+        let one = data.symmetric_difference(&placed).next()?;
+        let stored = self.store.content.objects.get(&Key { kind: Kind::Volume, name: (*one).clone() });
+        let known = self.machines.iter().enumerate().filter_map(|(index, machine)| {
+            Some((index, machine.data.contains(*one), machine.agent.as_ref()?.saved().volumes.get(*one)?))
+        });
+        let known: Vec<_> = known.collect();
+        Some(format!("{one} is {stored:?}, but machines have {known:?}"))
     }
 
     fn stored(&self) -> (Vec<Name>, Vec<Name>) {

@@ -52,6 +52,11 @@ pub enum Plant {
     EarlyGone,
 }
 
+impl Plant {
+    /// All faults.
+    pub const ALL: [Self; 4] = [Self::OlderView, Self::EarlyQuiet, Self::LostRange, Self::EarlyGone];
+}
+
 /// The thread that an engine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -255,7 +260,11 @@ impl World {
             return; // The run has stopped at the failure.
         }
         for (id, one) in self.pending.iter().take(2) {
-            self.failures.push(format!("command {id} has not ended: {one:?}"));
+            let Pending { sender, place, host, queue, entry, sent, .. } = one;
+            self.failures.push(format!(
+                "command {id} has not ended: {sender:?} {host} sent it to {queue:?} of {place:?} at {sent:?}: \
+                 {entry:?}"
+            ));
         }
         if !self.doubts.is_empty() {
             self.failures.push(format!("a lost command has not ended: {:?}", self.doubts));
