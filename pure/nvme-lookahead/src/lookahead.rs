@@ -114,21 +114,21 @@ impl Lookahead {
         port: usize,
         packet: &Packet,
     ) -> Option<Strand> {
-        let link = &mut around.links[port];
-        let down = self.ports[port].follower.on_down(packet);
-        self.ports[port].guard_down(packet, &down);
+        let (link, state) = (&mut around.links[port], &mut self.ports[port]);
+        let down = state.follower.on_down(packet);
+        state.guard_down(packet, &down);
         match down {
             Down::Nothing => {}
             Down::Forget(function) => {
-                if self.ports[port].forget_function(function) || link.is_spread() {
+                if state.forget_function(function) || link.is_spread() {
                     link.forget_ahead(AheadKey::ALL);
                     // The queues of the other functions are where they were.
-                    self.ports[port].lay_queues(around.now, Some(Strand::MAIN), self.interrupts, link);
+                    state.lay_queues(around.now, Some(Strand::MAIN), self.interrupts, link);
                 }
             }
             Down::Doorbell { function, queue, tail, before } => {
-                let strand = self.ports[port].strand_of(packet, link);
-                if self.ports[port].window > 0
+                let strand = state.strand_of(packet, link);
+                if state.window > 0
                     && let Some(before) = before
                     && self.begin(around, port, function, Doorbell { queue, tail, strand }, before)
                 {
@@ -136,9 +136,9 @@ impl Lookahead {
                 }
             }
         }
-        let link = &mut around.links[port];
-        self.ports[port].forget_lost(link);
-        Some(self.ports[port].strand_of(packet, link))
+        let (link, state) = (&mut around.links[port], &mut self.ports[port]);
+        state.forget_lost(link);
+        Some(state.strand_of(packet, link))
     }
 
     /// Sends the packets that a port holds, without waiting for more memory ahead of them.
@@ -259,6 +259,11 @@ impl Interposer for Lookahead {
             if let Some(guard) = guard {
                 guard.on_completion(follower, packet, completion);
             }
+            if !self.ports[port].is_holding() {
+                // An answer may have been an admin command that is not understood.
+                self.ports[port].forget_lost(&mut around.links[port]);
+                return Passage::On(Strand::MAIN);
+            }
         }
         if self.ports[port].is_holding() {
             if !packet.is_non_posted() && self.ports[port].has_room() {
@@ -290,24 +295,29 @@ impl Interposer for Lookahead {
         if !self.ports[port].is_watched() {
             return Ascent::On;
         }
-        let bytes = match &packet.header.kind {
-            Kind::Memory(request) if request.operation == MemoryOperation::Write => packet.data_bytes(),
-            _ => &[],
+        let operation = match &packet.header.kind {
+            Kind::Memory(request) => Some(request.operation),
+            _ => None,
         };
+        let bytes =
+            if operation == Some(MemoryOperation::Write) { packet.data_bytes() } else { Default::default() };
         let Port { guard, follower, .. } = &mut self.ports[port];
         if let Some(guard) = guard
             && !guard.admits(now, follower, packet, bytes)
         {
             return Ascent::Refused;
         }
-        if let Kind::Memory(request) = &packet.header.kind
-            && request.operation == MemoryOperation::Read
-        {
+        if operation == Some(MemoryOperation::Read) {
             self.statistics.reads += 1;
             self.statistics.bytes_read += u64::from(packet.header.length) * 4;
+            return Ascent::On;
         }
-        self.statistics.commands += self.ports[port].on_up(packet, bytes, link);
-        self.lay_queues(now, port, link);
+        let ups = self.ports[port].on_up(packet, bytes, link);
+        self.statistics.commands += ups.commands;
+        // Data of commands change nothing.
+        if ups.ended || operation.is_none() {
+            self.lay_queues(now, port, link);
+        }
         Ascent::On
     }
 
@@ -342,8 +352,13 @@ impl Interposer for Lookahead {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let holds = self.ports.iter().filter_map(Port::deadline);
-        holds.chain(self.requester.poll_timeout()).min()
+        let mut earliest = self.requester.poll_timeout();
+        for gathering in self.ports.iter().filter_map(|port| port.gathering.as_ref()) {
+            if earliest.is_none_or(|at| gathering.deadline < at) {
+                earliest = Some(gathering.deadline);
+            }
+        }
+        earliest
     }
 
     fn poll_packet(&mut self) -> Option<Packet> {

@@ -76,6 +76,15 @@ pub(crate) struct Gathering {
     pub(crate) whole: usize,
 }
 
+/// The meaning of a packet that comes up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ups {
+    /// The I/O commands that it completes.
+    pub(crate) commands: u64,
+    /// It is more than data of commands.
+    pub(crate) ended: bool,
+}
+
 /// The lookahead state of one port.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
@@ -136,11 +145,7 @@ impl Port {
         let Self { guard: Some(guard), follower, .. } = self else { return };
         match down {
             Down::Nothing => guard.on_host_write(follower, packet),
-            Down::Doorbell { function, queue, .. } => {
-                if let Some(function) = follower.function(*function) {
-                    guard.on_ring(function, *queue);
-                }
-            }
+            Down::Doorbell { function, queue, .. } => guard.on_ring(follower, *function, *queue),
             Down::Forget(_) => {}
         }
     }
@@ -308,18 +313,18 @@ impl Port {
         }
     }
 
-    /// Examines a packet that comes up, a write with its bytes. Returns how many I/O commands it
-    /// completes.
+    /// Examines a packet that comes up, a write with its bytes.
     #[inline]
-    pub(crate) fn on_up(&mut self, packet: &Packet, bytes: &[u8], link: &mut impl FarLink) -> u64 {
-        let mut commands = 0;
+    pub(crate) fn on_up(&mut self, packet: &Packet, bytes: &[u8], link: &mut impl FarLink) -> Ups {
+        let mut ups = Ups::default();
         let Self { follower, sent, sent_bytes, queues_changed, .. } = self;
         let id = match &packet.header.kind {
             Kind::Memory(request) => request.requester,
             _ => Bdf::default(),
         };
         follower.on_up(packet, bytes, &mut |ended| {
-            commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
+            ups.ended = true;
+            ups.commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
             match ended {
                 Ended::Created => *queues_changed = true,
                 Ended::Deleted(key) => link.forget_ahead(key),
@@ -333,7 +338,7 @@ impl Port {
             };
             forget(sent, sent_bytes, link, |one| one.function == id && over(one));
         });
-        commands
+        ups
     }
 
     /// Forgets the memory sent ahead for a function whose controller was reset. Returns whether

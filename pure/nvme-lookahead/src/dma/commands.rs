@@ -70,21 +70,20 @@ impl Commands {
     }
 
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> Option<Command> {
-        let command = self.slab.remove(index)?;
-        let head = &mut self.buckets[bucket(command.queue, command.entry.command_id)];
+    pub(crate) fn remove(&mut self, index: u32) {
+        let Some(command) = self.slab.remove(index) else { return };
+        let (head, next) = (&mut self.buckets[bucket(command.queue, command.entry.command_id)], command.next);
         if *head == index {
-            *head = command.next;
-            return Some(command);
+            *head = next;
+            return;
         }
         let mut at = *head;
         while let Some(other) = self.slab.get_mut(at) {
             if other.next == index {
-                other.next = command.next;
+                other.next = next;
                 break;
             }
             at = other.next;
         }
-        Some(command)
     }
 }

@@ -104,7 +104,7 @@ impl Grants {
     /// Takes back all pieces of an owner.
     #[inline]
     pub(crate) fn remove(&mut self, owner: &mut Owner<'_>) {
-        while let Some(part) = self.parts.remove(*owner.parts) {
+        while let Some(part) = self.parts.remove(*owner.parts).copied() {
             let head = &mut self.buckets[bucket(part.start)];
             if *head == *owner.parts {
                 *head = part.next;

@@ -69,6 +69,8 @@ struct Watched {
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     watched: Vec<Watched>,
+    /// The host has written to a queue in a controller's own memory.
+    has_inside: bool,
     refusals: Refusals,
     /// A refusal to report, and the number of refusals since the last report.
     news: Option<Refusal>,
@@ -80,6 +82,7 @@ impl Guard {
     /// Forgets all that is known of the functions.
     pub(crate) fn reset(&mut self) {
         self.watched.clear();
+        self.has_inside = false;
     }
 
     pub(crate) const fn refusals(&self) -> Refusals {
@@ -94,6 +97,16 @@ impl Guard {
     /// The state of a function, limited to its present controller.
     #[inline]
     fn watch(&mut self, function: &Function) -> &mut Watched {
+        let is_known = |watched: &Watched| watched.id == function.id && watched.epoch == function.epoch;
+        match self.watched.iter().position(is_known) {
+            Some(at) => &mut self.watched[at],
+            None => self.watch_anew(function),
+        }
+    }
+
+    /// Forgets what a function's earlier controller knew, if there was one.
+    #[cold]
+    fn watch_anew(&mut self, function: &Function) -> &mut Watched {
         let found = self.watched.iter().position(|watched| watched.id == function.id);
         let at = found.unwrap_or_else(|| {
             self.watched.push(Watched {
@@ -241,13 +254,18 @@ impl Guard {
                 let queue = controller.submission[index];
                 let offset = offset + u64::from(packet.header.lead());
                 self.watch(function).rule.inside.on_write(&queue, offset, packet.data_bytes());
+                self.has_inside = true;
             }
         }
     }
 
     /// Handles a doorbell: entries in the controller's own memory count as given.
     #[inline]
-    pub(crate) fn on_ring(&mut self, function: &mut Function, queue: u16) {
+    pub(crate) fn on_ring(&mut self, follower: &mut Follower, id: Bdf, queue: u16) {
+        if !self.has_inside {
+            return;
+        }
+        let Some(function) = follower.function(id) else { return };
         let watched = self.watch(function);
         if watched.rule.inside.is_empty() {
             return;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use nvme::pointer::{self, DataPointer, Direction, Segment, Step};
-use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, SubmissionQueueEntry};
 
 use super::commands::{Command, Commands};
 use super::extent::{Extent, Length, has_metadata_segment};
@@ -102,7 +102,7 @@ impl Rule {
         }
         let page = u64::from(controller.page.bytes());
         let shadow = self.shadow.is_some_and(|at| at < end && start < at.saturating_add(page));
-        let is_naming = shadow || self.grants.lists_at(start, end).next().is_some();
+        let is_naming = shadow || self.has_lists() && self.grants.lists_at(start, end).next().is_some();
         if is_naming { Access::Naming } else { Access::Data }
     }
 
@@ -139,10 +139,12 @@ impl Rule {
         if !rest.is_empty() || offset != next || count > free || !fits {
             return Access::Refused;
         }
+        let mut last = NONE;
         for (position, entry) in entries.iter().enumerate() {
             let entry = CompletionQueueEntry::parse(entry);
             let (of, id) = (entry.submission_queue.0, entry.command_id);
-            let known = self.commands.find(of, id).and_then(|at| self.commands.slab.get(at));
+            last = self.commands.find(of, id).unwrap_or(NONE);
+            let known = self.commands.slab.get(last);
             let twice = entries[..position].iter().map(CompletionQueueEntry::parse);
             if known.is_none_or(|command| command.completion != queue.id)
                 || twice
@@ -155,7 +157,12 @@ impl Rule {
         for entry in entries {
             let entry = CompletionQueueEntry::parse(entry);
             let of = entry.submission_queue.0;
-            self.end(of, entry.command_id, entry.status().is_success());
+            // Most completions are alone.
+            let ended =
+                if entries.len() == 1 { Some(last) } else { self.commands.find(of, entry.command_id) };
+            if let Some(index) = ended {
+                self.end(of, index, entry.status().is_success());
+            }
             if let Some(from) = controller.submission.iter_mut().find(|queue| queue.id == of) {
                 from.advance(entry.submission_queue_head.into());
                 if !self.entries.is_empty() {
@@ -170,13 +177,10 @@ impl Rule {
     }
 
     /// Handles the end of a command.
-    fn end(&mut self, queue: u16, id: CommandId, success: bool) {
-        let Some(index) = self.commands.find(queue, id) else { return };
-        let Some(command) = self.forget(index) else { return };
-        if queue != 0 {
-            return;
-        }
-        let entry = &command.entry;
+    fn end(&mut self, queue: u16, index: u32, success: bool) {
+        let known = self.commands.slab.get(index).filter(|_| queue == 0);
+        let Some(entry) = &known.map(|command| command.entry) else { return self.forget(index) };
+        self.forget(index);
         match AdminOpcode::from(entry.opcode) {
             AdminOpcode::DoorbellBufferConfig if !success => {
                 self.shadow = None;
@@ -199,16 +203,16 @@ impl Rule {
     }
 
     /// Takes back all memory that a command has named.
-    fn forget(&mut self, index: u32) -> Option<Command> {
-        let mut command = self.commands.remove(index)?;
+    fn forget(&mut self, index: u32) {
+        let Some(command) = self.commands.slab.get_mut(index) else { return };
         self.grants.remove(&mut Owner { number: index, parts: &mut command.parts });
-        for list in command.lists.into_iter().filter(|list| *list != NONE) {
-            self.lists.remove(list);
-            if !self.partial.is_empty() {
+        for list in command.lists {
+            if list != NONE {
+                self.lists.remove(list);
                 self.partial.retain(|partial| partial.list != list);
             }
         }
-        Some(command)
+        self.commands.remove(index);
     }
 
     /// Handles bytes of host memory that the device is given, which may be entries, lists or
@@ -217,6 +221,20 @@ impl Rule {
         if let Some((index, offset)) = controller.submission_at(address) {
             self.on_entries(controller, index, offset, bytes);
         }
+        if self.has_lists() {
+            self.on_lists(controller, address, bytes);
+        }
+        if let Some(at) = self.shadow {
+            self.on_shadow(controller, at, address, bytes);
+        }
+    }
+
+    /// Whether there may be lists that a device has not been given.
+    const fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
+    fn on_lists(&mut self, controller: &mut Controller, address: u64, bytes: &[u8]) {
         let end = address.saturating_add(bytes.len() as u64);
         let mut lists = [NONE; LISTS_AT_ONCE];
         for (place, list) in lists.iter_mut().zip(self.grants.lists_at(address, end)) {
@@ -229,9 +247,6 @@ impl Rule {
             if !lists[..index].contains(&list) {
                 self.on_list(controller, list, address, bytes);
             }
-        }
-        if let Some(at) = self.shadow {
-            self.on_shadow(controller, at, address, bytes);
         }
     }
 
@@ -324,6 +339,10 @@ impl Rule {
         let pointer = DataPointer::of(entry);
         let total = match extent.length {
             Length::Exact(0) => 0,
+            Length::Exact(total) if is_one_page(pointer, total, page) => {
+                self.grant(index, (entry.data_pointer[0], total), flags, NONE);
+                total
+            }
             Length::Exact(total) => {
                 self.walk(index, 0, pointer, total, page, Right { flags, guessed: false });
                 total
@@ -542,6 +561,13 @@ impl Rule {
             }
         }
     }
+}
+
+/// Whether a pointer names nothing but `total` bytes in the page of its first PRP entry.
+fn is_one_page(pointer: DataPointer, total: u64, page: pointer::PageSize) -> bool {
+    let DataPointer::Prp(first, _) = pointer else { return false };
+    let offset = page.offset_of(first);
+    offset.is_multiple_of(4) && total <= u64::from(page.bytes() - offset)
 }
 
 /// How many bytes the first PRP entry's page has.

@@ -18,15 +18,20 @@ struct Slot<T> {
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: u32,
+    used: u32,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: NONE }
+        Self { slots: Vec::new(), free: NONE, used: 0 }
     }
 }
 
 impl<T> Slab<T> {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     /// Keeps a value, unless there are `most` already.
     #[inline]
     pub(crate) fn insert(&mut self, value: T, most: u32) -> Option<u32> {
@@ -34,10 +39,12 @@ impl<T> Slab<T> {
             let index = self.free;
             self.free = slot.next;
             (slot.value, slot.used) = (value, true);
+            self.used += 1;
             return Some(index);
         }
         let index = u32::try_from(self.slots.len()).ok().filter(|index| *index < most)?;
         self.slots.push(Slot { value, used: true, next: NONE });
+        self.used += 1;
         Some(index)
     }
 
@@ -55,13 +62,14 @@ impl<T> Slab<T> {
     }
 }
 
-impl<T: Copy> Slab<T> {
-    /// Removes a value.
+impl<T> Slab<T> {
+    /// Removes a value, which stays in its place until another one is kept there.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, index: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.used)?;
         (slot.used, slot.next) = (false, self.free);
         self.free = index;
-        Some(slot.value)
+        self.used -= 1;
+        Some(&mut slot.value)
     }
 }

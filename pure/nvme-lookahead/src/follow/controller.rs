@@ -422,12 +422,9 @@ impl Controller {
     fn on_completions(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         let end = address.saturating_add(bytes.len() as u64);
         for index in 0..self.completion.len() {
-            let Some(queue) = self.completion.get(index).copied() else { return };
-            if queue.is_scattered {
-                continue;
-            }
+            let Some(queue) = self.completion.get(index) else { return };
             let (from, to) = (address.max(queue.base), end.min(queue.end()));
-            if from >= to {
+            if queue.is_scattered || from >= to {
                 continue;
             }
             let within = |of: u64| usize::try_from(of - address).unwrap_or(usize::MAX);

@@ -3,7 +3,7 @@
 use super::{AddressType, Header, Kind, MemoryOperation, MemoryRequest, TlpError};
 
 /// Enables for every byte of a double word.
-const ALL: u8 = 0b1111;
+pub(super) const ALL: u8 = 0b1111;
 /// Requests must not cross a multiple of this many bytes.
 const BOUNDARY: u64 = 4096;
 /// Lower Address has seven bits.
@@ -87,7 +87,18 @@ impl Header {
     }
 
     /// Number of bytes in the request's first double word before the first enabled one, 0..4.
+    #[inline]
     pub const fn lead(&self) -> u8 {
+        // Nearly always.
+        if let Kind::Memory(request) = &self.kind
+            && request.first_enables == ALL
+        {
+            return 0;
+        }
+        self.disabled_lead()
+    }
+
+    const fn disabled_lead(&self) -> u8 {
         let (first, _) = self.enables();
         match first {
             0 => 0,
@@ -98,7 +109,19 @@ impl Header {
     /// Number of bytes from the first enabled one to the last enabled one, 0..=4096. It is the
     /// length of the operands for AtomicOps, and 0 for zero-length requests, messages and
     /// completions.
+    #[inline]
     pub const fn byte_length(&self) -> u32 {
+        // Nearly always.
+        if let Kind::Memory(request) = &self.kind
+            && request.first_enables == ALL
+            && request.last_enables == ALL
+        {
+            return self.length as u32 * 4;
+        }
+        self.enabled_length()
+    }
+
+    const fn enabled_length(&self) -> u32 {
         let (first, last) = self.enables();
         if self.length == 0 || (first == 0 && last == 0) {
             return 0;

@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use engine::Buffer;
 
+use super::enables::ALL;
 use super::head::{Found, emit_prefixes, parse_into};
 use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 
@@ -237,14 +238,27 @@ impl<P: AsRef<[u8]>> Tlp<P> {
 
     /// The payload without the padding of its first and last double word; the borrowed form of
     /// [`Packet::data`].
+    #[inline]
     pub fn data_bytes(&self) -> &[u8] {
         let (start, length) = self.data_range();
         &self.payload.as_ref()[start..start + length]
     }
 
     /// Start of the data in the payload, and its length in bytes; always within the payload.
+    #[inline]
     fn data_range(&self) -> (usize, usize) {
         let have = self.payload.as_ref().len();
+        // Most data are whole double words.
+        if let Kind::Memory(request) = &self.header.kind
+            && (request.first_enables, request.last_enables) == (ALL, ALL)
+        {
+            return (0, have.min(usize::from(self.header.length) * 4));
+        }
+        self.enabled_range(have)
+    }
+
+    /// The same for any packet.
+    fn enabled_range(&self, have: usize) -> (usize, usize) {
         let (start, length) = match &self.header.kind {
             Kind::Completion(completion) => {
                 let start = usize::from(completion.lower_address % 4);
