@@ -134,7 +134,7 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --profile shipped --package farlane
 	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
 
-soak: setup ## what takes long: new seeds for MINUTES (10), kills, debug beside demo, the browser, packages, fuzzing
+soak: setup ## what takes long: new seeds for MINUTES (10), kills, debug beside demo, the browser, packages, a race detector, fuzzing
 	@scripts/setup --tests
 	@MINUTES=$(MINUTES) SEEDS=$(SEEDS) scripts/prove soak
 

@@ -184,3 +184,25 @@ fn each_read_is_a_snapshot_whatever_other_threads_write() {
     let reads: Vec<u32> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert!(reads.iter().all(|reads| *reads > 0), "{reads:?}");
 }
+
+/// A data race on purpose: `scripts/races` sees by it that its detector finds one.
+#[test]
+#[ignore = "a data race on purpose, for scripts/races"]
+fn a_planted_race() {
+    struct Plain(std::cell::UnsafeCell<u64>);
+    // SAFETY: No rule allows this: two threads change the value at once. No other test has it.
+    unsafe impl Sync for Plain {}
+    let value = Plain(std::cell::UnsafeCell::new(0));
+    let add = || {
+        let value = &value;
+        for _ in 0..10_000 {
+            // SAFETY: As above: this is the race.
+            unsafe { *value.0.get() += 1 };
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(add);
+        scope.spawn(add);
+    });
+}
