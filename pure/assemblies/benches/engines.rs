@@ -182,5 +182,7 @@ fn main() {
         pair.measure(&format!("4 KiB write, {depth} deep"), depth, |pair, slot| pair.transfer(slot, true));
         pair.measure(&format!("4 KiB read, {depth} deep"), depth, |pair, slot| pair.transfer(slot, false));
     }
+    let mut pair = Pair::new(Dma::Strict, true);
+    pair.measure("4 KiB write, 1 deep, ahead", 1, |pair, slot| pair.transfer(slot, true));
     [false, true].into_iter().for_each(rule);
 }

@@ -163,7 +163,7 @@ impl RootPort {
     #[inline(always)]
     pub(crate) fn poll_root(&mut self, now: Instant) -> Option<root_complex::Output> {
         loop {
-            if let Some(packet) = self.below.packets.pop_front() {
+            if let Some(packet) = engine::pop(&mut self.below.packets) {
                 return Some(root_complex::Output::Packet(packet));
             }
             match self.root.poll_output()? {

@@ -362,7 +362,7 @@ impl Interposer for Lookahead {
     }
 
     fn poll_packet(&mut self) -> Option<Packet> {
-        self.requests.pop_front()
+        engine::pop(&mut self.requests)
     }
 }
 

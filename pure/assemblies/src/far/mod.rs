@@ -355,7 +355,7 @@ impl<F: Device> Engine for Far<F> {
                 self.quiet = !self.step();
             }
         }
-        let output = self.outputs.pop_front();
+        let output = engine::pop(&mut self.outputs);
         if self.watch.is_on()
             && let Some(Output::Transmit(connection, bytes)) = &output
         {

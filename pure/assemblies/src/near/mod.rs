@@ -576,7 +576,7 @@ impl Engine for Near {
             self.circulate(true);
             self.work = Work::Nobody;
         }
-        let output = self.outputs.pop_front();
+        let output = engine::pop(&mut self.outputs);
         if self.port.watch().is_on() {
             self.show(output.as_ref());
         }

@@ -417,7 +417,7 @@ impl<S: Side> Queues<S> {
     /// others.
     #[inline]
     fn next_output(&mut self) -> Option<Output> {
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = engine::pop(&mut self.outputs) {
             return Some(output);
         }
         if self.dirty != 0 {
@@ -426,7 +426,7 @@ impl<S: Side> Queues<S> {
         if self.ready != 0 {
             self.fetch_entries();
         }
-        self.outputs.pop_front()
+        engine::pop(&mut self.outputs)
     }
 
     fn timeout(&self) -> Option<Instant> {

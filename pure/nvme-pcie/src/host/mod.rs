@@ -540,11 +540,11 @@ impl Engine for Host {
     /// Doorbells are rung after all other work, so that entries that were submitted together share
     /// one ring.
     fn poll_output(&mut self) -> Option<Output> {
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = engine::pop(&mut self.outputs) {
             return Some(output);
         }
         self.ring();
-        self.outputs.pop_front()
+        engine::pop(&mut self.outputs)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -190,7 +190,7 @@ impl Engine for Subsystem {
         if self.lanes.is_some() {
             return self.poll_with_lanes();
         }
-        self.flow.outputs.pop_front()
+        engine::pop(&mut self.flow.outputs)
     }
 
     /// The earliest time at which background work continues. Commands never wait for a time.

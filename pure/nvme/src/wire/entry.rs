@@ -172,21 +172,28 @@ impl SubmissionQueueEntry {
     /// Encodes the entry in the format of a submission queue.
     #[inline]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[0] = self.opcode;
-        bytes[1] = self.flags;
-        bytes[2..4].copy_from_slice(&self.command_id.0.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.namespace.0.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.cdw2.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.cdw3.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.metadata_pointer.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.data_pointer[0].to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.data_pointer[1].to_le_bytes());
-        let words = [self.cdw10, self.cdw11, self.cdw12, self.cdw13, self.cdw14, self.cdw15];
-        for (place, word) in bytes[40..].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        let [low, high] = self.command_id.0.to_le_bytes();
+        let first = u32::from_le_bytes([self.opcode, self.flags, low, high]);
+        let [metadata, data, more] =
+            [self.metadata_pointer, self.data_pointer[0], self.data_pointer[1]].map(halves);
+        emit_words([
+            first,
+            self.namespace.0,
+            self.cdw2,
+            self.cdw3,
+            metadata[0],
+            metadata[1],
+            data[0],
+            data[1],
+            more[0],
+            more[1],
+            self.cdw10,
+            self.cdw11,
+            self.cdw12,
+            self.cdw13,
+            self.cdw14,
+            self.cdw15,
+        ])
     }
 
     /// Fused Operation (FUSE).
@@ -275,14 +282,13 @@ impl CompletionQueueEntry {
     /// Encodes the entry in the format of a completion queue.
     #[inline]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[0..4].copy_from_slice(&self.dw0.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.dw1.to_le_bytes());
-        bytes[8..10].copy_from_slice(&self.submission_queue_head.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.submission_queue.0.to_le_bytes());
-        bytes[12..14].copy_from_slice(&self.command_id.0.to_le_bytes());
-        bytes[14..16].copy_from_slice(&self.status_and_phase.to_le_bytes());
-        bytes
+        let double = |low: u16, high: u16| u32::from(high) << 16 | u32::from(low);
+        emit_words([
+            self.dw0,
+            self.dw1,
+            double(self.submission_queue_head, self.submission_queue.0),
+            double(self.command_id.0, self.status_and_phase),
+        ])
     }
 
     /// The Status Field, bits 15:1 of the last word.
@@ -301,6 +307,23 @@ impl CompletionQueueEntry {
         self.status_and_phase = status.raw() << 1 | phase as u16;
         self
     }
+}
+
+/// The low and the high double word of `value`.
+#[inline]
+const fn halves(value: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// Encodes double words without a call for each.
+#[inline]
+fn emit_words<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (place, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    bytes
 }
 
 #[cfg(test)]

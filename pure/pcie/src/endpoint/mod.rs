@@ -553,7 +553,7 @@ impl Engine for Endpoint {
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = engine::pop(&mut self.outputs) {
                 return Some(output);
             }
             let output = self.requester.poll_output()?;

@@ -519,7 +519,7 @@ impl Engine for Requester {
         self.issue_waiting(now);
     }
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        engine::pop(&mut self.outputs)
     }
     fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.earliest()

@@ -72,7 +72,7 @@ pub enum CompletionTimeout {
 }
 
 /// Every value with its 4-bit encoding and the longest wait it allows.
-const VALUES: [(CompletionTimeout, u8, Nanos); 9] = [
+static VALUES: [(CompletionTimeout, u8, Nanos); 9] = [
     (CompletionTimeout::Default, 0b0000, Nanos::from_millis(50)),
     (CompletionTimeout::A1, 0b0001, Nanos::from_micros(100)),
     (CompletionTimeout::A2, 0b0010, Nanos::from_millis(10)),
@@ -87,7 +87,7 @@ const VALUES: [(CompletionTimeout, u8, Nanos); 9] = [
 impl CompletionTimeout {
     /// All values: the default, then the others from the shortest to the longest.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
-        VALUES.into_iter().map(|(value, ..)| value)
+        VALUES.iter().map(|(value, ..)| *value)
     }
     /// The encoding of this value in Completion Timeout Value.
     pub fn code(self) -> u8 {
@@ -95,7 +95,7 @@ impl CompletionTimeout {
     }
     /// The value with encoding `code`; `None` for a reserved encoding.
     pub fn from_code(code: u8) -> Option<Self> {
-        VALUES.into_iter().find(|(_, encoding, _)| *encoding == code).map(|(value, ..)| value)
+        VALUES.iter().find(|(_, encoding, _)| *encoding == code).map(|(value, ..)| *value)
     }
     /// The time that a requester waits: the longest that the value allows, since a far device needs
     /// all of it.
@@ -122,6 +122,6 @@ impl CompletionTimeout {
     }
 
     fn row(self) -> (Self, u8, Nanos) {
-        VALUES.into_iter().find(|(value, ..)| *value == self).unwrap_or(VALUES[0])
+        *VALUES.iter().find(|(value, ..)| *value == self).unwrap_or(&VALUES[0])
     }
 }

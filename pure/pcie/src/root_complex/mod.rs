@@ -490,7 +490,7 @@ impl Engine for RootComplex {
         }
     }
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        engine::pop(&mut self.outputs)
     }
     fn poll_timeout(&self) -> Option<Instant> {
         let wake = self.enumeration.as_ref().and_then(|running| running.sleep).map(|(at, _)| at);

@@ -417,7 +417,7 @@ impl Engine for Switch {
     }
     fn handle_timeout(&mut self, _now: Instant) {}
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        engine::pop(&mut self.outputs)
     }
     fn poll_timeout(&self) -> Option<Instant> {
         None

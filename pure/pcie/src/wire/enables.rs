@@ -123,6 +123,9 @@ impl Header {
 
     const fn enabled_length(&self) -> u32 {
         let (first, last) = self.enables();
+        if first == ALL && last == ALL && self.length > 1 {
+            return self.length as u32 * 4;
+        }
         if self.length == 0 || (first == 0 && last == 0) {
             return 0;
         }

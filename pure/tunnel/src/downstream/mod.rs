@@ -460,7 +460,7 @@ impl Engine for Downstream {
 
     fn poll_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = engine::pop(&mut self.outputs) {
                 return Some(output);
             }
             let (strand, output) = self.session.poll_output()?;

@@ -65,9 +65,10 @@ pub(super) fn parse<'a>(header: &FrameHeader, body: &'a [u8]) -> Result<(Ahead, 
 
 pub(super) fn emit(writer: &mut Writer<'_>, ahead: &Ahead, bytes: &[u8]) {
     let code = (ahead.payload_size / PAYLOAD_LEAST).max(1).ilog2().to_be_bytes()[3];
-    writer.put(&ahead.address.to_be_bytes());
-    writer.put(&ahead.key.0.to_be_bytes());
-    writer.put(&ahead.completer.bits().to_be_bytes());
-    writer.put(&[code, u8::from(ahead.once)]);
+    let head = u128::from(ahead.address) << 64
+        | u128::from(ahead.key.0) << 32
+        | u128::from(ahead.completer.bits()) << 16
+        | u128::from(u16::from_be_bytes([code, u8::from(ahead.once)]));
+    writer.put_array(&head.to_be_bytes());
     writer.put(bytes);
 }

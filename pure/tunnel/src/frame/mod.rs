@@ -396,6 +396,12 @@ impl<'a> Writer<'a> {
         self.bytes[self.at..][..bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
+    /// Like [`Writer::put`], without a call for the copy.
+    #[inline]
+    pub(crate) fn put_array<const N: usize>(&mut self, bytes: &[u8; N]) {
+        *self.bytes[self.at..].first_chunk_mut().expect("the buffer is long enough") = *bytes;
+        self.at += N;
+    }
     pub(crate) fn zeros_to_multiple_of_4(&mut self) {
         let end = self.at.next_multiple_of(4);
         self.bytes[self.at..end].fill(0);
@@ -481,7 +487,7 @@ impl Frame<'_> {
     /// # Panics
     /// When `bytes` is too short.
     pub fn emit(&self, sequence: Sequence, acknowledge: Sequence, bytes: &mut [u8]) -> usize {
-        let (head, body) = bytes.split_at_mut(HEADER_LENGTH);
+        let (head, body) = bytes.split_first_chunk_mut().expect("the caller has room for the frame");
         let length = emit_body(self, body);
         let header = FrameHeader {
             kind: self.kind(),
@@ -490,7 +496,7 @@ impl Frame<'_> {
             sequence,
             acknowledge,
         };
-        head.copy_from_slice(&header.emit());
+        *head = header.emit();
         HEADER_LENGTH + length
     }
 }

@@ -421,7 +421,7 @@ fn emit_numbered(
         }
         Numbered::Tlp(packet) => packet,
     };
-    let (head, body) = bytes.split_at_mut(HEADER_LENGTH);
+    let (head, body) = bytes.split_first_chunk_mut().expect("the caller has room for the frame");
     let mut length = 0;
     if let Some(stamps) = stamps {
         body[..STAMPS_LENGTH].copy_from_slice(&emit_stamps(stamps));
@@ -435,6 +435,6 @@ fn emit_numbered(
         sequence,
         acknowledge,
     };
-    head.copy_from_slice(&header.emit());
+    *head = header.emit();
     HEADER_LENGTH + length
 }

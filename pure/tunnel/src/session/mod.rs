@@ -502,7 +502,7 @@ impl Engine for Session {
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
         loop {
-            match self.items.pop_front() {
+            match engine::pop(&mut self.items) {
                 Some(Item::Reset(number)) => {
                     self.on_reset_delivered(number);
                     return Some(Output::Reset);

@@ -377,7 +377,7 @@ impl<I: Interposer> Upstream<I> {
             From::Tlp { mut packet, arrival } => {
                 if self.on_up(usize::from(port.0), &packet) == Ascent::Refused {
                     self.refuse(port, &packet);
-                    return self.outputs.pop_front();
+                    return engine::pop(&mut self.outputs);
                 }
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
@@ -507,7 +507,7 @@ impl<I: Interposer> Engine for Upstream<I> {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = engine::pop(&mut self.outputs) {
             return Some(output);
         }
         loop {
@@ -516,7 +516,7 @@ impl<I: Interposer> Engine for Upstream<I> {
                 return Some(output);
             }
             // A packet that went down may have been answered.
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = engine::pop(&mut self.outputs) {
                 return Some(output);
             }
             let (port, strand, output) = self.poll_ports()?;
