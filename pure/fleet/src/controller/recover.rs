@@ -55,6 +55,9 @@ impl Controller {
         if incarnation <= report.epoch.incarnation {
             return None; // An operator decides: see `farlane fleet recover`.
         }
+        if report.deleted {
+            return self.change(name, Some(Volume { delete: true, ..volume.clone() }));
+        }
         let mut compares = vec![self.compare(volume_key(name))];
         let mut writes = Vec::new();
         for one in &report.admitted {
@@ -101,8 +104,9 @@ impl Controller {
             let now = self.now_seen().unwrap_or_default();
             report.seen.incarnation >= now.incarnation && report.seen > now
         };
-        report.is_some_and(has_seen_more)
-            || self.report_of(name, volume).is_some_and(|report| report.epoch > volume.epoch)
+        let knows_more =
+            |report: &VolumeReport| report.epoch > volume.epoch || report.deleted && !volume.delete;
+        report.is_some_and(has_seen_more) || self.report_of(name, volume).is_some_and(knows_more)
     }
 
     /// Whether the store knows less than some owner, so that an operator has to decide.

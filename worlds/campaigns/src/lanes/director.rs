@@ -7,6 +7,7 @@ use nvme::wire::feature::FeatureId;
 use nvme::wire::log::LogPage;
 use nvme::wire::{AdminOpcode, AnaState, CommandId, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
 
+use super::health::Tally;
 use super::hosts::{Outgoing, name};
 use super::rules::{BLOCKS, NAMESPACES, State};
 use super::{BLOCK, Event, Pending, Place, Sender, World};
@@ -18,40 +19,6 @@ const IGNORE_KEY: u32 = 1 << 3;
 const SANITIZE: u64 = 11;
 /// Sanitize Action (SANACT): Block Erase.
 const BLOCK_ERASE: u32 = 0b010;
-/// Offsets in the health log.
-const HOST_READS: usize = 64;
-const HOST_WRITES: usize = 80;
-const ERRORS: usize = 176;
-
-/// What hosts have seen of their commands.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    reads: u64,
-    writes: u64,
-    errors: u64,
-    pub(super) lost: u64,
-    /// The reads, writes and errors that lanes had not reported when they were gone.
-    unreported: [u64; 3],
-}
-
-impl Tally {
-    /// Counts what the health log has to have.
-    pub(super) fn count(&mut self, one: &Pending, code: StatusCode) {
-        match (code, IoOpcode::from(one.entry.opcode)) {
-            (StatusCode::SuccessfulCompletion, _) if one.sender == Sender::Director => (),
-            (StatusCode::SuccessfulCompletion, IoOpcode::Read | IoOpcode::Compare) => self.reads += 1,
-            (StatusCode::SuccessfulCompletion, IoOpcode::Write) => self.writes += 1,
-            (StatusCode::SuccessfulCompletion, _) => (),
-            _ => self.errors += 1,
-        }
-    }
-
-    /// Notes that nothing will report these commands.
-    pub(super) fn lose(&mut self, lost: &Self) {
-        let counts = [lost.reads, lost.writes, lost.errors];
-        self.unreported.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-    }
-}
 
 /// A change that is under way.
 #[derive(Debug, Default)]
@@ -87,12 +54,12 @@ pub(super) struct Director {
     pub(super) pair_value: u64,
     pub(super) tally: Tally,
     /// The reads, writes and errors that hosts had seen when the health log was asked for.
-    seen_before: [u64; 3],
+    pub(super) seen_before: [u64; 3],
 }
 
 /// A command of the director.
 #[derive(Debug)]
-struct Step {
+pub(super) struct Step {
     host: usize,
     /// Whether the command is for an I/O queue.
     io: bool,
@@ -106,7 +73,7 @@ struct Step {
 }
 
 impl Step {
-    fn new(host: usize, entry: SubmissionQueueEntry) -> Self {
+    pub(super) fn new(host: usize, entry: SubmissionQueueEntry) -> Self {
         let (data, states, erases) = (Vec::new(), Vec::new(), Vec::new());
         Self { host, io: false, entry, data, states, erases, sanitizes: false, aborts: false }
     }
@@ -129,7 +96,7 @@ impl Director {
             marked: false,
             faulty: false,
             pair_value: 0,
-            tally: Tally { reads: 0, writes: 0, errors: 0, lost: 0, unreported: [0; 3] },
+            tally: Tally::new(),
             seen_before: [0; 3],
         }
     }
@@ -192,7 +159,7 @@ impl World {
         }
     }
 
-    fn take_step(&mut self, step: Step) {
+    pub(super) fn take_step(&mut self, step: Step) {
         let queue = if step.io { self.some_queue(step.host) } else { None };
         if step.io && queue.is_none() {
             return self.director.steps.push(step); // The host connects a queue meanwhile.
@@ -536,31 +503,6 @@ impl World {
         self.take_step(Step::new(host, entry));
     }
 
-    /// Reads the health log.
-    fn read_health(&mut self, host: usize) {
-        let Tally { reads, writes, errors, .. } = self.director.tally;
-        self.director.seen_before = [reads, writes, errors];
-        let entry = command::get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, 512);
-        let command = Some(self.send(Outgoing::of_director(host, None, entry)));
-        self.director.under_way = Some(Change { command, ..Change::default() });
-    }
-
-    /// Compares the health log with what hosts had seen before it was asked for, and if nothing
-    /// else is under way, with what they have seen at all.
-    fn check_health(&mut self, log: &[u8]) {
-        let Some(log) = log.get(..512) else { return };
-        let at = |offset: usize| u64::from_le_bytes(log[offset..offset + 8].try_into().expect("8 bytes"));
-        let Tally { reads, writes, errors, lost, unreported } = self.director.tally;
-        let counted = [at(HOST_READS), at(HOST_WRITES), at(ERRORS)];
-        let (least, most) = (self.director.seen_before, [reads + lost, writes + lost, errors + lost]);
-        let reported = counted.iter().zip(unreported).map(|(counted, lost)| *counted + lost);
-        let too_few = reported.zip(least).any(|(reported, least)| reported < least);
-        let too_many = counted.iter().zip(most).any(|(counted, most)| *counted > most);
-        if too_few || self.pending.is_empty() && too_many {
-            self.fail(format!("the health log counts {counted:?}, not {least:?} to {most:?}"));
-        }
-    }
-
     /// Undoes one change after the other; done when none is left.
     fn undo(&mut self) {
         let state = self.timeline.newest().clone();
@@ -603,12 +545,5 @@ impl World {
             }
         }
         self.director.done = self.unseen.is_empty();
-    }
-
-    /// Reads the health log when nothing is under way.
-    pub(super) fn verify_counts(&mut self) {
-        self.read_health(0);
-        let until = self.now + Nanos::from_secs(1);
-        self.run_until(until, |world| !world.pending.is_empty());
     }
 }

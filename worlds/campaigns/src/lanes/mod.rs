@@ -6,6 +6,7 @@
 //! director makes one change of the subsystem after the other.
 
 mod director;
+mod health;
 mod hosts;
 mod medium;
 mod rules;

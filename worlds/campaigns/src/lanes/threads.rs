@@ -7,7 +7,7 @@ use nvme::media::{Operation, Request};
 use nvme::subsystem::{CommandToken, Input, Lane, LaneId, Output, ToLane, ToSubsystem};
 use nvme::wire::{Status, StatusCode};
 
-use super::director::Tally;
+use super::health::Tally;
 use super::hosts::Doubt;
 use super::{Event, Pending, Place, Plant, Sender, World};
 
@@ -46,7 +46,7 @@ impl Station {
             late: None,
             leaving: false,
             ended: false,
-            unreported: Tally::default(),
+            unreported: Tally::new(),
         }
     }
 
@@ -252,7 +252,7 @@ impl World {
         let Place::Lane(lane) = place else { return };
         let Some(station) = self.stations.get_mut(&place) else { return };
         if message.has_counts() {
-            station.unreported = Tally::default();
+            station.unreported = Tally::new();
         }
         station.last_from = station.last_from.max(self.now + delay);
         let at = station.last_from;
