@@ -1,4 +1,4 @@
-//! Epochs, by which a disk's owner refuses what is older than what it has made durable.
+//! Epochs, by which a disk's owner refuses lists that are older than its durable one.
 
 use core::fmt;
 

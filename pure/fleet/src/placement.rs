@@ -43,9 +43,9 @@ pub struct Candidate {
 pub struct Choice {
     /// The pool.
     pub pool: Name,
-    /// What is predicted there.
+    /// The prediction for it.
     pub prediction: Option<Prediction>,
-    /// The second best pool, and what is predicted there.
+    /// The second best pool, and the prediction for it.
     pub second: Option<(Name, Option<Prediction>)>,
     /// The pools that are none for the volume.
     pub unfit: Vec<(Name, Unfit)>,

@@ -1,5 +1,5 @@
 //! The agent of a machine: makes durable what the controller demands, has the target enforce it,
-//! and reports what is so.
+//! and reports the outcome.
 
 mod state;
 
@@ -16,7 +16,7 @@ pub use state::{SavedAttachment, SavedVolume, State};
 /// How often an agent reports although nothing has changed: a report may have been lost.
 pub const REPORT_EVERY: Nanos = Nanos::from_secs(10);
 
-/// What an agent is told and answered.
+/// The inputs of an agent.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A controller that leads in this term asks for reports. The slices of others are ignored from
@@ -30,7 +30,7 @@ pub enum Input<'a> {
     Observed(&'a Observation),
 }
 
-/// What an agent asks for.
+/// The outputs of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Make the state durable, then answer with [`Input::Saved`].
@@ -235,7 +235,7 @@ impl Agent {
     }
 
     /// What the target is to serve now. A host is let in only after the hosts that are let in no
-    /// longer have gone: two steps, whatever the durable list says.
+    /// longer have gone: two steps, even if the durable list has both changes.
     fn to_serve(&self, observed: &Observation) -> Vec<Served> {
         let volumes = self.saved.volumes.iter().filter(|(_, volume)| !volume.delete);
         volumes
@@ -366,7 +366,7 @@ impl Agent {
         self.saved.ended.retain(|name| devices.iter().any(|(device, _)| device == name));
     }
 
-    /// Reports what is so, if it is not what was reported last.
+    /// Sends a report, if it differs from the last one.
     fn report(&mut self, now: Instant, again: bool) {
         let report = self.describe();
         let is_same = |known: &Report| Report { seen: known.seen, ..report.clone() } == *known;
@@ -377,7 +377,7 @@ impl Agent {
         }
     }
 
-    /// The report of what is so. What is being made durable counts already, as it cannot be undone.
+    /// The report. A state that is being made durable counts already, as it cannot be undone.
     pub fn describe(&self) -> Report {
         let state = self.saving.as_ref().map_or(&self.saved, |(_, state)| state);
         let volumes = state.volumes.iter().map(|(name, volume)| VolumeReport {

@@ -44,18 +44,18 @@ impl Bench {
         let agent = Agent::new(Instant::ZERO, State::default());
         let mut bench =
             Self { agent, observation: Observation::default(), refusals: Vec::new(), lists: Vec::new() };
-        bench.tell(Input::Asked(1));
+        bench.input(Input::Asked(1));
         bench.observe();
         bench
     }
 
-    fn tell(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
         self.agent.handle_input(Instant::ZERO, input);
         let mut outputs = Vec::new();
         drain(&mut self.agent, |output| outputs.push(output));
         for output in outputs {
             match output {
-                Output::Save { number, .. } => self.tell(Input::Saved(number)),
+                Output::Save { number, .. } => self.input(Input::Saved(number)),
                 Output::Serve { number, volumes } => {
                     self.lists.extend(volumes.iter().map(|volume| volume.admitted.clone()));
                     (self.observation.number, self.observation.served) = (number, volumes);
@@ -69,7 +69,7 @@ impl Bench {
 
     fn observe(&mut self) {
         let observation = self.observation.clone();
-        self.tell(Input::Observed(&observation));
+        self.input(Input::Observed(&observation));
     }
 
     fn is_enforced(&self) -> bool {
@@ -80,10 +80,10 @@ impl Bench {
 #[test]
 fn an_older_list_is_refused_and_so_is_another_of_the_same_age() {
     let mut bench = Bench::new();
-    bench.tell(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
     assert!(bench.is_enforced() && bench.refusals.is_empty());
-    bench.tell(Input::Slice(&slice(2, 4, &[])));
-    bench.tell(Input::Slice(&slice(3, 5, &[])));
+    bench.input(Input::Slice(&slice(2, 4, &[])));
+    bench.input(Input::Slice(&slice(3, 5, &[])));
     assert_eq!(bench.refusals.len(), 2);
     assert_eq!(bench.agent.saved().volumes[&name("v")].admitted, [admission("a", 5)]);
 }
@@ -91,10 +91,10 @@ fn an_older_list_is_refused_and_so_is_another_of_the_same_age() {
 #[test]
 fn a_host_is_let_in_only_when_the_one_before_has_gone() {
     let mut bench = Bench::new();
-    bench.tell(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
     bench.observation.associations = vec![(name("v"), name("a"))];
     bench.observe();
-    bench.tell(Input::Slice(&slice(2, 6, &[admission("b", 6)])));
+    bench.input(Input::Slice(&slice(2, 6, &[admission("b", 6)])));
     assert_eq!(bench.lists.last(), Some(&Vec::new()), "nothing but the fence: requests of a are in progress");
     assert!(!bench.is_enforced());
     bench.observation.associations.clear();
@@ -106,11 +106,11 @@ fn a_host_is_let_in_only_when_the_one_before_has_gone() {
 #[test]
 fn slices_of_a_term_that_has_not_asked_and_overtaken_ones_are_ignored() {
     let mut bench = Bench::new();
-    bench.tell(Input::Slice(&slice(7, 5, &[])));
-    bench.tell(Input::Slice(&slice(6, 9, &[admission("a", 9)])));
+    bench.input(Input::Slice(&slice(7, 5, &[])));
+    bench.input(Input::Slice(&slice(6, 9, &[admission("a", 9)])));
     let mut other = slice(8, 9, &[admission("a", 9)]);
     other.seen.term = 2;
-    bench.tell(Input::Slice(&other));
+    bench.input(Input::Slice(&other));
     assert_eq!(bench.agent.saved().volumes[&name("v")].epoch.number, 5);
     assert!(bench.refusals.is_empty());
 }
@@ -118,9 +118,9 @@ fn slices_of_a_term_that_has_not_asked_and_overtaken_ones_are_ignored() {
 #[test]
 fn nothing_goes_because_a_slice_lacks_it() {
     let mut bench = Bench::new();
-    bench.tell(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
     let seen = Seen { incarnation: 0, term: 1, revision: 9 };
-    bench.tell(Input::Slice(&Slice { seen, ..Slice::default() }));
+    bench.input(Input::Slice(&Slice { seen, ..Slice::default() }));
     assert_eq!(bench.observation.served[0].admitted, [admission("a", 5)]);
 }
 

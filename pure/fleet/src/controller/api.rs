@@ -161,7 +161,7 @@ impl Controller {
     }
 
     /// Replies once the store has confirmed that the controller leads still. A controller that was
-    /// deposed, and does not know it yet, would reply what is no longer so.
+    /// deposed, and does not know it yet, would reply from an old copy.
     fn confirm(&mut self, id: CallId, call: Call, reply: Option<Result<Reply, ApiError>>) {
         let Some(term) = self.term else { return };
         let transaction = Transaction { term, compares: Vec::new(), writes: Vec::new() };

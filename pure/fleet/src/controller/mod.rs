@@ -31,7 +31,7 @@ const REFILL: Nanos = Nanos::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// What a controller is told, asked and answered.
+/// The inputs of a controller.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The controller is the leader in this term.
@@ -54,7 +54,7 @@ pub enum Input {
     Predicted(Prediction),
 }
 
-/// What a controller asks for.
+/// The outputs of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Apply a transaction, then answer with [`Input::Answered`].
@@ -264,7 +264,7 @@ impl Controller {
                     (None, _) => (),
                 }
             }
-            // The cache is behind: the store says what is so.
+            // The cache is behind the store.
             Answer::Conflict => {
                 self.again.extend(call);
                 self.list();

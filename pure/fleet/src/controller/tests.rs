@@ -38,11 +38,11 @@ impl Bench {
             has_resigned: false,
             calls: 0,
         };
-        bench.tell(Input::Elected(1));
+        bench.input(Input::Elected(1));
         bench
     }
 
-    fn tell(&mut self, input: Input) {
+    fn input(&mut self, input: Input) {
         self.controller.handle_input(Instant::ZERO, input);
         let mut outputs = Vec::new();
         drain(&mut self.controller, |output| outputs.push(output));
@@ -50,13 +50,13 @@ impl Bench {
             match output {
                 Output::Transact(number, transaction) => {
                     let answer = self.answers.pop_front().unwrap_or_else(|| self.apply(&transaction));
-                    self.tell(Input::Answered(number, answer));
+                    self.input(Input::Answered(number, answer));
                 }
                 Output::List(number) => {
                     let objects = self.objects.iter();
                     let objects = objects.map(|(key, (at, object))| (key.clone(), *at, object.clone()));
                     let (revision, objects) = (self.revision, objects.collect());
-                    self.tell(Input::Store(Event::Listed { number, revision, objects }));
+                    self.input(Input::Store(Event::Listed { number, revision, objects }));
                 }
                 Output::Reply(id, reply) => self.replies.push((id, reply)),
                 Output::Resign => self.has_resigned = true,
@@ -79,7 +79,7 @@ impl Bench {
     fn call(&mut self, call: Call) -> Result<Reply, ApiError> {
         self.calls += 1;
         let id = CallId(self.calls);
-        self.tell(Input::Call(id, call));
+        self.input(Input::Call(id, call));
         let index = self.replies.iter().position(|(one, _)| *one == id).expect("a reply");
         self.replies.remove(index).1
     }
@@ -144,7 +144,7 @@ fn an_unknown_outcome_ends_the_term() {
     bench.answers.push_back(Answer::Unknown);
     assert_eq!(bench.put(Kind::Attachment, "a", attachment("m")), Err(ApiError::NotLeader));
     assert!(bench.has_resigned && !bench.controller.is_ready());
-    bench.tell(Input::Elected(2));
+    bench.input(Input::Elected(2));
     bench.put(Kind::Attachment, "a", attachment("m")).unwrap();
     assert!(bench.objects.contains_key(&key(Kind::Attachment, "a")));
 }
@@ -177,7 +177,7 @@ fn what_is_not_there_is_deleted_already() {
 #[test]
 fn a_follower_refuses_calls() {
     let mut bench = Bench::with_volume();
-    bench.tell(Input::Deposed);
+    bench.input(Input::Deposed);
     assert_eq!(bench.call(Call::List(Kind::Volume)), Err(ApiError::NotLeader));
 }
 

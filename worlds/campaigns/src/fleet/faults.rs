@@ -64,7 +64,7 @@ impl World {
         self.after(length, Event::Start { controller: false, index });
     }
 
-    /// Cuts the power of a machine: only what is on its disk is left.
+    /// Cuts the power of a machine: only its disk keeps its content.
     fn cut_power(&mut self, index: usize, length: Nanos) {
         self.kill_agent(index, length);
         let machine = &mut self.machines[index];
@@ -92,7 +92,7 @@ impl World {
             // Its controllers learn that their leases are gone.
             for index in 0..self.stations.len() {
                 self.stations[index].term = None;
-                self.tell_controller(index, Input::Deposed);
+                self.input_controller(index, Input::Deposed);
             }
         }
     }

@@ -84,9 +84,9 @@ impl Plant {
 struct Station {
     engine: Option<Controller>,
     life: u64,
-    /// The term in which the controller was told that it leads.
+    /// The term in which the controller leads, as far as it knows.
     term: Option<u64>,
-    /// The revision up to which it was told of changes.
+    /// The revision up to which it has got changes.
     watched: Revision,
     /// Whether it waits for a list before it watches.
     lists: bool,
@@ -151,7 +151,7 @@ struct World {
     network: Network,
     user: User,
     rules: Rules,
-    /// Whether the store was restored, so that users cannot know what is there.
+    /// Whether the store was restored, so that users no longer know its content.
     restored: bool,
     next_id: u64,
     plant: Option<Plant>,
@@ -474,14 +474,14 @@ impl World {
             }
             Event::ToController { controller, life, input } => {
                 if self.stations[controller].life == life {
-                    self.tell_controller(controller, *input);
+                    self.input_controller(controller, *input);
                 }
             }
             Event::Listed { controller, life, revision, event } => {
                 let station = &mut self.stations[controller];
                 if station.life == life {
                     (station.watched, station.lists) = (revision, false);
-                    self.tell_controller(controller, controller::Input::Store(*event));
+                    self.input_controller(controller, controller::Input::Store(*event));
                 }
             }
             Event::ToAgent { machine, connection, message } => self.on_message(machine, connection, &message),
@@ -494,7 +494,7 @@ impl World {
                     if self.plant != Some(Plant::NotSaved) || !self.rng.one_in(2) {
                         self.machines[machine].disk = state;
                     }
-                    self.tell_agent(machine, agent::Input::Saved(number));
+                    self.input_agent(machine, agent::Input::Saved(number));
                 }
             }
             Event::Served { machine, life, number, volumes } => {
@@ -560,7 +560,7 @@ impl World {
         }
     }
 
-    fn tell_controller(&mut self, index: usize, input: controller::Input) {
+    fn input_controller(&mut self, index: usize, input: controller::Input) {
         let now = self.now;
         if let Some(engine) = &mut self.stations[index].engine {
             engine.handle_input(now, input);
@@ -579,7 +579,7 @@ impl World {
         }
     }
 
-    fn tell_agent(&mut self, index: usize, input: agent::Input<'_>) {
+    fn input_agent(&mut self, index: usize, input: agent::Input<'_>) {
         let now = self.now;
         if let Some(agent) = &mut self.machines[index].agent {
             agent.handle_input(now, input);
@@ -602,7 +602,7 @@ impl World {
         let one = &self.machines[machine];
         if one.stopped <= self.now && !one.is_down {
             let observation = one.observe();
-            self.tell_agent(machine, agent::Input::Observed(&observation));
+            self.input_agent(machine, agent::Input::Observed(&observation));
         }
     }
 }

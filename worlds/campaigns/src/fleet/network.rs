@@ -108,7 +108,7 @@ impl World {
             return;
         }
         self.stations[index].term = term;
-        self.tell_controller(index, term.map_or(Input::Deposed, Input::Elected));
+        self.input_controller(index, term.map_or(Input::Deposed, Input::Elected));
     }
 
     fn watch(&mut self, index: usize) {
@@ -119,7 +119,7 @@ impl World {
         let (watched, events) = self.store.since(station.watched);
         station.watched = watched;
         for event in events {
-            self.tell_controller(index, Input::Store(event));
+            self.input_controller(index, Input::Store(event));
         }
     }
 
@@ -192,7 +192,7 @@ impl World {
             self.forge_acknowledgement(controller, machine, &slice);
         }
         if self.plant == Some(Plant::EpochIgnored) && self.rng.one_in(4) {
-            // The agent takes whatever a late message has.
+            // The agent takes even a late message.
             slice.seen.revision = 0;
         }
         self.send_to_agent(controller, machine, Message::Slice(slice));
@@ -234,15 +234,15 @@ impl World {
         }
         match message {
             _ if !is_open => (),
-            Message::Ask(term) => self.tell_agent(machine, agent::Input::Asked(*term)),
-            Message::Slice(slice) => self.tell_agent(machine, agent::Input::Slice(slice)),
+            Message::Ask(term) => self.input_agent(machine, agent::Input::Asked(*term)),
+            Message::Slice(slice) => self.input_agent(machine, agent::Input::Slice(slice)),
         }
     }
 
     pub(super) fn on_report(&mut self, controller: usize, connection: u64, report: Report) {
         let machine = (0..self.machines.len()).find(|one| self.is_connection(controller, *one, connection));
         if let Some(machine) = machine {
-            self.tell_controller(controller, Input::Report(name_of(machine), report));
+            self.input_controller(controller, Input::Report(name_of(machine), report));
         }
     }
 
@@ -267,12 +267,12 @@ impl World {
                 let is_connected = self.network.connections.contains_key(&(controller, machine));
                 if is_connected && !reaches && (one.stopped <= self.now || self.rng.one_in(4)) {
                     self.network.connections.remove(&(controller, machine));
-                    self.tell_controller(controller, Input::Gone(name_of(machine)));
+                    self.input_controller(controller, Input::Gone(name_of(machine)));
                 } else if !is_connected && reaches {
                     self.network.next += 1;
                     let connection = Connection { id: self.network.next, last: [self.now; 2] };
                     self.network.connections.insert((controller, machine), connection);
-                    self.tell_controller(controller, Input::Hello(name_of(machine)));
+                    self.input_controller(controller, Input::Hello(name_of(machine)));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What must hold: who may write, what may be deleted, what users were told.
+//! What must hold: who may write, what may be deleted, what users have learned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
