@@ -2,8 +2,8 @@
 //!
 //! A store is a linearizable map from keys to objects. Each change has the next **revision**. A
 //! transaction compares revisions of keys, and the term of the leader that sends it, and applies
-//! either all of its writes or none. Its answer may be lost: [`Answer::Unknown`] is a normal answer,
-//! after which the controller stands for another term, so that the store refuses the writes later.
+//! either all of its writes or none. Its answer may be lost: [`Answer::Unknown`] is normal. The
+//! controller then stands for another term, so that the store refuses the writes later.
 //!
 //! Watchers get events in the order of revisions. A store may have forgotten the events that a
 //! watcher has missed, which the watcher learns by [`Event::Compacted`].

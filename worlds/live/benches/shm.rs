@@ -1,8 +1,8 @@
 //! The tunnel's times over shared memory: both ends in this process, a processor each, no kernel in
 //! between. Reports medians of batches, and the fastest batch.
 //!
-//! `cargo bench -p farlane-live --bench shm`, with `tcp` behind `--` for the same over loopback, and
-//! with `floor` for raw TCP with the same round trips and sends. Other arguments name the
+//! `cargo bench -p farlane-live --bench shm`, with `tcp` behind `--` for the same over loopback,
+//! and with `floor` for raw TCP with the same round trips and sends. Other arguments name the
 //! measurements to run.
 
 #![allow(missing_docs, reason = "a program that is run by hand")]

@@ -121,7 +121,8 @@ impl Controller {
         };
         let is_admitted =
             volume.admitted.iter().any(|found| found.attachment == one.name && found.epoch == one.epoch);
-        // A store that was restored knows less than the hosts: it may have another volume of the name.
+        // A store that was restored knows less than the hosts: it may have another volume of the
+        // name.
         let is_same = self.owner_of(volume) == Some(&one.owner);
         is_same && !is_admitted && !self.is_behind(&one.volume, volume) && one.epoch <= volume.epoch
     }

@@ -225,8 +225,8 @@ impl World {
         self.send(Outgoing { sender, host, queue, entry, data, access, operations });
     }
 
-    /// Sends a flush of all namespaces. The media of these runs never lose data, so that the checkers
-    /// need not know it.
+    /// Sends a flush of all namespaces. The media of these runs never lose data, so that the
+    /// checkers need not know it.
     fn flush_every_namespace(&mut self, host: usize, queue: usize) {
         let access = Access { host, namespace: EVERY, opcode: IoOpcode::Flush, end: 0 };
         let entry = command::flush(NamespaceId::ALL);

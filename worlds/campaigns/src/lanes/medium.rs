@@ -69,8 +69,8 @@ impl Medium {
         self.outstanding.iter().filter(|(_, of)| *of == Some(key)).map(|(name, _)| *name).collect()
     }
 
-    /// Notes that a controller was removed. What media have of it precedes all that follows, and the
-    /// next controller with its key is another one.
+    /// Notes that a controller was removed. What media have of it precedes all that follows, and
+    /// the next controller with its key is another one.
     pub(super) fn remove_controller(&mut self, key: ControllerKey) {
         self.outstanding.iter_mut().for_each(|(_, of)| *of = of.filter(|one| *one != key));
     }

@@ -142,8 +142,8 @@ impl Tls {
         records.receive(place, |room| Direct(socket).read(room))
     }
 
-    /// Whether the last [`Tls::receive`] has reported all that has come; otherwise, another call has
-    /// more to report.
+    /// Whether the last [`Tls::receive`] has reported all that has come; otherwise, another call
+    /// has more to report.
     pub(super) const fn has_all(&self) -> bool {
         match &self.0 {
             State::Open(records) => records.has_all(),

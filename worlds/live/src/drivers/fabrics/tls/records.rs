@@ -78,8 +78,8 @@ impl Records {
         Self { receiving: Opener::new(receiving), sending: Sealer::new(sending), has_all: false }
     }
 
-    /// Whether the last [`Records::receive`] has reported all that has come. Otherwise, another call
-    /// has more to report: bytes, an end, or an error.
+    /// Whether the last [`Records::receive`] has reported all that has come. Otherwise, another
+    /// call has more to report: bytes, an end, or an error.
     pub(super) const fn has_all(&self) -> bool {
         self.has_all
     }
