@@ -43,11 +43,12 @@ pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
 
-    /// Serve the guest's queues on this many threads [default: one for each processor; with --cpu,
-    /// 1].
+    /// Serve the guest's queues on this many threads [default: 1; with --poll-doorbells and without
+    /// --cpu, one for each processor].
     ///
-    /// The first thread has the socket and the Admin Queue. A capture shows what passes it. With
-    /// --cpu N, the threads run on processors N, N+1 and so on
+    /// The first thread has the socket and the Admin Queue. A capture shows what passes it. Without
+    /// --poll-doorbells, each doorbell takes the way by that thread, so that one thread alone is
+    /// faster. With --cpu N, the threads run on processors N, N+1 and so on
     #[arg(long, value_name = "N", value_parser = parse_cores)]
     pub(crate) cores: Option<usize>,
     #[command(flatten)]
@@ -61,7 +62,8 @@ impl DeviceArgs {
     /// The number of threads that serve queues.
     pub(crate) fn cores(&self) -> usize {
         let all = || live::reactor::processors().unwrap_or(1);
-        let usual = || if self.daemon.spin.cpu.is_some() { 1 } else { all() };
+        let is_one = self.daemon.spin.cpu.is_some() || !self.socket.poll_doorbells;
+        let usual = || if is_one { 1 } else { all() };
         self.cores.unwrap_or_else(usual).clamp(1, 1 + LANES_MAX)
     }
 }
