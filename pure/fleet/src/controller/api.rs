@@ -454,7 +454,7 @@ impl Controller {
             }
         };
         if let Some(wait) = wait {
-            return self.waiting.push((id, *wait, key.name.clone()));
+            return self.waiting.push((id, *wait, key.clone()));
         }
         let reply = match self.cache.get(key) {
             Some((revision, object)) => Reply::Objects(vec![(key.clone(), *revision, object.clone())]),
@@ -466,53 +466,40 @@ impl Controller {
     /// Replies to calls whose wishes have come true.
     pub(super) fn reply_waiting(&mut self) {
         let waiting = core::mem::take(&mut self.waiting);
-        for (id, wait, name) in waiting {
-            match self.reply_to(wait, &name) {
+        for (id, wait, key) in waiting {
+            match self.reply_to(wait, &key) {
                 Some(reply) => self.outputs.push_back(Output::Reply(id, reply)),
-                None => self.waiting.push((id, wait, name)),
+                None => self.waiting.push((id, wait, key)),
             }
         }
     }
 
-    fn reply_to(&self, wait: Wait, name: &Name) -> Option<Result<Reply, ApiError>> {
-        let keys = [Kind::Attachment, Kind::Volume].map(|kind| Key { kind, name: name.clone() });
-        let of = |key: &Key| {
-            let (revision, object) = self.cache.get(key)?;
-            Some(Ok(Reply::Objects(vec![(key.clone(), *revision, object.clone())])))
+    /// The reply to a call that waits, once it has one.
+    fn reply_to(&self, wait: Wait, key: &Key) -> Option<Result<Reply, ApiError>> {
+        let Some((revision, object)) = self.cache.get(key) else {
+            let is_gone = wait == Wait::Gone;
+            return Some(if is_gone { Ok(Reply::Gone) } else { Err(ApiError::NotFound(key.clone())) });
         };
-        match wait {
-            Wait::Attached if self.cache.attachment(name).is_none() => {
-                Some(Err(ApiError::NotFound(keys[0].clone())))
+        let is_so = match (wait, object) {
+            (Wait::Attached, Object::Attachment(_)) => {
+                matches!(self.phase(&key.name), Some(super::Phase::Attached(_)))
             }
-            Wait::Attached => {
-                let is_so = matches!(self.phase(name), Some(super::Phase::Attached(_)));
-                if is_so { of(&keys[0]) } else { None }
+            (Wait::Ready, Object::Volume(volume)) => {
+                let report = self.report_of(&key.name, volume)?;
+                super::volumes::is_acknowledged(volume, report) && report.bytes >= volume.bytes
             }
-            Wait::Gone => {
-                let mut objects = keys.iter().filter_map(|key| self.cache.get(key)).map(|(_, object)| object);
-                let is_wanted = |object: &Object| match object {
-                    Object::Volume(volume) => !volume.delete,
-                    Object::Attachment(one) => !one.detach,
-                    _ => false,
-                };
-                match objects.next() {
-                    None => Some(Ok(Reply::Gone)),
-                    Some(object) if is_wanted(object) => {
-                        let reason = "the object was recovered since, and is in use";
-                        Some(Err(ApiError::InUse(reason.to_string())))
-                    }
-                    Some(_) => None,
-                }
+            (Wait::Gone, Object::Volume(Volume { delete: true, .. }))
+            | (Wait::Gone, Object::Attachment(Attachment { detach: true, .. })) => false,
+            (Wait::Gone, _) => {
+                let reason = "the object was recovered since, and is in use";
+                return Some(Err(ApiError::InUse(reason.to_string())));
             }
-            Wait::Ready => {
-                let Some(volume) = self.cache.volume(name) else {
-                    return Some(Err(ApiError::NotFound(keys[1].clone())));
-                };
-                let report = self.report_of(name, volume)?;
-                let is_so = super::volumes::is_acknowledged(volume, report) && report.bytes >= volume.bytes;
-                if is_so { of(&keys[1]) } else { None }
+            (Wait::Attached | Wait::Ready, _) => {
+                let reason = alloc::format!("a {} is never {wait:?}: wait for nothing", key.kind.word());
+                return Some(Err(ApiError::Invalid(reason)));
             }
-        }
+        };
+        is_so.then(|| Ok(Reply::Objects(vec![(key.clone(), *revision, object.clone())])))
     }
 }
 

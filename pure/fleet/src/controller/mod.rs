@@ -101,7 +101,7 @@ pub struct Controller {
     stale: BTreeSet<Name>,
     sent: BTreeMap<Name, Slice>,
     /// Calls that wait for something to be so.
-    waiting: Vec<(CallId, Wait, Name)>,
+    waiting: Vec<(CallId, Wait, Key)>,
     /// Calls to try again once the store was listed.
     again: Vec<(CallId, Call)>,
     tokens: u32,

@@ -188,3 +188,30 @@ fn an_attachment_says_for_whom_it_waits() {
     assert_eq!(bench.controller.phase(&name("a")), Some(Phase::WaitsForOwner(name("m"))));
     assert_eq!(bench.controller.phase(&name("b")), None);
 }
+
+#[test]
+fn a_call_waits_for_its_own_object_and_for_no_other_of_the_name() {
+    let mut bench = Bench::with_volume();
+    bench.put(Kind::Attachment, "v", attachment("m")).unwrap();
+    let delete = |kind| Call::Delete { key: key(kind, "v"), wait: Some(Wait::Gone) };
+    // The volume is in use, and no report of an owner ends the attachment.
+    bench.controller.handle_input(Instant::ZERO, Input::Call(CallId(99), delete(Kind::Attachment)));
+    drain(&mut bench.controller, drop);
+    bench.objects.remove(&key(Kind::Attachment, "v"));
+    let changed = Event::Changed { revision: 100, key: key(Kind::Attachment, "v"), object: None };
+    bench.input(Input::Answered(bench.controller.number, Answer::Done(99)));
+    bench.input(Input::Store(changed));
+    assert_eq!(bench.replies, [(CallId(99), Ok(Reply::Gone))]);
+}
+
+#[test]
+fn a_wait_that_makes_no_sense_is_refused() {
+    let mut bench = Bench::with_volume();
+    let call = Call::Put {
+        key: key(Kind::Volume, "v"),
+        object: volume(10),
+        expect: Expect::Any,
+        wait: Some(Wait::Attached),
+    };
+    assert!(bench.call(call).unwrap_err().to_string().contains("a volume is never Attached"));
+}
