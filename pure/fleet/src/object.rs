@@ -25,6 +25,8 @@ pub enum Kind {
     Link,
     /// A host's use of a volume.
     Attachment,
+    /// The right of one machine to join.
+    Token,
 }
 
 /// The key of an object.
@@ -53,6 +55,8 @@ pub enum Object {
     Link(Link),
     /// See [`Attachment`].
     Attachment(Attachment),
+    /// See [`Token`].
+    Token(Token),
 }
 
 impl Object {
@@ -66,6 +70,7 @@ impl Object {
             Self::Class(_) => Kind::Class,
             Self::Link(_) => Kind::Link,
             Self::Attachment(_) => Kind::Attachment,
+            Self::Token(_) => Kind::Token,
         }
     }
 }
@@ -199,4 +204,15 @@ pub struct Link {
     pub between: [BTreeMap<String, String>; 2],
     /// The scenario that models it.
     pub scenario: String,
+}
+
+/// The right of one machine to join, once. The token has the name of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// SHA-256 of the token's secret.
+    pub secret: [u8; 32],
+    /// When the token ends, in seconds since 1970.
+    pub expires: u64,
+    /// The identity of the machine that has used the token.
+    pub used_by: Option<[u8; 32]>,
 }

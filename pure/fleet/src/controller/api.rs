@@ -127,6 +127,7 @@ impl Kind {
             Self::Class => "class",
             Self::Link => "link",
             Self::Attachment => "attachment",
+            Self::Token => "token",
         }
     }
 }
@@ -383,7 +384,7 @@ impl Controller {
             Object::Fleet(_) => return Err(ApiError::Invalid("the fleet itself stays".to_string())),
             Object::Volume(volume) => Some(Object::Volume(Volume { delete: true, ..volume.clone() })),
             Object::Attachment(one) => Some(Object::Attachment(Attachment { detach: true, ..one.clone() })),
-            Object::Node(_) | Object::Pool(_) | Object::Class(_) | Object::Link(_) => {
+            Object::Node(_) | Object::Pool(_) | Object::Class(_) | Object::Link(_) | Object::Token(_) => {
                 if let Some(user) = self.user_of(key) {
                     return Err(ApiError::InUse(alloc::format!(
                         "the {} {} is used by the {} {}: delete that first",

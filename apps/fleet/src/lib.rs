@@ -1,0 +1,5 @@
+//! The programs of a fleet: the controller, the agent of a machine, the CSI driver, and the
+//! command line. They run the engines of `pure/fleet`.
+
+pub mod store;
+pub mod wire;
