@@ -20,7 +20,7 @@ use crate::slice::{Report, Slice, VolumeReport};
 use crate::store::{Answer, Event, Revision, Transaction};
 pub use api::{ApiError, Call, Expect, Reply, Wait};
 use cache::Cache;
-pub use status::{Orphan, Phase};
+pub use status::{Orphan, Phase, VolumePhase};
 
 /// The most transactions that a controller begins in a burst, beside those of users.
 pub const BURST: u32 = 64;
@@ -50,6 +50,8 @@ pub enum Input {
     Report(Name, Report),
     /// A user calls.
     Call(CallId, Call),
+    /// The user of a call waits no longer. What the call has begun goes on.
+    Left(CallId),
     /// A simulation predicts how a volume of a class in a pool serves a host.
     Predicted(Prediction),
 }
@@ -137,6 +139,10 @@ impl Engine for Controller {
             }
             Input::Report(node, report) => self.on_report(node, report),
             Input::Call(id, call) => self.on_call(id, call),
+            Input::Left(id) => {
+                self.waiting.retain(|(waiting, ..)| *waiting != id);
+                self.again.retain(|(waiting, _)| *waiting != id);
+            }
             Input::Predicted(prediction) => self.on_prediction(prediction),
         }
         self.work(now);

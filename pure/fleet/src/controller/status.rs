@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use super::Controller;
 use super::volumes::is_acknowledged;
-use crate::object::Attachment;
+use crate::object::{Attachment, Volume};
+use crate::placement::Unfit;
+use crate::slice::VolumeReport;
 use crate::{Epoch, Name};
 
 /// How far an attachment is.
@@ -29,6 +31,23 @@ pub enum Phase {
     Attached(Epoch),
     /// The owner lets the host in no longer, and the attachment is about to go.
     Ended,
+}
+
+/// How far a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumePhase {
+    /// No pool is fit for it: why, for each pool.
+    Unplaced(Vec<(Name, Unfit)>),
+    /// The machine that owns the volume is away.
+    WaitsForOwner(Name),
+    /// The store knows less than the volume's owner: an operator decides.
+    WaitsForRecovery,
+    /// The owner is to do something: make the volume, extend it, change the list of hosts.
+    WaitsForAcknowledgement(Epoch),
+    /// The owner has the volume, as the store has it.
+    Ready,
+    /// The volume is to be deleted.
+    Deleting,
 }
 
 /// A device or a volume that a machine has, and that the store does not know.
@@ -84,6 +103,57 @@ impl Controller {
             }
             _ => Phase::WaitsForAcknowledgement(volume.epoch),
         }
+    }
+
+    /// How far a volume is; `None` if there is no such volume.
+    pub fn volume_phase(&self, name: &Name) -> Option<VolumePhase> {
+        let volume = self.cache.volume(name)?;
+        if volume.delete {
+            return Some(VolumePhase::Deleting);
+        }
+        let Some(pool) = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool)) else {
+            return Some(VolumePhase::Unplaced(self.choose(volume).err().unwrap_or_default()));
+        };
+        if self.is_behind(name, volume) {
+            return Some(VolumePhase::WaitsForRecovery);
+        }
+        let is_ready = |report: &VolumeReport| is_acknowledged(volume, report) && report.bytes >= volume.bytes;
+        Some(match self.report_of(name, volume) {
+            Some(report) if is_ready(report) => VolumePhase::Ready,
+            Some(_) => VolumePhase::WaitsForAcknowledgement(volume.epoch),
+            None if self.reports.contains_key(&pool.node) => {
+                VolumePhase::WaitsForAcknowledgement(volume.epoch)
+            }
+            None => VolumePhase::WaitsForOwner(pool.node.clone()),
+        })
+    }
+
+    /// Whether the host of an attachment says that it reaches the volume; `None` if the host is
+    /// away, or has no device.
+    pub fn is_reached(&self, attachment: &Name) -> Option<bool> {
+        let node = &self.cache.attachment(attachment)?.node;
+        let report = self.reports.get(node)?.as_ref()?;
+        report.attachments.iter().find(|one| one.name == *attachment).map(|one| one.connected)
+    }
+
+    /// Whether the agent of a machine is connected.
+    pub fn is_connected(&self, node: &Name) -> bool {
+        self.reports.contains_key(node)
+    }
+
+    /// The machine with an identity.
+    pub fn node_with(&self, identity: &[u8; 32]) -> Option<&Name> {
+        self.cache.nodes().find(|(_, node)| node.identity == *identity).map(|(name, _)| name)
+    }
+
+    /// The volume with a name.
+    pub fn volume(&self, name: &Name) -> Option<&Volume> {
+        self.cache.volume(name)
+    }
+
+    /// The bytes of a pool that no volume takes.
+    pub fn free_bytes(&self, pool: &Name) -> Option<u64> {
+        self.cache.pool(pool).map(|_| self.free(pool))
     }
 
     /// What machines have and the store does not know.
