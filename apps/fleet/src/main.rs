@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `farlane-fleet`. `farlane fleet` starts it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fleetd::cli::main()
+}

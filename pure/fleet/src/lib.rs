@@ -2,7 +2,7 @@
 //! decides, and of the agents, which own disks and attach them.
 //!
 //! The README has the objects, the protocol between controller, store and agents, and the promise
-//! that each step keeps. Start at [`Controller`] and [`Agent`]; [`placement::place`] is a function.
+//! that each step keeps. Start at [`Controller`] and [`Agent`]; [`placement::rank`] is a function.
 //!
 //! ```
 //! use farlane_fleet::{Epoch, Name};

@@ -1,5 +1,6 @@
 //! Where a volume goes: to the pool from which the simulation predicts the best service.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -21,6 +22,8 @@ pub struct Prediction {
     pub p99: Nanos,
     /// Bytes per second.
     pub bandwidth: u64,
+    /// The links that were simulated, and the origin of each model, for people.
+    pub path: Vec<String>,
 }
 
 /// A pool that may get a volume.
@@ -38,15 +41,20 @@ pub struct Candidate {
     pub prediction: Option<Prediction>,
 }
 
-/// The chosen pool, and the reason.
+/// A pool that is fit for a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct Fit {
     /// The pool.
     pub pool: Name,
     /// The prediction for it.
     pub prediction: Option<Prediction>,
-    /// The second best pool, and the prediction for it.
-    pub second: Option<(Name, Option<Prediction>)>,
+}
+
+/// All pools, as far as they are fit for a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// The pools that are fit, best first.
+    pub fit: Vec<Fit>,
     /// The pools that are none for the volume.
     pub unfit: Vec<(Name, Unfit)>,
 }
@@ -81,16 +89,9 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Chooses the pool of a volume of so many bytes: the one with the lowest predicted 99th
+/// Ranks the pools for a volume of so many bytes: first the one with the lowest predicted 99th
 /// percentile, then the one with the most free space, then the first by name.
-///
-/// # Errors
-/// Why each pool is none for the volume.
-pub fn place(
-    bytes: u64,
-    class: &Class,
-    candidates: impl IntoIterator<Item = Candidate>,
-) -> Result<Choice, Vec<(Name, Unfit)>> {
+pub fn rank(bytes: u64, class: &Class, candidates: impl IntoIterator<Item = Candidate>) -> Ranking {
     let (mut fit, mut unfit) = (Vec::new(), Vec::new());
     for candidate in candidates {
         match reason(bytes, class, &candidate) {
@@ -98,15 +99,13 @@ pub fn place(
             None => fit.push(candidate),
         }
     }
-    let p99 = |one: &Candidate| one.prediction.as_ref().map(|prediction| prediction.p99);
+    let p99 = |one: &Candidate| one.prediction.as_ref().map_or(Nanos::MAX, |prediction| prediction.p99);
     fit.sort_by(|a, b| {
         let order = p99(a).cmp(&p99(b)).then(b.free.cmp(&a.free));
         order.then_with(|| a.pool.cmp(&b.pool))
     });
-    let mut fit = fit.into_iter();
-    let Some(Candidate { pool, prediction, .. }) = fit.next() else { return Err(unfit) };
-    let second = fit.next().map(|one| (one.pool, one.prediction));
-    Ok(Choice { pool, prediction, second, unfit })
+    let fit = fit.into_iter().map(|Candidate { pool, prediction, .. }| Fit { pool, prediction });
+    Ranking { fit: fit.collect(), unfit }
 }
 
 /// Why a pool is none for a volume, if so.
@@ -147,6 +146,7 @@ mod tests {
             near: None,
             p99: Nanos::from_micros(micros),
             bandwidth: 1_000_000,
+            path: Vec::new(),
         };
         let (pool, prediction) = (name(pool), Some(prediction));
         Candidate { pool, free, cordoned: false, connected: true, prediction }
@@ -157,17 +157,17 @@ mod tests {
         let class = Class { p99: Some(Nanos::from_micros(300)), bandwidth: 0 };
         let far = candidate("far", 1 << 40, 900);
         let all = vec![candidate("b", 100, 200), candidate("a", 100, 250), far, candidate("c", 10, 100)];
-        let choice = place(50, &class, all).unwrap();
-        assert_eq!(choice.pool, name("b"));
-        assert_eq!(choice.second.map(|(pool, _)| pool), Some(name("a")));
+        let ranking = rank(50, &class, all);
+        let pools: Vec<_> = ranking.fit.into_iter().map(|one| one.pool).collect();
+        assert_eq!(pools, [name("b"), name("a")]);
         let reasons = vec![(name("far"), Unfit::Slow(Nanos::from_micros(900))), (name("c"), Unfit::Full(10))];
-        assert_eq!(choice.unfit, reasons);
+        assert_eq!(ranking.unfit, reasons);
     }
 
     #[test]
     fn without_a_class_the_emptiest_pool_wins() {
         let all = vec![candidate("a", 100, 1), candidate("b", 200, 1)];
-        assert_eq!(place(1, &Class::default(), all).unwrap().pool, name("b"));
+        assert_eq!(rank(1, &Class::default(), all).fit[0].pool, name("b"));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let class = Class { p99: None, bandwidth: 2_000_000 };
         let mut all = vec![candidate("a", 9, 1); 4];
         (all[0].cordoned, all[1].connected, all[2].prediction) = (true, false, None);
-        let reasons: Vec<_> = place(1, &class, all).unwrap_err().into_iter().map(|(_, one)| one).collect();
+        let reasons: Vec<_> = rank(1, &class, all).unfit.into_iter().map(|(_, one)| one).collect();
         let wanted = [Unfit::Cordoned, Unfit::Away, Unfit::NotPredicted, Unfit::Narrow(1_000_000)];
         assert_eq!(reasons, wanted);
     }

@@ -40,3 +40,40 @@ pub struct Store {
     /// Where events come from; ends when the store's task has ended.
     pub events: mpsc::UnboundedReceiver<Event>,
 }
+/// x
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// a
+    File(std::path::PathBuf),
+    /// a
+    Etcd {
+        /// a
+        endpoints: Vec<String>,
+        /// a
+        cluster: String,
+    },
+}
+impl std::str::FromStr for Place {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.strip_prefix("file:").map(|p| Self::File(p.into())).ok_or_else(|| "x".to_owned())
+    }
+}
+/// x
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// a
+    pub ca: std::path::PathBuf,
+    /// a
+    pub certificate: std::path::PathBuf,
+    /// a
+    pub key: std::path::PathBuf,
+}
+/// x
+#[derive(Debug, thiserror::Error)]
+#[error("x")]
+pub struct StoreError;
+/// x
+pub async fn open(_: Place, _: Option<Tls>) -> Result<Store, StoreError> {
+    Err(StoreError)
+}

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use fleet::{agent, slice};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Admission, Epoch, Invalid, Mode, Name, Wire, mirrors, words};
@@ -25,12 +24,25 @@ pub enum ToAgent {
         /// What the machine as a host needs to prove itself, for each of its attachments.
         credentials: Vec<Credential>,
     },
+    /// The controller is there: at least every few seconds.
+    Alive,
+    /// The controller does not take the agent, and closes the connection.
+    Refused {
+        /// A sentence: the reason and the remedy.
+        why: String,
+    },
 }
 
 /// A message of an agent to a controller: one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "kebab-case")]
 pub enum FromAgent {
+    /// The first message of a connection.
+    Hello {
+        /// The kernel's identifier of this start of the machine, by which two machines with one key
+        /// are known.
+        boot: String,
+    },
     /// The machine's volumes and attachments.
     Report {
         /// The report of the engine.

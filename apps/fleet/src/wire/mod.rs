@@ -14,11 +14,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use message::{
-    AttachmentReport, Credential, FromAgent, HostAttachment, OwnedVolume, Report, SavedAttachment, SavedVolume,
-    Seen, Served, Slice, State, ToAgent, VolumeReport, Wish,
+    AttachmentReport, Credential, FromAgent, HostAttachment, OwnedVolume, Report, SavedAttachment,
+    SavedVolume, Seen, Served, Slice, State, ToAgent, VolumeReport, Wish,
 };
 pub use object::{
-    Admission, Attachment, Class, Cordon, Epoch, Fleet, Link, Mode, Node, Object, Pool, Token, Volume,
+    Admission, Attachment, Class, Cordon, Epoch, Fleet, Link, Mode, Nanoseconds, Node, Object, Pool, Token,
+    Volume,
 };
 
 /// A type that mirrors one of the engines.
@@ -195,7 +196,8 @@ macro_rules! mirrors {
                 Self { $($field: <$type as crate::wire::Wire>::wire(&pure.$field),)* }
             }
             fn pure(self) -> Result<$pure, crate::wire::Invalid> {
-                Ok($pure { $($field: crate::wire::Wire::pure(self.$field)?,)* })
+                type Pure = $pure;
+                Ok(Pure { $($field: crate::wire::Wire::pure(self.$field)?,)* })
             }
         }
     )*};

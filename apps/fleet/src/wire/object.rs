@@ -89,10 +89,10 @@ pub struct Nanoseconds(pub u64);
 impl Wire for Nanoseconds {
     type Pure = Nanos;
     fn wire(pure: &Nanos) -> Self {
-        Self(pure.as_nanos())
+        Self(pure.get())
     }
     fn pure(self) -> Result<Nanos, Invalid> {
-        Ok(Nanos::from_nanos(self.0))
+        Ok(Nanos::new(self.0))
     }
 }
 

@@ -112,7 +112,7 @@ impl Controller {
             return Some(VolumePhase::Deleting);
         }
         let Some(pool) = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool)) else {
-            return Some(VolumePhase::Unplaced(self.choose(volume).err().unwrap_or_default()));
+            return Some(VolumePhase::Unplaced(self.rank(volume).unfit));
         };
         if self.is_behind(name, volume) {
             return Some(VolumePhase::WaitsForRecovery);

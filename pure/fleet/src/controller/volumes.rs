@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::Controller;
 use crate::object::{Admission, Attachment, Key, Kind, Object, Volume};
-use crate::placement::{self, Candidate, Choice};
+use crate::placement::{self, Candidate, Ranking};
 use crate::slice::VolumeReport;
 use crate::store::{Revision, Transaction};
 use crate::{Epoch, Name};
@@ -55,15 +55,12 @@ impl Controller {
         if let Some((_, report)) = self.lost(name) {
             return self.recover_older(name, volume, report); // It was placed before the store forgot.
         }
-        let pool = self.choose(volume).ok()?.pool;
+        let pool = self.rank(volume).fit.into_iter().next()?.pool;
         self.change(name, Some(Volume { pool: Some(pool), ..volume.clone() }))
     }
 
-    /// The pool that placement chooses for a volume.
-    ///
-    /// # Errors
-    /// Why each pool is none for the volume.
-    pub fn choose(&self, volume: &Volume) -> Result<Choice, Vec<(Name, placement::Unfit)>> {
+    /// All pools, as far as they are fit for a volume.
+    pub fn rank(&self, volume: &Volume) -> Ranking {
         let class = match &volume.class {
             Some(class) => self.cache.class(class).cloned().unwrap_or_default(),
             None => crate::object::Class::default(),
@@ -81,7 +78,7 @@ impl Controller {
                 prediction: prediction.cloned(),
             }
         });
-        placement::place(volume.bytes, &class, candidates)
+        placement::rank(volume.bytes, &class, candidates)
     }
 
     /// The bytes of each pool that volumes take, with those that transactions in flight give them.

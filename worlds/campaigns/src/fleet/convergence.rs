@@ -100,7 +100,7 @@ impl World {
     fn has_no_pool(&self, volume: &Name) -> bool {
         let found = self.store.content.objects.get(&Key { kind: Kind::Volume, name: volume.clone() });
         let Some((_, Object::Volume(found))) = found else { return false };
-        found.pool.is_none() && self.leader().is_some_and(|leader| leader.choose(found).is_err())
+        found.pool.is_none() && self.leader().is_some_and(|leader| leader.rank(found).fit.is_empty())
     }
 
     fn is_unplaced(&self, attachment: &Name) -> bool {

@@ -49,7 +49,7 @@ impl fmt::Display for Pin {
 /// At a near end: compares the far end's key with the pin. The signature of the handshake proves
 /// that the far end has the key.
 #[derive(Debug)]
-pub(crate) struct Verifier {
+pub struct Verifier {
     pin: Pin,
     provider: Arc<CryptoProvider>,
     /// The key that was shown.
@@ -62,7 +62,7 @@ impl Verifier {
     }
 
     /// The message for users if the peer showed another key than the expected one.
-    pub(crate) fn mismatch(&self) -> Option<String> {
+    pub fn mismatch(&self) -> Option<String> {
         match (self.pin, self.shown.get()) {
             (Pin::Key(expected), Some(shown)) if *shown != expected => Some(format!(
                 "its key is {shown} and not {expected}: another machine answers there, or the far end has made a new key; \

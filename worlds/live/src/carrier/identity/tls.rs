@@ -30,7 +30,7 @@ fn provider() -> Arc<CryptoProvider> {
 ///
 /// # Errors
 /// When the library does not take the settings.
-pub(crate) fn server(identity: &Identity, protocol: &[u8]) -> io::Result<ServerConfig> {
+pub fn server(identity: &Identity, protocol: &[u8]) -> io::Result<ServerConfig> {
     let provider = provider();
     let mut tls = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
@@ -48,7 +48,7 @@ pub(crate) fn server(identity: &Identity, protocol: &[u8]) -> io::Result<ServerC
 ///
 /// # Errors
 /// When the library does not take the settings.
-pub(crate) fn client(
+pub fn client(
     identity: &Identity,
     pin: Pin,
     protocol: &[u8],
@@ -68,7 +68,7 @@ pub(crate) fn client(
 }
 
 /// The key that the peer of a connection has proved.
-pub(crate) fn proved(keys: &[CertificateDer<'_>]) -> Option<Fingerprint> {
+pub fn proved(keys: &[CertificateDer<'_>]) -> Option<Fingerprint> {
     keys.first().map(|public| fingerprint_of(public))
 }
 

@@ -1,0 +1,119 @@
+//! Lines of JSON over a stream.
+
+use std::io;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
+
+/// The longest line in bytes: some 20,000 volumes with a host each.
+pub const LINE_MAX: usize = 16 << 20;
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 64 << 10;
+
+/// Why a peer's lines cannot be read any further.
+#[derive(Debug, thiserror::Error)]
+pub enum LinesError {
+    /// The stream has failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A line is longer than [`LINE_MAX`].
+    #[error("the peer sent a line of more than {LINE_MAX} bytes")]
+    TooLong,
+    /// A line is no message.
+    #[error("the peer sent a line that is no message: {0}")]
+    NoMessage(#[from] serde_json::Error),
+}
+
+/// The reading end of a stream of lines.
+#[derive(Debug)]
+pub struct Lines<S> {
+    stream: ReadHalf<S>,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are known to have no end of a line.
+    searched: usize,
+}
+
+impl<S: AsyncRead> Lines<S> {
+    /// Reads lines from a stream.
+    pub const fn new(stream: ReadHalf<S>) -> Self {
+        Self { stream, buffer: Vec::new(), searched: 0 }
+    }
+
+    /// The next message; `None` at the end of the stream. Loses nothing when it is dropped before
+    /// its end.
+    ///
+    /// # Errors
+    /// When the stream fails, or when the peer sends something else.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LinesError> {
+        loop {
+            let rest = &self.buffer[self.searched..];
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let end = self.searched + end;
+                let message = serde_json::from_slice(&self.buffer[..end]);
+                self.buffer.drain(..=end);
+                self.searched = 0;
+                return Ok(Some(message?));
+            }
+            self.searched = self.buffer.len();
+            if self.buffer.len() > LINE_MAX {
+                return Err(LinesError::TooLong);
+            }
+            self.buffer.reserve(READ_BYTES);
+            let mut limited = (&mut self.stream).take(READ_BYTES as u64);
+            if limited.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Writes a message as one line.
+///
+/// # Errors
+/// When the stream fails.
+pub(super) async fn write_line<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    message: &impl Serialize,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{duplex, split};
+
+    #[tokio::test]
+    async fn lines_come_whole_and_garbage_ends_them() {
+        let (here, mut there) = duplex(64);
+        let mut lines = Lines::new(split(here).0);
+        let writer = tokio::spawn(async move {
+            for part in ["[1", ",2]\n[3]", "\n", "nonsense\n"] {
+                there.write_all(part.as_bytes()).await.unwrap();
+            }
+        });
+        assert_eq!(lines.next::<Vec<u8>>().await.unwrap(), Some(vec![1, 2]));
+        assert_eq!(lines.next::<Vec<u8>>().await.unwrap(), Some(vec![3]));
+        assert!(matches!(lines.next::<Vec<u8>>().await, Err(LinesError::NoMessage(_))));
+        writer.await.unwrap();
+        assert_eq!(lines.next::<Vec<u8>>().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_bounded() {
+        let (here, mut there) = duplex(1 << 20);
+        let mut lines = Lines::new(split(here).0);
+        let writer = tokio::spawn(async move {
+            let part = vec![b'x'; 1 << 20];
+            while there.write_all(&part).await.is_ok() {}
+        });
+        assert!(matches!(lines.next::<Vec<u8>>().await, Err(LinesError::TooLong)));
+        assert!(lines.buffer.len() < LINE_MAX + (1 << 20));
+        drop(lines);
+        writer.await.unwrap();
+    }
+}
