@@ -7,5 +7,6 @@ pub mod channel;
 pub mod cli;
 pub mod controller;
 pub mod naming;
+pub mod predict;
 pub mod store;
 pub mod wire;

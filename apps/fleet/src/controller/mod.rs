@@ -24,6 +24,7 @@ pub use principal::{Principal, Role, Users, UsersError};
 
 use crate::api::routes;
 use crate::channel::{self, Acceptor, Controllers, Protocol};
+use crate::predict;
 use crate::store::Store;
 use crate::wire::FromAgent;
 
@@ -120,6 +121,7 @@ pub async fn start(
     let controllers = Controllers { addresses: advertise, key: identity.fingerprint() };
     let places = Semaphore::new(CONNECTIONS_MAX);
     let shared = Arc::new(Shared { hub: Hub::start(store), audit, controllers, users, places });
+    tokio::spawn(predict::keep(shared.hub.clone(), stop.clone()));
     if let Some(path) = control {
         let listener = bind(&path).map_err(|error| ControllerError::Control(path.clone(), error))?;
         tokio::spawn(until(stop.clone(), serve_local(listener, Arc::clone(&shared))));

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Controller;
 use super::volumes::is_acknowledged;
-use crate::object::{Attachment, Volume};
+use crate::object::{Attachment, Key, Node, Object, Volume};
 use crate::placement::Unfit;
 use crate::slice::VolumeReport;
 use crate::{Epoch, Name};
@@ -117,7 +117,8 @@ impl Controller {
         if self.is_behind(name, volume) {
             return Some(VolumePhase::WaitsForRecovery);
         }
-        let is_ready = |report: &VolumeReport| is_acknowledged(volume, report) && report.bytes >= volume.bytes;
+        let is_ready =
+            |report: &VolumeReport| is_acknowledged(volume, report) && report.bytes >= volume.bytes;
         Some(match self.report_of(name, volume) {
             Some(report) if is_ready(report) => VolumePhase::Ready,
             Some(_) => VolumePhase::WaitsForAcknowledgement(volume.epoch),
@@ -144,6 +145,16 @@ impl Controller {
     /// The machine with an identity.
     pub fn node_with(&self, identity: &[u8; 32]) -> Option<&Name> {
         self.cache.nodes().find(|(_, node)| node.identity == *identity).map(|(name, _)| name)
+    }
+
+    /// The machine with a name.
+    pub fn node(&self, name: &Name) -> Option<&Node> {
+        self.cache.node(name)
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> impl Iterator<Item = (&Key, &Object)> {
+        self.cache.all().map(|(key, _, object)| (key, object))
     }
 
     /// The volume with a name.
