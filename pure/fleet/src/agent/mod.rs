@@ -118,6 +118,15 @@ pub enum Refusal {
         /// The epoch that is durable.
         saved: Epoch,
     },
+    /// The attachment has a device of another disk, which is to be detached first.
+    Attachment {
+        /// The attachment.
+        attachment: Name,
+        /// The volume of the slice, and its owner.
+        offered: (Name, Name),
+        /// The volume of the device, and its owner.
+        saved: (Name, Name),
+    },
 }
 
 impl core::fmt::Display for Refusal {
@@ -126,6 +135,13 @@ impl core::fmt::Display for Refusal {
         match self {
             Self::Incarnation { offered, saved } => {
                 write!(f, "a slice has incarnation {offered}, but {saved} is durable here; {REMEDY}")
+            }
+            Self::Attachment { attachment, offered: (volume, owner), saved: (other, other_owner) } => {
+                write!(
+                    f,
+                    "the attachment {attachment} is for {volume} of {owner}, but it has a device of {other} of \
+                     {other_owner} here: detach it, or attach the volume under another name"
+                )
             }
             Self::Volume { volume, offered, saved } => {
                 write!(
@@ -277,7 +293,7 @@ impl Agent {
             refusals.extend(take_volume(&mut state, volume));
         }
         for attachment in &slice.attachments {
-            take_attachment(&mut state, attachment);
+            refusals.extend(take_attachment(&mut state, attachment));
         }
         // What was deleted is forgotten when the store has forgotten it.
         let is_gone = |name: &Name, volume: &SavedVolume| {
@@ -463,22 +479,30 @@ fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
     None
 }
 
-/// Takes what a slice demands of an attachment into the state.
-fn take_attachment(state: &mut State, demanded: &HostAttachment) {
+/// Takes what a slice demands of an attachment into the state, or refuses it: a host keeps its
+/// device until that has ended, even if a store that was restored has another disk of the name.
+fn take_attachment(state: &mut State, demanded: &HostAttachment) -> Option<Refusal> {
     let HostAttachment { name, volume, epoch, mode, owner, addresses, wish } = demanded;
-    let saved = state.attachments.get(name).map(|saved| saved.epoch);
-    match wish {
-        Wish::Connect if saved.is_none_or(|saved| saved <= *epoch) => {
+    let saved = state.attachments.get(name);
+    let is_newer = saved.is_none_or(|saved| saved.epoch <= *epoch);
+    let other = saved.filter(|saved| (&saved.volume, &saved.owner) != (volume, owner));
+    match (wish, other) {
+        (Wish::Connect, Some(other)) => {
+            let (attachment, saved) = (name.clone(), (other.volume.clone(), other.owner.clone()));
+            return Some(Refusal::Attachment { attachment, offered: (volume.clone(), owner.clone()), saved });
+        }
+        (Wish::Connect, None) if is_newer => {
             let (volume, owner, addresses) = (volume.clone(), owner.clone(), addresses.clone());
             let attachment = SavedAttachment { volume, epoch: *epoch, mode: *mode, owner, addresses };
             state.attachments.insert(name.clone(), attachment);
         }
-        Wish::Disconnect if saved.is_some_and(|saved| saved <= *epoch) => {
+        (Wish::Disconnect, None) if saved.is_some() && is_newer => {
             state.attachments.remove(name);
             state.ended.insert(name.clone());
         }
         _ => (),
     }
+    None
 }
 
 #[cfg(test)]

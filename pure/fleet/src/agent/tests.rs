@@ -37,16 +37,36 @@ struct Bench {
     refusals: Vec<Refusal>,
     /// The lists that the target was asked for.
     lists: Vec<Vec<Admission>>,
+    connected: Vec<(Name, Epoch)>,
+    disconnected: Vec<Name>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let agent = Agent::new(Instant::ZERO, State::default());
-        let mut bench =
-            Self { agent, observation: Observation::default(), refusals: Vec::new(), lists: Vec::new() };
+        let mut bench = Self::with(State::default(), Observation::default());
         bench.input(Input::Asked(1));
+        bench
+    }
+
+    /// An agent that starts with a durable state, on a machine that is as observed.
+    fn with(state: State, observation: Observation) -> Self {
+        let mut bench = Self {
+            agent: Agent::new(Instant::ZERO, state),
+            observation,
+            refusals: Vec::new(),
+            lists: Vec::new(),
+            connected: Vec::new(),
+            disconnected: Vec::new(),
+        };
         bench.observe();
         bench
+    }
+
+    /// Kills the agent and starts another. The target and the devices go on.
+    fn restart(&mut self) {
+        let state = self.agent.saved().clone();
+        *self = Self::with(state, Observation { number: 0, ..self.observation.clone() });
+        self.input(Input::Asked(1));
     }
 
     fn input(&mut self, input: Input<'_>) {
@@ -62,7 +82,17 @@ impl Bench {
                     self.observe();
                 }
                 Output::Refused(refusal) => self.refusals.push(refusal),
-                _ => (),
+                Output::Connect { name, attachment } => {
+                    self.connected.push((name.clone(), attachment.epoch));
+                    if self.observation.devices.iter().all(|(device, _)| *device != name) {
+                        self.observation.devices.push((name, true));
+                    }
+                }
+                Output::Disconnect(name) => {
+                    self.observation.devices.retain(|(device, _)| *device != name);
+                    self.disconnected.push(name);
+                }
+                Output::Delete { .. } | Output::Report(_) => (),
             }
         }
     }
@@ -140,4 +170,137 @@ fn a_store_of_an_earlier_incarnation_is_refused_with_the_remedy() {
     assert!(
         refusals[0].contains("has incarnation 0, but 2 is durable here") && refusals[0].contains("recover")
     );
+}
+
+/// A slice that has the machine connect to a volume, or disconnect from it.
+fn host_slice(revision: u64, attachments: &[(&str, &str, u64, Wish)]) -> Slice {
+    let attachments = attachments.iter().map(|(attachment, owner, number, wish)| HostAttachment {
+        name: name(attachment),
+        volume: name("v"),
+        epoch: Epoch { incarnation: 0, number: *number },
+        mode: Mode::Exclusive,
+        owner: name(owner),
+        addresses: Vec::new(),
+        wish: *wish,
+    });
+    let seen = Seen { incarnation: 0, term: 1, revision };
+    Slice { seen, volumes: Vec::new(), attachments: attachments.collect() }
+}
+
+#[test]
+fn a_stale_path_never_writes_again() {
+    let mut bench = Bench::new();
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&slice(2, 6, &[])));
+    // The host is let in once more, under the same name. Its keys have the new epoch.
+    bench.input(Input::Slice(&slice(3, 7, &[admission("a", 7)])));
+    let fence = bench.lists.iter().position(Vec::is_empty).unwrap();
+    assert_eq!(bench.lists[fence + 1..], [[admission("a", 7)]]);
+    // What is late does not let the old path in, nor does another life of the agent.
+    bench.restart();
+    bench.input(Input::Slice(&slice(9, 5, &[admission("a", 5)])));
+    let lists = &bench.observation.served[0].admitted;
+    assert_eq!((lists.as_slice(), bench.refusals.len()), ([admission("a", 7)].as_slice(), 1));
+}
+
+#[test]
+fn an_owner_acknowledges_only_what_is_durable_and_enforced() {
+    let mut agent = Agent::new(Instant::ZERO, State::default());
+    let outputs = |agent: &mut Agent, input: Input<'_>| {
+        agent.handle_input(Instant::ZERO, input);
+        let mut outputs = Vec::new();
+        drain(agent, |output| outputs.push(output));
+        outputs
+    };
+    outputs(&mut agent, Input::Asked(1));
+    outputs(&mut agent, Input::Observed(&Observation::default()));
+    // The target has been asked to serve nothing, and does so.
+    let mut observation = Observation { number: 1, ..Observation::default() };
+    outputs(&mut agent, Input::Observed(&observation));
+    let demanded = slice(1, 5, &[admission("a", 5)]);
+    let saves = outputs(&mut agent, Input::Slice(&demanded));
+    assert!(matches!(saves[0], Output::Save { number: 1, .. }), "{saves:?}");
+    assert!(!saves.iter().any(|output| matches!(output, Output::Serve { .. })), "not before it is durable");
+    assert!(!agent.describe().volumes[0].enforced);
+    let served = outputs(&mut agent, Input::Saved(1));
+    let Some(Output::Serve { number, volumes }) = served.into_iter().next() else { panic!() };
+    assert!(!agent.describe().volumes[0].enforced, "the target has not answered");
+    (observation.number, observation.served) = (number, volumes);
+    observation.associations = vec![(name("v"), name("z"))];
+    outputs(&mut agent, Input::Observed(&observation));
+    assert!(!agent.describe().volumes[0].enforced, "another host has requests in progress");
+    observation.associations.clear();
+    outputs(&mut agent, Input::Observed(&observation));
+    assert!(agent.describe().volumes[0].enforced);
+}
+
+#[test]
+fn a_machine_serves_and_connects_what_is_durable_without_any_controller() {
+    let mut bench = Bench::new();
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&host_slice(2, &[("b", "far", 3, Wish::Connect)])));
+    // The machine loses its power, and no controller ever asks.
+    let state = bench.agent.saved().clone();
+    let bench = Bench::with(state, Observation::default());
+    assert_eq!(bench.observation.served[0].admitted, [admission("a", 5)]);
+    assert_eq!(bench.connected, [(name("b"), Epoch { incarnation: 0, number: 3 })]);
+    assert!(bench.disconnected.is_empty());
+}
+
+#[test]
+fn an_agent_that_starts_again_adopts_what_the_machine_has() {
+    let mut bench = Bench::new();
+    bench.input(Input::Slice(&slice(1, 5, &[admission("a", 5)])));
+    bench.input(Input::Slice(&host_slice(2, &[("b", "far", 3, Wish::Connect)])));
+    bench.observation.associations = vec![(name("v"), name("a"))];
+    bench.restart();
+    assert!(bench.disconnected.is_empty());
+    assert_eq!(bench.lists, [[admission("a", 5)]], "the list stays, and the host with it");
+    bench.observe();
+    let report = bench.agent.describe();
+    assert!(report.volumes[0].enforced && report.attachments[0].connected);
+}
+
+#[test]
+fn an_agent_without_its_state_disconnects_nothing_and_deletes_nothing() {
+    let devices = vec![(name("b"), true)];
+    let observation = Observation { present: vec![name("v")], devices, ..Observation::default() };
+    let mut bench = Bench::with(State::default(), observation);
+    bench.input(Input::Asked(1));
+    let seen = Seen { incarnation: 0, term: 1, revision: 9 };
+    bench.input(Input::Slice(&Slice { seen, ..Slice::default() }));
+    bench.observe();
+    assert!(bench.disconnected.is_empty());
+    assert_eq!((bench.observation.devices.len(), bench.observation.present.len()), (1, 1));
+}
+
+#[test]
+fn detaching_one_disk_leaves_the_devices_of_its_neighbours_alone() {
+    let mut bench = Bench::new();
+    let both = [("a", "far", 3, Wish::Connect), ("b", "far", 4, Wish::Connect)];
+    bench.input(Input::Slice(&host_slice(1, &both)));
+    bench.observe();
+    bench.input(Input::Slice(&host_slice(2, &[("a", "far", 3, Wish::Disconnect), both[1]])));
+    bench.observe();
+    assert_eq!(bench.disconnected, [name("a")]);
+    assert_eq!(bench.connected.len(), 2, "b is not connected anew");
+}
+
+#[test]
+fn a_host_keeps_its_device_when_a_slice_has_another_disk_of_the_name() {
+    let mut bench = Bench::new();
+    bench.input(Input::Slice(&host_slice(1, &[("a", "far", 3, Wish::Connect)])));
+    bench.observe();
+    // A store that was restored has the volume on another machine.
+    bench.input(Input::Slice(&host_slice(2, &[("a", "other", 9, Wish::Connect)])));
+    bench.observe();
+    assert!(bench.disconnected.is_empty());
+    let refusal = alloc::string::ToString::to_string(&bench.refusals[0]);
+    assert!(refusal.contains("has a device of v of far here: detach it"), "{refusal}");
+    // Once the device has ended, the other disk is connected.
+    bench.input(Input::Slice(&host_slice(3, &[("a", "far", 3, Wish::Disconnect)])));
+    bench.observe();
+    bench.input(Input::Slice(&host_slice(4, &[("a", "other", 9, Wish::Connect)])));
+    assert_eq!(bench.disconnected, [name("a")]);
+    assert_eq!(bench.connected.last(), Some(&(name("a"), Epoch { incarnation: 0, number: 9 })));
 }

@@ -7,7 +7,7 @@ use core::fmt;
 
 use super::volumes::volume_key;
 use super::{CallId, Controller, InFlight, Output};
-use crate::object::{Attachment, Fleet, Key, Kind, Object, Volume};
+use crate::object::{Attachment, Fleet, Key, Kind, Node, Object, Volume};
 use crate::placement::Prediction;
 use crate::slice::VolumeReport;
 use crate::store::{Revision, Transaction};
@@ -235,18 +235,8 @@ impl Controller {
                 }
                 Object::Attachment(self.put_attachment(key, new, known)?)
             }
-            (Object::Node(node), _) => {
-                let mut others = self.cache.nodes().filter(|(name, _)| **name != key.name);
-                if let Some((other, _)) = others.find(|(_, other)| {
-                    other.identity == node.identity
-                        || other.host_nqn == node.host_nqn && !node.host_nqn.is_empty()
-                }) {
-                    return Err(ApiError::Invalid(alloc::format!(
-                        "the node {} has the identity or the host NQN of {other}: give each machine its own \
-                         (`nvme gen-hostnqn`)",
-                        key.name
-                    )));
-                }
+            (Object::Node(node), known) => {
+                self.check_node(key, node, known)?;
                 object.clone()
             }
             (Object::Pool(pool), known) => {
@@ -267,6 +257,30 @@ impl Controller {
             return Ok(Verdict::IsSo);
         }
         self.write(key, Some(new), further)
+    }
+
+    /// Checks that a machine is no other's twin, and that its cordon is its owner's.
+    fn check_node(&self, key: &Key, node: &Node, known: Option<&Object>) -> Result<(), ApiError> {
+        let mut others = self.cache.nodes().filter(|(name, _)| **name != key.name);
+        if let Some((other, _)) = others.find(|(_, other)| {
+            other.identity == node.identity || other.host_nqn == node.host_nqn && !node.host_nqn.is_empty()
+        }) {
+            return Err(ApiError::Invalid(alloc::format!(
+                "the node {} has the identity or the host NQN of {other}: give each machine its own \
+                 (`nvme gen-hostnqn`)",
+                key.name
+            )));
+        }
+        if let Some(Object::Node(Node { cordon: Some(known), .. })) = known
+            && node.cordon.as_ref().is_some_and(|cordon| cordon.owner != known.owner)
+        {
+            return Err(ApiError::InUse(alloc::format!(
+                "the node {} is cordoned by {}: that cordon ends first",
+                key.name,
+                known.owner
+            )));
+        }
+        Ok(())
     }
 
     fn put_volume(&self, key: &Key, new: &Volume, known: Option<&Object>) -> Result<Volume, ApiError> {

@@ -92,6 +92,8 @@ pub struct Controller {
     /// Whether the cache is to be listed anew before the controller decides anything.
     listing: bool,
     lists: u64,
+    /// The revision of the first list of this term.
+    first_list: Option<Revision>,
     in_flight: BTreeMap<u64, InFlight>,
     number: u64,
     /// The connected agents, and what they reported last.
@@ -128,7 +130,7 @@ impl Engine for Controller {
             Input::Store(event) => self.on_event(event),
             Input::Answered(number, answer) => self.on_answer(number, answer),
             Input::Hello(node) => {
-                self.reports.insert(node.clone(), None);
+                self.forget_report(&node);
                 self.ask(node);
                 self.look_at_unplaced();
             }
@@ -173,6 +175,7 @@ impl Controller {
             cache: Cache::new(),
             listing: false,
             lists: 0,
+            first_list: None,
             in_flight: BTreeMap::new(),
             number: 0,
             reports: BTreeMap::new(),
@@ -199,7 +202,7 @@ impl Controller {
         let nodes: Vec<_> = self.reports.keys().cloned().collect();
         nodes.into_iter().for_each(|node| self.ask(node));
         // The store may have been restored: nothing of before is assumed.
-        (self.cache, self.listing) = (Cache::new(), false);
+        (self.cache, self.listing, self.first_list) = (Cache::new(), false, None);
         self.list();
     }
 
@@ -219,9 +222,18 @@ impl Controller {
     fn ask(&mut self, node: Name) {
         let Some(term) = self.term else { return };
         self.sent.remove(&node);
-        self.reports.insert(node.clone(), None);
+        self.forget_report(&node);
         self.outputs.push_back(Output::Ask(node.clone(), term));
         self.stale.insert(node);
+    }
+
+    /// Notes that nothing is known of a machine that is connected. What waited for a device there
+    /// to go waits no longer, for instance.
+    fn forget_report(&mut self, node: &Name) {
+        let Some(Some(before)) = self.reports.insert(node.clone(), None) else { return };
+        let devices = before.attachments.into_iter().map(|one| one.volume);
+        let concerned = before.volumes.into_iter().map(|one| one.name).chain(devices);
+        concerned.for_each(|name| self.touch(&name));
     }
 
     fn list(&mut self) {
@@ -247,6 +259,7 @@ impl Controller {
                     return self.ask_for_list();
                 }
                 self.listing = false;
+                self.first_list.get_or_insert(revision);
                 self.look_at_all();
                 for (id, call) in core::mem::take(&mut self.again) {
                     self.on_call(id, call);
@@ -299,7 +312,11 @@ impl Controller {
             };
         }
         let Some(known) = self.reports.get_mut(&node) else { return };
-        let before = known.replace(report.clone()).unwrap_or_default();
+        let known = known.replace(report.clone());
+        if known.as_ref().is_none_or(|known| known.attachments != report.attachments) {
+            self.look_at_unplaced();
+        }
+        let before = known.unwrap_or_default();
         let is_known = |volume: &&VolumeReport| !before.volumes.contains(volume);
         let volumes = report.volumes.iter().filter(is_known).map(|volume| &volume.name);
         let gone = before.volumes.iter().map(|volume| &volume.name);

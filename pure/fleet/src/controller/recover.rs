@@ -7,8 +7,8 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Controller;
 use super::volumes::{attachment_key, volume_key};
+use super::{Controller, VolumePhase};
 use crate::object::{Attachment, Kind, Object, Volume};
 use crate::slice::{Report, VolumeReport};
 use crate::store::Transaction;
@@ -52,11 +52,12 @@ impl Controller {
         report: &VolumeReport,
     ) -> Option<Transaction> {
         let incarnation = self.cache.fleet().incarnation;
-        if incarnation <= report.epoch.incarnation {
+        let owner = self.cache.pool(&report.pool).and_then(|pool| self.reports.get(&pool.node)?.as_ref());
+        if incarnation <= report.epoch.incarnation || owner.is_some_and(|owner| self.is_ahead(owner)) {
             return None; // An operator decides: see `farlane fleet recover`.
         }
         if report.deleted {
-            return self.change(name, Some(Volume { delete: true, ..volume.clone() }));
+            return self.recover_deleted(name, volume);
         }
         let mut compares = vec![self.compare(volume_key(name))];
         let mut writes = Vec::new();
@@ -95,23 +96,74 @@ impl Controller {
         Some(Transaction { term: self.term?, compares, writes })
     }
 
+    /// Recovers a volume whose data was deleted since the backup. Users had detached it before.
+    fn recover_deleted(&self, name: &Name, volume: &Volume) -> Option<Transaction> {
+        let mut compares = vec![self.compare(volume_key(name))];
+        let deleted = Object::Volume(Volume { delete: true, ..volume.clone() });
+        let mut writes = vec![(volume_key(name), Some(deleted))];
+        for (attachment, revision, one) in self.cache.attachments_of(name).filter(|(.., one)| !one.detach) {
+            let key = attachment_key(attachment);
+            if self.is_busy(&key) {
+                return None;
+            }
+            compares.push((key.clone(), revision));
+            writes.push((key, Some(Object::Attachment(Attachment { detach: true, ..one.clone() }))));
+        }
+        Some(Transaction { term: self.term?, compares, writes })
+    }
+
     /// Whether the owner of a volume has made durable what the store does not know: the store was
     /// restored from an old backup.
     pub(super) fn is_behind(&self, name: &Name, volume: &Volume) -> bool {
         let pool = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool));
         let report = pool.and_then(|pool| self.reports.get(&pool.node)?.as_ref());
-        let has_seen_more = |report: &Report| {
-            let now = self.now_seen().unwrap_or_default();
-            report.seen.incarnation >= now.incarnation && report.seen > now
+        // Once both know that the data is gone, the epochs of its lists do not matter.
+        let knows_more = |report: &VolumeReport| {
+            if report.deleted { !volume.delete } else { report.epoch > volume.epoch }
         };
-        let knows_more =
-            |report: &VolumeReport| report.epoch > volume.epoch || report.deleted && !volume.delete;
-        report.is_some_and(has_seen_more) || self.report_of(name, volume).is_some_and(knows_more)
+        report.is_some_and(|report| self.is_ahead(report))
+            || self.report_of(name, volume).is_some_and(knows_more)
     }
 
-    /// Whether the store knows less than some owner, so that an operator has to decide.
+    /// Whether an agent has had a slice that is later than all that the store knows.
+    fn is_ahead(&self, report: &Report) -> bool {
+        let now = self.now_seen().unwrap_or_default();
+        report.seen.incarnation >= now.incarnation && report.seen > now
+    }
+
+    fn is_any_ahead(&self) -> bool {
+        self.reports.values().flatten().any(|report| self.is_ahead(report))
+    }
+
+    /// Whether the store knows less than some agent, so that an operator has to decide.
     pub fn is_behind_any(&self) -> bool {
-        self.cache.volumes().any(|(name, _, volume)| self.is_behind(name, volume))
+        self.is_any_ahead() || self.cache.volumes().any(|(name, _, volume)| self.is_behind(name, volume))
+    }
+
+    /// Why nothing is decided yet about a volume that has no pool, if so. A store that was restored
+    /// has forgotten the pools of volumes that were placed since the backup: they must not be placed
+    /// once more, and their hosts are not out.
+    pub(super) fn hold(&self, name: &Name, volume: &Volume) -> Option<VolumePhase> {
+        let incarnation = self.cache.fleet().incarnation;
+        let is_of_this_term = self.first_list.is_some_and(|first| volume.epoch.number > first);
+        if is_of_this_term && volume.epoch.incarnation == incarnation {
+            return None;
+        }
+        if self.is_any_ahead() || self.lost(name).is_some() {
+            return Some(VolumePhase::WaitsForRecovery);
+        }
+        if let Some((node, _)) = self.reports.iter().find(|(_, report)| report.is_none()) {
+            return Some(VolumePhase::WaitsForOwner(node.clone()));
+        }
+        let mut devices = self.reports.values().flatten().flat_map(|report| &report.attachments);
+        if let Some(device) = devices.find(|one| one.volume == *name) {
+            return Some(VolumePhase::WaitsForOwner(device.owner.clone()));
+        }
+        // After a recovery, all owners have to say that they do not have the volume.
+        let mut nodes = self.cache.pools().map(|(_, pool)| &pool.node);
+        let is_away = |node: &&Name| !self.reports.contains_key(*node);
+        let away = nodes.find(is_away).filter(|_| volume.epoch.incarnation < incarnation)?;
+        Some(VolumePhase::WaitsForOwner(away.clone()))
     }
 
     /// The incarnation that is above all that agents report, for a store that was restored.

@@ -112,18 +112,22 @@ impl Controller {
     /// Whether the owner of a device's volume does not let in the host of the device, or says that
     /// the volume is no more.
     fn has_ended(&self, one: &AttachmentReport) -> bool {
-        let Some(volume) = self.cache.volume(&one.volume) else {
-            let report = self.reports.get(&one.owner).and_then(Option::as_ref);
-            return report.is_some_and(|report| {
-                let mut volumes = report.volumes.iter();
-                self.now_seen() >= Some(report.seen) && volumes.all(|volume| volume.name != one.volume)
-            });
-        };
-        let is_admitted =
-            volume.admitted.iter().any(|found| found.attachment == one.name && found.epoch == one.epoch);
+        let owner = self.reports.get(&one.owner).and_then(Option::as_ref);
+        let found = owner.and_then(|owner| owner.volumes.iter().find(|volume| volume.name == one.volume));
         // A store that was restored knows less than the hosts: it may have another volume of the
         // name.
-        let is_same = self.owner_of(volume) == Some(&one.owner);
-        is_same && !is_admitted && !self.is_behind(&one.volume, volume) && one.epoch <= volume.epoch
+        let stored =
+            self.cache.volume(&one.volume).filter(|volume| self.owner_of(volume) == Some(&one.owner));
+        let Some(volume) = stored else {
+            let is_current = owner.is_some_and(|owner| self.now_seen() >= Some(owner.seen));
+            return is_current && found.is_none_or(|found| found.deleted);
+        };
+        if self.is_behind(&one.volume, volume) {
+            return false;
+        }
+        let is_admitted =
+            volume.admitted.iter().any(|found| found.attachment == one.name && found.epoch == one.epoch);
+        let is_gone = volume.delete && found.is_some_and(|found| found.deleted);
+        is_gone || !is_admitted && one.epoch <= volume.epoch
     }
 }

@@ -80,7 +80,11 @@ impl Controller {
     fn phase_of(&self, name: &Name, attachment: &Attachment) -> Phase {
         let Some(volume) = self.cache.volume(&attachment.volume) else { return Phase::WaitsForVolume };
         let Some(pool) = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool)) else {
-            return Phase::WaitsForVolume;
+            return match self.hold(&attachment.volume, volume) {
+                Some(VolumePhase::WaitsForOwner(node)) => Phase::WaitsForOwner(node),
+                Some(_) => Phase::WaitsForRecovery,
+                None => Phase::WaitsForVolume,
+            };
         };
         let Some(report) = self.report_of(&attachment.volume, volume) else {
             return Phase::WaitsForOwner(pool.node.clone());
@@ -112,7 +116,8 @@ impl Controller {
             return Some(VolumePhase::Deleting);
         }
         let Some(pool) = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool)) else {
-            return Some(VolumePhase::Unplaced(self.rank(volume).unfit));
+            let unplaced = || VolumePhase::Unplaced(self.rank(volume).unfit);
+            return Some(self.hold(name, volume).unwrap_or_else(unplaced));
         };
         if self.is_behind(name, volume) {
             return Some(VolumePhase::WaitsForRecovery);

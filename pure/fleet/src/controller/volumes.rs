@@ -23,12 +23,21 @@ impl Controller {
             return self.recover_lost(name).or_else(|| self.ended_attachment(name, &[]));
         };
         if volume.pool.is_none() {
+            if let Some((_, report)) = self.lost(name) {
+                return self.recover_older(name, volume, report); // It was placed before the store forgot.
+            }
+            if self.hold(name, volume).is_some() {
+                return None;
+            }
             return self.ended_attachment(name, &[]).or_else(|| self.place(name, volume));
         }
         // Nothing is decided without the owner, who may know more than the store.
         let report = self.report_of(name, volume)?;
         if self.is_behind(name, volume) {
             return self.recover_older(name, volume, report);
+        }
+        if volume.delete && report.deleted {
+            return self.ended_attachment(name, &[]).or_else(|| self.delete(name, report));
         }
         // First of all, owners let in no host longer than wanted.
         let kept: Vec<_> = volume.admitted.iter().filter(|one| self.is_wanted(name, one)).cloned().collect();
@@ -51,9 +60,6 @@ impl Controller {
         if volume.delete {
             let is_attached = self.cache.attachments_of(name).next().is_some();
             return if is_attached { None } else { self.change(name, None) };
-        }
-        if let Some((_, report)) = self.lost(name) {
-            return self.recover_older(name, volume, report); // It was placed before the store forgot.
         }
         let pool = self.rank(volume).fit.into_iter().next()?.pool;
         self.change(name, Some(Volume { pool: Some(pool), ..volume.clone() }))

@@ -101,10 +101,6 @@ impl World {
     pub(super) fn end_faults(&mut self) {
         self.network.join_all();
         self.user.heal();
-        let now = self.now;
-        for machine in &mut self.machines {
-            machine.stopped = machine.stopped.min(now);
-        }
         self.events.retain(|_, event| !matches!(event, Event::Fault));
     }
 }
