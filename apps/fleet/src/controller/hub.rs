@@ -290,13 +290,14 @@ impl Task {
                     self.check_identities();
                 }
             }
+            store::Event::BackedUp(..) => (), // Calls ask for no backups.
             store::Event::Reachable(Ok(())) => {
                 if self.away.take().is_some() {
                     tracing::info!("the store is back");
                 }
             }
             store::Event::Reachable(Err(why)) => {
-                if self.away.is_none() {
+                if self.away.as_ref() != Some(&why) {
                     tracing::warn!("the store is away: {why}; I/O goes on without it");
                 }
                 self.away = Some(why);
