@@ -137,7 +137,12 @@ impl Controller {
 
     /// Whether the store knows less than some agent, so that an operator has to decide.
     pub fn is_behind_any(&self) -> bool {
-        self.is_any_ahead() || self.cache.volumes().any(|(name, _, volume)| self.is_behind(name, volume))
+        let is_placed = |name: &Name| self.lost(name).is_some();
+        let mut volumes = self.cache.volumes();
+        self.is_any_ahead()
+            || volumes.any(|(name, _, volume)| {
+                self.is_behind(name, volume) || volume.pool.is_none() && is_placed(name)
+            })
     }
 
     /// Why nothing is decided yet about a volume that has no pool, if so. A store that was restored

@@ -11,7 +11,7 @@ impl World {
     pub(super) fn on_fault(&mut self) {
         let length = Nanos::from_millis(200 + self.rng.below(6_000));
         let (controller, machine) = (self.below(self.stations.len()), self.below(self.machines.len()));
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0 => self.kill_controller(controller, length),
             1 => self.kill_agent(machine, length),
             2 => self.cut_power(machine, length),
@@ -29,6 +29,9 @@ impl World {
                 self.backup = Some(self.store.content.clone());
             }
             12 if self.rng.one_in(6) => self.restore(),
+            // No engine has a calendar: clocks only count, and a leader never asks its own.
+            13 => self.store.jump(length),
+            14 => self.jump(controller, machine),
             _ => self.network.join_all(),
         }
         if !self.healed() {
@@ -45,6 +48,17 @@ impl World {
         if a != b {
             self.network.part(a, b);
         }
+    }
+
+    /// The clock of a machine or a controller jumps ahead by minutes, as after a suspension.
+    fn jump(&mut self, controller: usize, machine: usize) {
+        let distance = Nanos::from_millis(self.rng.below(600_000));
+        let clock = if self.rng.one_in(2) {
+            &mut self.stations[controller].ahead
+        } else {
+            &mut self.machines[machine].ahead
+        };
+        *clock += distance;
     }
 
     fn kill_controller(&mut self, index: usize, length: Nanos) {

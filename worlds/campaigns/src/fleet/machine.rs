@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::Instant;
+use engine::{Instant, Nanos};
 use fleet::agent::{Observation, SavedAttachment, Served, State};
 use fleet::object::Mode;
 use fleet::{Agent, Epoch, Name};
@@ -45,6 +45,8 @@ pub(super) struct Machine {
     pub(super) devices: BTreeMap<Name, Device>,
     /// Until when nothing of the machine runs.
     pub(super) stopped: Instant,
+    /// How far its clock has jumped ahead.
+    pub(super) ahead: Nanos,
     /// Whether the machine has lost its power.
     pub(super) is_down: bool,
 }

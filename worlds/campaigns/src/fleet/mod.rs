@@ -67,16 +67,28 @@ pub enum Plant {
     UnknownIsDone,
     /// The store applies transactions of controllers that lead no longer.
     TermIgnored,
+    /// Targets do not make durable what their agents ask for, and start again with older lists.
+    FileNotSaved,
+    /// Agents do not look for requests in progress before they acknowledge a list.
+    RequestsOverlooked,
+    /// A user learns that an attachment has ended as soon as it is marked.
+    EndedAtOnce,
+    /// Agents delete the data of volumes that a slice lacks.
+    DeletedByAbsence,
 }
 
 impl Plant {
     /// All faults.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::GrantedBeforeAcknowledged,
         Self::NotSaved,
         Self::EpochIgnored,
         Self::UnknownIsDone,
         Self::TermIgnored,
+        Self::FileNotSaved,
+        Self::RequestsOverlooked,
+        Self::EndedAtOnce,
+        Self::DeletedByAbsence,
     ];
 }
 
@@ -91,6 +103,8 @@ struct Station {
     watched: Revision,
     /// Whether it waits for a list before it watches.
     lists: bool,
+    /// How far its clock has jumped ahead.
+    ahead: Nanos,
 }
 
 /// What happens at a time.
@@ -183,6 +197,11 @@ fn run_shape(seed: u64, plant: Option<Plant>, shape: Shape) -> Outcome {
     world.chaos();
     world.heal();
     Outcome { seed, ..world.finish() }
+}
+
+/// The time at which a clock that is ahead shows `at`.
+fn before(at: Instant, ahead: Nanos) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_sub(ahead.get()))
 }
 
 /// The name of a machine, and of its pool.
@@ -354,13 +373,11 @@ impl World {
 
     /// When the engines want to be called: whether it is a controller, and which.
     fn timers(&self) -> Vec<(Instant, bool, usize)> {
-        let controllers = self
-            .stations
-            .iter()
-            .enumerate()
-            .filter_map(|(index, one)| Some((one.engine.as_ref()?.poll_timeout()?, true, index)));
+        let controllers = self.stations.iter().enumerate().filter_map(|(index, one)| {
+            Some((before(one.engine.as_ref()?.poll_timeout()?, one.ahead), true, index))
+        });
         let agents = self.machines.iter().enumerate().filter_map(|(index, one)| {
-            let at = one.agent.as_ref()?.poll_timeout()?.max(one.stopped);
+            let at = before(one.agent.as_ref()?.poll_timeout()?, one.ahead).max(one.stopped);
             Some((at, false, index))
         });
         controllers.chain(agents).collect()
@@ -446,7 +463,7 @@ impl World {
         }
         machine.is_down = false;
         machine.life += 1;
-        machine.served = 0;
+        (machine.served, machine.ahead) = (0, Nanos::ZERO);
         if plant == Some(Plant::EpochIgnored) {
             for volume in machine.disk.volumes.values_mut() {
                 volume.epoch = fleet::Epoch::default();
@@ -464,7 +481,7 @@ impl World {
     }
 
     fn input_controller(&mut self, index: usize, input: controller::Input) {
-        let now = self.now;
+        let now = self.now + self.stations[index].ahead;
         if let Some(engine) = &mut self.stations[index].engine {
             engine.handle_input(now, input);
             self.settle_controller(index);
@@ -473,7 +490,7 @@ impl World {
 
     fn settle_controller(&mut self, index: usize) {
         let mut outputs = Vec::new();
-        let now = self.now;
+        let now = self.now + self.stations[index].ahead;
         if let Some(engine) = &mut self.stations[index].engine {
             settle(engine, now, |output| outputs.push(output));
         }
@@ -483,7 +500,7 @@ impl World {
     }
 
     fn input_agent(&mut self, index: usize, input: agent::Input<'_>) {
-        let now = self.now;
+        let now = self.now + self.machines[index].ahead;
         if let Some(agent) = &mut self.machines[index].agent {
             agent.handle_input(now, input);
             self.settle_agent(index);
@@ -492,7 +509,7 @@ impl World {
 
     fn settle_agent(&mut self, index: usize) {
         let mut outputs = Vec::new();
-        let now = self.now;
+        let now = self.now + self.machines[index].ahead;
         if let Some(agent) = &mut self.machines[index].agent {
             settle(agent, now, |output| outputs.push(output));
         }
@@ -504,7 +521,10 @@ impl World {
     fn observe(&mut self, machine: usize) {
         let one = &self.machines[machine];
         if one.stopped <= self.now && !one.is_down {
-            let observation = one.observe();
+            let mut observation = one.observe();
+            if self.plant == Some(Plant::RequestsOverlooked) {
+                observation.associations.clear();
+            }
             self.input_agent(machine, agent::Input::Observed(&observation));
         }
     }

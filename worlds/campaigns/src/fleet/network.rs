@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{Instant, Nanos};
 use fleet::agent;
-use fleet::controller::{Input, Output};
+use fleet::controller::{Input, Output, Reply};
 use fleet::slice::{Report, Slice};
 use fleet::store::{Answer, Transaction};
 
@@ -178,7 +178,11 @@ impl World {
             }
             Output::Ask(node, term) => self.send_to_agent(controller, index_of(&node), Message::Ask(term)),
             Output::Slice(node, slice) => self.send_slice(controller, index_of(&node), slice),
-            Output::Reply(id, reply) => {
+            Output::Reply(id, mut reply) => {
+                if self.plant == Some(Plant::EndedAtOnce) {
+                    // Users take the mark for the end.
+                    reply = reply.map(|_| Reply::Gone);
+                }
                 if !self.rng.one_in(20) {
                     let delay = self.some_time();
                     self.after(delay, Event::Reply(id, Some(reply)));
@@ -235,7 +239,25 @@ impl World {
         match message {
             _ if !is_open => (),
             Message::Ask(term) => self.input_agent(machine, agent::Input::Asked(*term)),
-            Message::Slice(slice) => self.input_agent(machine, agent::Input::Slice(slice)),
+            Message::Slice(slice) => {
+                if self.plant == Some(Plant::DeletedByAbsence) {
+                    self.delete_what_lacks(machine, slice);
+                }
+                self.input_agent(machine, agent::Input::Slice(slice));
+            }
+        }
+    }
+
+    /// Deletes the data of volumes that a slice lacks.
+    fn delete_what_lacks(&mut self, machine: usize, slice: &Slice) {
+        let data = self.machines[machine].data.iter();
+        let lacking = data.filter(|name| slice.volumes.iter().all(|volume| volume.name != **name));
+        for volume in lacking.cloned().collect::<Vec<_>>() {
+            let one = &mut self.machines[machine];
+            one.serving.retain(|served| served.name != volume);
+            one.data.remove(&volume);
+            let allowed = self.rules.on_delete(machine, &volume);
+            self.check(allowed);
         }
     }
 
@@ -315,7 +337,10 @@ impl World {
             return;
         }
         one.data.extend(volumes.iter().map(|volume| volume.name.clone()));
-        (one.file, one.serving, one.served) = (volumes.clone(), volumes, number);
+        if self.plant != Some(Plant::FileNotSaved) {
+            one.file.clone_from(&volumes);
+        }
+        (one.serving, one.served) = (volumes, number);
         self.observe(machine);
     }
 

@@ -112,6 +112,16 @@ impl Store {
         (self.compacted, self.lease) = (self.content.revision, None);
     }
 
+    /// The clock by which leases end jumps: a lease ends at once, or lasts longer than its holder
+    /// believes.
+    pub(super) fn jump(&mut self, distance: Nanos) {
+        if self.lease.take_if(|_| distance < LEASE).is_none()
+            && let Some(lease) = &mut self.lease
+        {
+            lease.until = lease.until + distance;
+        }
+    }
+
     /// Renews the lease of a controller that leads in `term`, or gives it another. Returns the term
     /// if the controller leads.
     pub(super) fn campaign(&mut self, now: Instant, controller: usize, term: Option<u64>) -> Option<u64> {

@@ -283,6 +283,19 @@ fn an_unknown_outcome_ends_the_term() {
 }
 
 #[test]
+fn a_watcher_that_has_missed_events_lists_the_store_anew() {
+    let mut bench = Bench::with_volume();
+    bench.objects.insert(key(Kind::Volume, "w"), (bench.revision + 1, volume(7)));
+    bench.revision += 1;
+    bench.input(Input::Store(Event::Compacted));
+    assert!(bench.controller.volume(&name("w")).is_some());
+    // A list that was asked for before the latest one counts no longer.
+    let (number, revision) = (bench.controller.lists - 1, bench.revision);
+    bench.input(Input::Store(Event::Listed { number, revision, objects: Vec::new() }));
+    assert!(bench.controller.volume(&name("w")).is_some());
+}
+
+#[test]
 fn refusals_name_the_value_and_the_remedy() {
     let mut bench = Bench::with_volume();
     assert!(bench.refusal(Kind::Volume, "v", volume(5)).contains("has 10 bytes and cannot shrink to 5"));

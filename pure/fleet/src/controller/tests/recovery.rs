@@ -79,6 +79,21 @@ fn a_volume_that_was_never_placed_is_placed_once_all_owners_say_so() {
 }
 
 #[test]
+fn an_operator_learns_of_a_forgotten_pool_although_no_agent_is_ahead() {
+    let (mut bench, report, backup) = with_forgotten_pool();
+    bench.restore(backup);
+    // Later terms have overtaken those that the agents have seen.
+    (0..5).for_each(|_| bench.elect());
+    bench.hello("m");
+    bench.report_of("m", Seen::default(), vec![report], vec![]);
+    assert_eq!(bench.stored("w").pool, None);
+    assert!(bench.controller.is_behind_any());
+    bench.call(Call::Recover).unwrap();
+    assert_eq!(bench.stored("w").pool, Some(name("p")));
+    assert!(!bench.controller.is_behind_any());
+}
+
+#[test]
 fn a_host_is_not_said_to_be_detached_while_the_pool_is_forgotten() {
     let (mut bench, report, backup) = with_forgotten_pool();
     let seen = Seen { incarnation: 0, term: bench.term, revision: bench.revision };
