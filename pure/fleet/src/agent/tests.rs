@@ -196,7 +196,7 @@ fn a_stale_path_never_writes_again() {
     bench.input(Input::Slice(&slice(3, 7, &[admission("a", 7)])));
     let fence = bench.lists.iter().position(Vec::is_empty).unwrap();
     assert_eq!(bench.lists[fence + 1..], [[admission("a", 7)]]);
-    // What is late does not let the old path in, nor does another life of the agent.
+    // No late list lets the old path in, nor does another life of the agent.
     bench.restart();
     bench.input(Input::Slice(&slice(9, 5, &[admission("a", 5)])));
     let lists = &bench.observation.served[0].admitted;

@@ -146,8 +146,8 @@ impl Controller {
     }
 
     /// Why nothing is decided yet about a volume that has no pool, if so. A store that was restored
-    /// has forgotten the pools of volumes that were placed since the backup: they must not be placed
-    /// once more, and their hosts are not out.
+    /// has forgotten the pools of volumes that were placed since the backup: they must not be
+    /// placed once more, and their hosts are not out.
     pub(super) fn hold(&self, name: &Name, volume: &Volume) -> Option<VolumePhase> {
         let incarnation = self.cache.fleet().incarnation;
         let is_of_this_term = self.first_list.is_some_and(|first| volume.epoch.number > first);

@@ -24,7 +24,8 @@ impl Controller {
         };
         if volume.pool.is_none() {
             if let Some((_, report)) = self.lost(name) {
-                return self.recover_older(name, volume, report); // It was placed before the store forgot.
+                // It was placed before the store forgot.
+                return self.recover_older(name, volume, report);
             }
             if self.hold(name, volume).is_some() {
                 return None;
