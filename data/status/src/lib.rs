@@ -51,8 +51,8 @@ pub use storage::{
     Ssd, StatusCount, TimedCounts,
 };
 pub use target::{
-    Access, AccessState, Controller, Core, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers,
-    Subsystem, Target,
+    Access, AccessState, Controller, Core, DiscoveryAccess, Draining, Exponentiations, Memory, Queue,
+    Strangers, Subsystem, Target,
 };
 pub use tunnel::{
     Admits, Callers, ConfigCache, Connection, Copies, Datagrams, Dma, DmaMode, Export, FarEnd, FarReads,

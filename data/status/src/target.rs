@@ -132,9 +132,22 @@ pub struct Subsystem {
     pub activity: Option<Vec<Activity>>,
     /// Controllers that hosts have connected to.
     pub controllers: Vec<Controller>,
+    /// Hosts whose controllers are gone while media have requests of theirs. A host that is neither
+    /// here nor among the controllers changes nothing any more.
+    #[serde(default)]
+    pub draining: Vec<Draining>,
     /// Asymmetric Namespace Access (ANA): the state in which each port reaches each group.
     #[serde(default)]
     pub ana: Vec<Access>,
+}
+
+/// A host whose controllers are gone while media have requests of theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Draining {
+    /// NQN of the host; `others` for all hosts together that are too many to be told apart.
+    pub host: String,
+    /// Requests that media have not ended. A thread that may have some counts as one.
+    pub requests: u64,
 }
 
 /// The state in which a port reaches a group of namespaces.

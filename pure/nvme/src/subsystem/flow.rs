@@ -8,6 +8,7 @@ use engine::{Buffer, Deadlines, Instant, Nanos, Pool};
 
 use super::config::Config;
 use super::controller::ControllerKey;
+use super::departed::Departed;
 use super::errors::Failure;
 use super::overlap::Overlaps;
 use super::slots::{HostDataFor, MediaFor, Own, Slot, Slots, State};
@@ -51,6 +52,8 @@ pub(super) struct Flow {
     pub(super) media_outstanding: usize,
     /// Unanswered requests whose commands a reset has ended.
     pub(super) orphans: Vec<(IoId, ControllerKey)>,
+    /// Hosts whose controllers are gone, with unanswered requests of theirs.
+    pub(super) departed: Departed,
     /// Whether the operation in progress has sent a notification that must be durable before its
     /// command completes.
     pub(super) unsaved: bool,
@@ -76,6 +79,7 @@ impl Flow {
             now,
             media_outstanding: 0,
             orphans: Vec::new(),
+            departed: Departed::default(),
             unsaved: false,
             without_metadata: BTreeSet::new(),
             keeps_state: false,
@@ -188,6 +192,9 @@ impl Flow {
     #[cold]
     pub(super) fn forget_orphan(&mut self, id: IoId) {
         self.slots.strays.end(id);
+        if !self.departed.is_empty() {
+            self.departed.end(id);
+        }
         self.orphans.retain(|(orphan, _)| *orphan != id);
     }
 

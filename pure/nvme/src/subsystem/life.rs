@@ -1,5 +1,7 @@
 //! Adding, removing and resetting controllers, and the end of their commands.
 
+use alloc::vec::Vec;
+
 use engine::Instant;
 
 use super::Subsystem;
@@ -56,13 +58,40 @@ impl Subsystem {
         self.flow.now = now;
         self.end_commands_of(controller);
         self.self_test.reset(&mut self.flow, &self.smart, controller);
+        self.remember_departure(controller);
         self.controllers.remove(controller);
-        // Another controller may soon get the same key.
-        self.flow.orphans.retain(|(_, of)| *of != controller);
         self.namespaces.remove_controller(controller);
         self.remember_write_cache();
         self.flow.unsaved = false;
         self.check_quiet();
+    }
+
+    /// Remembers the requests that a controller leaves with media, for as long as media have them.
+    fn remember_departure(&mut self, controller: ControllerKey) {
+        let lanes = self.lanes.as_ref().filter(|lanes| lanes.ending(controller) > 0);
+        let version = lanes.and_then(|lanes| lanes.ended_at.get(&controller).copied());
+        // Another controller may soon get the same key.
+        let mut requests = Vec::new();
+        self.flow.orphans.retain(|(request, of)| {
+            if *of == controller {
+                requests.push(*request);
+            }
+            *of != controller
+        });
+        if let Some(fabrics) = self.controllers.of(controller).config.of_fabrics() {
+            self.flow.departed.add(&fabrics.host.name, requests, version);
+        }
+    }
+
+    /// The hosts whose controllers are gone while media have requests of theirs, each with the
+    /// number of these requests. A lane that may have any counts as one request. A host that is not
+    /// among them and has no controller changes nothing any more.
+    pub fn draining(&self) -> impl Iterator<Item = (&str, usize)> {
+        let unquiet = |version| self.lanes.as_ref().map_or(0, |lanes| lanes.unquiet_since(version));
+        let departed = self.flow.departed.iter();
+        let count =
+            move |(host, own, version): (_, usize, Option<u64>)| (host, own + version.map_or(0, unquiet));
+        departed.map(count).filter(|(_, count)| *count > 0)
     }
 
     /// The configuration of a controller.

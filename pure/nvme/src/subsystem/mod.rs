@@ -14,6 +14,7 @@ mod config;
 mod controller;
 mod controllers;
 mod copy;
+mod departed;
 mod erase;
 mod errors;
 mod event_log;
@@ -75,6 +76,7 @@ pub use controller::{
     CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity, Instance,
     KEEP_ALIVE_MAX_MILLISECONDS, Transport,
 };
+pub use departed::OTHERS;
 pub use errors::ERROR_LOG_ENTRIES;
 pub use event_log::EVENT_LOG_BYTES_MAX;
 pub use events::AsynchronousEvent;

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use ::status::{
-    Access, Controller, DiscoveryAccess, Exponentiations, Memory, Queue, Strangers, Subsystem, Target,
+    Access, Controller, DiscoveryAccess, Draining, Exponentiations, Memory, Queue, Strangers, Subsystem,
+    Target,
 };
 use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, StrangersStatus};
@@ -68,6 +69,8 @@ pub(super) fn of_cores(cores: &[JobSender<Core>], mut access: AccessByName) -> O
     }
     let mut all = all?;
     add_hosts(&mut all, cores);
+    // A host whose last controller ends meanwhile is found here, as it was not found there.
+    add_draining(&mut all, cores);
     Some(all)
 }
 
@@ -89,6 +92,7 @@ fn of_core<F: FnMut(Event)>(driver: &TargetDriver<F>) -> (Vec<SubsystemKey>, Tar
             health: core.map(|core| counters::health(&core.counters())),
             activity: None,
             controllers: Vec::new(),
+            draining: Vec::new(),
             ana: Vec::new(),
         }
     };
@@ -116,6 +120,24 @@ fn of_core<F: FnMut(Event)>(driver: &TargetDriver<F>) -> (Vec<SubsystemKey>, Tar
         discovery: Vec::new(),
     };
     (keys, part)
+}
+
+/// Adds the hosts that are gone but for requests.
+fn add_draining(all: &mut Target, cores: &[JobSender<Core>]) {
+    let of_core = |core: &mut Core| -> Vec<(String, Vec<Draining>)> {
+        let target = core.driver.target();
+        let here = target.directory().subsystems.iter().filter_map(|one| target.subsystem(one.key));
+        let of = |core: &nvme::subsystem::Subsystem| {
+            let one = |(host, requests): (&str, usize)| (host.to_owned(), requests as u64);
+            let hosts = core.draining().map(one).map(|(host, requests)| Draining { host, requests });
+            (core.config().subsystem_name.clone(), hosts.collect::<Vec<_>>())
+        };
+        here.map(of).filter(|(_, hosts)| !hosts.is_empty()).collect()
+    };
+    let mut found: HashMap<_, _> = cores.iter().filter_map(|core| core.run(of_core)).flatten().collect();
+    for subsystem in &mut all.subsystems {
+        subsystem.draining = found.remove(&subsystem.nqn).unwrap_or_default();
+    }
 }
 
 /// Adds to `all` another core's report of its own subsystems.

@@ -104,8 +104,14 @@ impl Lanes {
         self.attached.values().map(|lane| lane.seen).min().unwrap_or(u64::MAX)
     }
 
+    /// How many lanes may still have requests with media that they sent before they had seen
+    /// `version`.
+    pub(in super::super) fn unquiet_since(&self, version: u64) -> usize {
+        self.attached.values().filter(|lane| lane.quiet < version).count()
+    }
+
     /// The version since which every lane is quiet.
-    fn quiet(&self) -> u64 {
+    pub(in super::super) fn quiet(&self) -> u64 {
         self.attached.values().map(|lane| lane.quiet).min().unwrap_or(u64::MAX)
     }
 

@@ -116,6 +116,10 @@ impl Subsystem {
         while let Some(token) = self.lanes.as_mut().and_then(|lanes| lanes.take_seen()) {
             self.on_seen(token);
         }
+        if let Some(lanes) = self.lanes.as_ref().filter(|_| !self.flow.departed.is_empty()) {
+            let quiet = lanes.quiet();
+            self.flow.departed.settle(quiet);
+        }
         self.check_quiet();
     }
 

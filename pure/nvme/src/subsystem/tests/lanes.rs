@@ -388,3 +388,40 @@ fn the_subsystem_drops_what_a_lost_queue_has_handed_over() {
     lanes.deliver();
     assert!(lanes.completed.is_empty());
 }
+
+#[test]
+fn a_host_is_known_until_lanes_have_ended_its_last_request() {
+    let mut lanes = Lanes::new(2);
+    lanes.stuck = true;
+    lanes.bench.host_data = vec![7; 512];
+    lanes.io(0, 0, io(IoOpcode::Write, 1, 7, 1));
+    lanes.io(1, 0, io(IoOpcode::Write, 1, 8, 1));
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    lanes.bench.subsystem.remove_controller(now, controller);
+    let draining = |lanes: &Lanes| -> Vec<usize> {
+        let draining = lanes.bench.subsystem.draining();
+        let of_host = draining.inspect(|(host, _)| assert_eq!(*host, "nqn.2014-08.org.nvmexpress:host2"));
+        of_host.map(|(_, requests)| requests).collect()
+    };
+    assert_eq!(draining(&lanes), [2], "no lane has answered yet");
+    lanes.deliver();
+    assert_eq!(draining(&lanes), [2], "media have a request of each lane");
+    let (lane, request) = lanes.kept.remove(0);
+    lanes.carry_out(lane, request);
+    assert_eq!(draining(&lanes), [2], "the subsystem does not know yet");
+    lanes.deliver();
+    assert_eq!(draining(&lanes), [1]);
+    lanes.release();
+    lanes.deliver();
+    assert!(draining(&lanes).is_empty() && lanes.completed.is_empty());
+}
+
+#[test]
+fn a_host_without_requests_is_gone_once_lanes_have_answered() {
+    let mut lanes = Lanes::new(2);
+    let (controller, now) = (lanes.bench.controller, lanes.bench.now);
+    lanes.bench.subsystem.remove_controller(now, controller);
+    assert_eq!(lanes.bench.subsystem.draining().count(), 1);
+    lanes.deliver();
+    assert_eq!(lanes.bench.subsystem.draining().count(), 0);
+}

@@ -276,3 +276,38 @@ fn a_command_that_must_be_alone_waits_for_those_that_wait() {
     bench.succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
     assert_eq!(bench.pushed, [0; 512]);
 }
+
+/// The hosts that are gone and have requests with media.
+fn draining(bench: &Bench) -> Vec<(&str, usize)> {
+    bench.subsystem.draining().collect()
+}
+
+#[test]
+fn a_host_is_known_until_media_have_ended_its_last_request() {
+    const HOST: &str = "nqn.2014-08.org.nvmexpress:host1";
+    let (mut bench, first, second) = two();
+    begin_write(bench.of(first), 7, 1);
+    let waits = begin_write(bench.of(second), 7, 2);
+    // Both a lost queue and a reset leave requests behind, and the end of the association, too.
+    bench.subsystem.drop_queue(bench.now, first, IO);
+    begin_write(bench.of(first), 8, 1);
+    bench.subsystem.reset(bench.now, first);
+    begin_write(bench.of(first), 9, 1);
+    assert!(draining(&bench).is_empty(), "its controller is there");
+    bench.subsystem.remove_controller(bench.now, first);
+    assert_eq!((bench.stuck.len(), draining(&bench)), (3, vec![(HOST, 3)]));
+    // Another association of the host changes nothing about the former one.
+    let again = bench.connect(1);
+    carry_out(&mut bench, 1);
+    assert_eq!(draining(&bench), [(HOST, 2)]);
+    bench.subsystem.remove_controller(bench.now, again);
+    carry_out(&mut bench, 1);
+    assert_eq!(draining(&bench), [(HOST, 1)]);
+    carry_out(&mut bench, 0);
+    assert!(draining(&bench).is_empty() && !has_ended(&bench, waits));
+    // The other host's request had to wait, and is with the medium now.
+    bench.subsystem.remove_controller(bench.now, second);
+    assert_eq!(draining(&bench), [("nqn.2014-08.org.nvmexpress:host2", 1)]);
+    carry_out(&mut bench, 0);
+    assert!(draining(&bench).is_empty());
+}

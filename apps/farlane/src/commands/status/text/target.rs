@@ -1,6 +1,6 @@
 //! Targets of NVMe over Fabrics.
 
-use ::status::{Controller, Strangers, Target};
+use ::status::{Controller, Draining, Strangers, Target};
 use indicatif::BinaryBytes;
 
 use super::space;
@@ -29,6 +29,9 @@ pub(super) fn text(target: &Target) -> String {
         }
         text += &space(&subsystem.namespaces, subsystem.space_errors);
         text += &subsystem.controllers.iter().map(controller).collect::<String>();
+        for Draining { host, requests } in &subsystem.draining {
+            text += &format!("  {host} is gone; media have not ended {requests} of its requests\n");
+        }
     }
     for one in &target.discovery {
         text += &format!("discovery\n{}", controller(one));
