@@ -22,7 +22,8 @@ pub(super) fn text(key: &Key) -> String {
     format!("{kind}/{}", key.name)
 }
 
-/// The key that a text is. Texts of other forms belong to other versions, which may know more kinds.
+/// The key that a text is. Texts of other forms belong to other versions, which may know more
+/// kinds.
 pub(super) fn parse(text: &str) -> Option<Key> {
     let (word, name) = text.split_once('/')?;
     let kind = KINDS.iter().find(|(_, known)| *known == word)?.0;

@@ -15,7 +15,7 @@ use crate::support::{Etcd, port, settings};
 /// The lease of a leader.
 const LEASE: Duration = Duration::from_secs(10);
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_controllers_one_leads() {
     let Some(etcd) = Etcd::start() else { return };
     let (mut first, mut second) = (etcd.controller().await, etcd.controller().await);
@@ -49,7 +49,7 @@ async fn of_two_controllers_one_leads() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_killed_is_replaced_once_its_lease_has_ended() {
     let Some(etcd) = Etcd::start() else { return };
     let settings = etcd.settings();
@@ -112,7 +112,7 @@ async fn a_leader_that_was_stopped_learns_first_that_it_leads_no_longer() {
     assert!(leader.list().await.1.iter().all(|(_, _, number)| *number == 1));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_without_an_answer_is_unknown_and_deposes_before_the_lease_ends() {
     let Some(etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;
@@ -137,7 +137,7 @@ async fn a_transaction_without_an_answer_is_unknown_and_deposes_before_the_lease
     assert_eq!(controller.list().await.1, listed);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_resignation_makes_an_unknown_transaction_impossible() {
     let Some(etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;
@@ -156,7 +156,7 @@ async fn a_resignation_makes_an_unknown_transaction_impossible() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_kill_9_of_etcd() {
     let Some(mut etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;
@@ -189,7 +189,7 @@ async fn what_was_acknowledged_survives_kill_9_of_etcd() {
     assert!(acknowledged.len() >= 4);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_was_cut_goes_on_without_a_gap() {
     let Some(etcd) = Etcd::start() else { return };
     let proxy = Proxy::before(etcd.port).await;
@@ -215,7 +215,7 @@ fn json(number: u64) -> String {
     format!("{{\"kind\":\"fleet\",\"incarnation\":{number}}}")
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_was_overtaken_by_a_compaction_says_so() {
     let Some(etcd) = Etcd::start() else { return };
     let proxy = Proxy::before(etcd.port).await;
@@ -243,7 +243,7 @@ fn revision(etcd: &Etcd) -> u64 {
     status["header"]["revision"].as_u64().unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_list_has_pages() {
     let Some(etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;
@@ -257,7 +257,7 @@ async fn a_long_list_has_pages() {
     assert_eq!(listed, names);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restored_etcd_is_noticed_and_listed_anew() {
     let Some(mut etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;
@@ -286,7 +286,7 @@ async fn a_restored_etcd_is_noticed_and_listed_anew() {
     assert_eq!(controller.change().await, (revision, "a".to_owned(), Some(40)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_is_away_is_named_and_not_stormed() {
     let Some(etcd) = Etcd::start() else { return };
     let proxy = Proxy::before(etcd.port).await;
@@ -315,7 +315,7 @@ async fn an_etcd_that_is_away_is_named_and_not_stormed() {
     assert!(attempts < 30, "{attempts} connections for 200 transactions");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_read_is_named_and_nothing_is_decided() {
     let Some(etcd) = Etcd::start() else { return };
     etcd.control(&["put", "/farlane/v1/test/volume/tape", "{\"kind\":\"volume\",\"bytes\":\"many\"}"]);
@@ -334,7 +334,7 @@ async fn an_object_that_cannot_be_read_is_named_and_nothing_is_decided() {
     assert_eq!(controller.list().await.1, []);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_without_space_gives_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     let Some(etcd) = Etcd::start_with(folder, "http", &["--quota-backend-bytes=2000000"]) else { return };
@@ -358,7 +358,7 @@ async fn an_etcd_without_space_gives_an_answer() {
     controller.set(&[], &[("a", Some(3))]).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_etcd_is_left_to_etcd() {
     let Some(etcd) = Etcd::start() else { return };
     let mut controller = etcd.controller().await;

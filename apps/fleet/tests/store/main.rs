@@ -26,7 +26,7 @@ macro_rules! both_stores {
 
         mod etcd {
             use super::*;
-            $(#[tokio::test]
+            $(#[tokio::test(flavor = "multi_thread")]
             async fn $test() {
                 let Some(etcd) = Etcd::start() else { return };
                 suite::$test(async || etcd.controller().await).await;

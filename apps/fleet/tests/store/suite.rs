@@ -22,7 +22,7 @@ pub(crate) async fn a_transaction_compares_and_sets(open: impl AsyncFn() -> Cont
     let third = controller.set(&[("a", second)], &[("a", None)]).await;
     assert!(third > second);
     assert_eq!(controller.transact(&[("a", second)], &[("a", Some(4))]).await, Answer::Conflict);
-    // What is gone can be deleted again; that is no change.
+    // A key that is gone can be deleted again; that is no change.
     assert_eq!(controller.transact(&[("a", 0)], &[("a", None)]).await, Answer::Done(third));
     let last = controller.set(&[("a", 0)], &[("a", Some(5))]).await;
     assert_eq!(controller.list().await, (last, vec![("a".to_owned(), last, 5)]));
@@ -84,7 +84,7 @@ pub(crate) async fn a_watch_follows_a_list_in_the_order_of_revisions(open: impl 
         expected.push((revision, "c".to_owned(), Some(number)));
     }
     let mut present = BTreeMap::from([("a".to_owned(), true), ("b".to_owned(), true)]);
-    // The deletion of what is gone is no change.
+    // The deletion of a key that is gone is no change.
     expected.retain(|(_, name, value)| {
         let was = present.insert(name.clone(), value.is_some()).unwrap_or(false);
         was || value.is_some()

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long a call may take.
 pub(super) const CALL: Duration = Duration::from_secs(2);
-/// The pauses between attempts to reach etcd, once no member has answered: the first and the longest.
+/// The pauses between attempts to reach etcd, once no member has answered: the first, the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// How often an idle connection is probed. Servers refuse to be probed more often than each 5 s.
 const PROBE: Duration = Duration::from_secs(10);
@@ -139,7 +139,7 @@ struct Current {
     due: Option<Instant>,
 }
 
-/// The link that is used now, and what is known of the store.
+/// The link that is used now, and the store's identity and revision as far as they are known.
 pub(super) struct Links {
     settings: Settings,
     current: Brief<Current>,
@@ -148,7 +148,7 @@ pub(super) struct Links {
     known: Brief<Known>,
 }
 
-/// Locks what is only ever held for a few instructions.
+/// Locks a mutex that is only ever held for a few instructions.
 fn brief<T>(mutex: &Brief<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -159,13 +159,13 @@ impl Links {
         Self { settings, current, making, known }
     }
 
-    /// What is known of the store. An answer that is linearizable must not know less.
+    /// The latest knowledge of the store. An answer that is linearizable must not know less.
     pub(super) fn known(&self) -> Known {
         *brief(&self.known)
     }
 
-    /// Checks that an answer to a call that was sent when `floor` was known is of the same store, at
-    /// the same revision or later. Returns the answer's revision.
+    /// Checks that an answer to a call that was sent when `floor` was known is of the same store,
+    /// at the same revision or later. Returns the answer's revision.
     pub(super) fn check(&self, floor: Known, header: Option<&ResponseHeader>) -> Result<u64, Failure> {
         let Some(header) = header else {
             return Err(Failure::Away("etcd has answered without a header".to_owned()));

@@ -309,8 +309,8 @@ impl Worker {
         Ok(won.succeeded().then(|| Term { number, lease, until: begun + lasting(granted.ttl()) }))
     }
 
-    /// Gives back the lease of an earlier term, and with it the leader's key. Nothing is to be given
-    /// back of a lease that has ended by itself.
+    /// Gives back the lease of an earlier term, and with it the leader's key, unless the lease has
+    /// ended by itself.
     async fn give_lease_back(&mut self) -> Result<(), Failure> {
         let Some(lease) = self.lease.take() else { return Ok(()) };
         let revoke = async move |client: etcd_client::Client| client.lease_client().revoke(lease).await;

@@ -58,8 +58,8 @@ fn translate(keys: &Keys, transaction: &Transaction) -> Option<Txn> {
         let revision = i64::try_from(*revision).ok()?;
         compares.push(Compare::mod_revision(keys.text(key), CompareOp::Equal, revision));
     }
-    // Members answer a transaction without operations from what they know, which may be old. One that
-    // reads asks the leader of etcd whether it still leads.
+    // Members answer a transaction without operations from what they know, which may be old. One
+    // that reads asks the leader of etcd whether it still leads.
     let read = || TxnOp::get(keys.leader.as_str(), Some(GetOptions::new().with_count_only()));
     let operation = |(key, object): &(Key, Option<Object>)| match object {
         Some(object) => TxnOp::put(keys.text(key), codec::encode(object), None),

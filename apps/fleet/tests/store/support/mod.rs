@@ -57,7 +57,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// A server that is one of a ring; it serves nobody before most of them run.
+    /// A server that is one of a ring; it serves no client before most of them run.
     pub(crate) fn begin(
         folder: tempfile::TempDir,
         scheme: &'static str,
