@@ -2,8 +2,8 @@
 
 use std::io;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
 
 /// The longest line in bytes: some 20,000 volumes with a host each.
@@ -25,6 +25,30 @@ pub enum LinesError {
     NoMessage(#[from] serde_json::Error),
 }
 
+/// A message that is one line of JSON, with its kind in the field `message`.
+pub trait Message: DeserializeOwned {
+    /// The kinds of messages that this version knows. Another version has further ones.
+    const KINDS: &[&str];
+}
+
+/// The kind of a message, whatever else it has.
+#[derive(Deserialize)]
+struct Kind {
+    message: String,
+}
+
+/// The message that a line is; `None` if only another version knows its kind.
+fn parse<T: Message>(line: &[u8]) -> Result<Option<T>, LinesError> {
+    let error = match serde_json::from_slice(line) {
+        Ok(message) => return Ok(Some(message)),
+        Err(error) => error,
+    };
+    match serde_json::from_slice(line) {
+        Ok(Kind { message }) if !T::KINDS.contains(&&*message) => Ok(None),
+        _ => Err(error.into()),
+    }
+}
+
 /// The reading end of a stream of lines.
 #[derive(Debug)]
 pub struct Lines<S> {
@@ -40,20 +64,23 @@ impl<S: AsyncRead> Lines<S> {
         Self { stream, buffer: Vec::new(), searched: 0 }
     }
 
-    /// The next message; `None` at the end of the stream. Loses nothing when it is dropped before
-    /// its end.
+    /// The next message of a kind that this version knows; `None` at the end of the stream. Loses
+    /// nothing when it is dropped before its end.
     ///
     /// # Errors
     /// When the stream fails, or when the peer sends something else.
-    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LinesError> {
+    pub async fn next<T: Message>(&mut self) -> Result<Option<T>, LinesError> {
         loop {
             let rest = &self.buffer[self.searched..];
             if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let end = self.searched + end;
-                let message = serde_json::from_slice(&self.buffer[..end]);
+                let message = parse(&self.buffer[..end]);
                 self.buffer.drain(..=end);
                 self.searched = 0;
-                return Ok(Some(message?));
+                match message? {
+                    Some(message) => return Ok(Some(message)),
+                    None => continue,
+                }
             }
             self.searched = self.buffer.len();
             if self.buffer.len() > LINE_MAX {
@@ -87,6 +114,10 @@ mod tests {
     use super::*;
     use tokio::io::{duplex, split};
 
+    impl Message for Vec<u8> {
+        const KINDS: &[&str] = &["old"];
+    }
+
     #[tokio::test]
     async fn lines_come_whole_and_garbage_ends_them() {
         let (here, mut there) = duplex(64);
@@ -101,6 +132,15 @@ mod tests {
         assert!(matches!(lines.next::<Vec<u8>>().await, Err(LinesError::NoMessage(_))));
         writer.await.unwrap();
         assert_eq!(lines.next::<Vec<u8>>().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn messages_of_a_later_version_are_passed_over() {
+        let (here, mut there) = duplex(256);
+        let mut lines = Lines::new(split(here).0);
+        there.write_all(b"{\"message\":\"new\",\"x\":{}}\n[4]\n{\"message\":\"old\"}\n").await.unwrap();
+        assert_eq!(lines.next::<Vec<u8>>().await.unwrap(), Some(vec![4]));
+        assert!(matches!(lines.next::<Vec<u8>>().await, Err(LinesError::NoMessage(_))));
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, server};
 
 pub use agents::{AgentLink, serve as serve_agent};
 pub use dial::{Link, dial};
-pub use lines::{LINE_MAX, Lines, LinesError};
+pub use lines::{LINE_MAX, Lines, LinesError, Message};
 
 /// The application protocol of agents.
 const AGENT: &[u8] = b"farlane-agent/1";

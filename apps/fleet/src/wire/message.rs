@@ -7,6 +7,7 @@ use fleet::{agent, slice};
 use serde::{Deserialize, Serialize};
 
 use super::{Admission, Epoch, Invalid, Mode, Name, Wire, mirrors, words};
+use crate::channel::Message;
 
 /// A message of a controller to an agent: one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,14 @@ pub enum FromAgent {
     },
     /// The machine and its agent are there: at least every few seconds.
     Alive,
+}
+
+impl Message for ToAgent {
+    const KINDS: &[&str] = &["ask", "slice", "alive", "refused"];
+}
+
+impl Message for FromAgent {
+    const KINDS: &[&str] = &["hello", "report", "alive"];
 }
 
 /// What a host needs to prove itself to the owner of a volume.

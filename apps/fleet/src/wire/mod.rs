@@ -226,3 +226,6 @@ macro_rules! words {
     )*};
 }
 pub(crate) use words;
+
+#[cfg(test)]
+mod tests;
