@@ -18,8 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
-use super::routes::Options;
-use super::{Change, Enrolment, Explanation, Failure, FailureCode, Health, Item, Items, Orphans, Recovered};
+use super::routes::{Demand, Options};
+use super::{
+    Change, Enrolment, Explanation, Failure, FailureCode, Health, Item, Items, Orphans, Recovered, Spaces,
+};
 use crate::channel::{self, Controllers, ControllersError, Protocol};
 use crate::wire::Object;
 
@@ -166,6 +168,18 @@ impl Client {
     /// When there is no such volume, or no controller answers.
     pub async fn explain(&self, volume: &str) -> Result<Explanation> {
         self.demand(Method::GET, &format!("/v1/explain/{volume}"), None::<&()>).await
+    }
+
+    /// The pools that are fit for a volume of a class, for a host.
+    ///
+    /// # Errors
+    /// When there is no such class, or no controller answers.
+    pub async fn space(&self, demand: &Demand) -> Result<Spaces> {
+        let words = [("class", &demand.class), ("near", &demand.near)];
+        let words = words.iter().filter_map(|(key, name)| Some(format!("{key}={}", name.as_ref()?.0)));
+        let words: Vec<_> = words.collect();
+        let query = if words.is_empty() { String::new() } else { format!("?{}", words.join("&")) };
+        self.demand(Method::GET, &format!("/v1/space{query}"), None::<&()>).await
     }
 
     /// Hands all objects, then each change, to `on_change`, until it returns false or the

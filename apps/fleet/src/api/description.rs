@@ -4,8 +4,10 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::routes::Options;
-use super::{Change, Enrolment, Explanation, Failure, Health, Item, Items, KINDS, Orphans, Recovered};
+use super::routes::{Demand, Options};
+use super::{
+    Change, Enrolment, Explanation, Failure, Health, Item, Items, KINDS, Orphans, Recovered, Spaces,
+};
 use crate::wire::Object;
 
 /// An operation, for the description.
@@ -92,6 +94,12 @@ fn operations(types: &mut SchemaGenerator) -> Vec<Operation> {
         ),
         plain("/v1/explain/{name}", "get", "Why a volume is where it is", Some(schema::<Explanation>(types))),
         plain(
+            "/v1/space",
+            "get",
+            "The pools that are fit for a volume of a class, for a host",
+            Some(schema::<Spaces>(types)),
+        ),
+        plain(
             "/v1/orphans",
             "get",
             "What machines have and the store does not know",
@@ -122,8 +130,11 @@ fn described(operation: &Operation, types: &mut SchemaGenerator) -> Value {
         parameters
             .push(json!({ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }));
     }
-    if operation.has_options {
-        let options = types.root_schema_for::<Options>();
+    let in_query = match operation.path {
+        "/v1/space" => Some(types.root_schema_for::<Demand>()),
+        _ => operation.has_options.then(|| types.root_schema_for::<Options>()),
+    };
+    if let Some(options) = in_query {
         for (name, schema) in options.get("properties").and_then(Value::as_object).into_iter().flatten() {
             parameters.push(json!({ "name": name, "in": "query", "required": false, "schema": schema }));
         }

@@ -11,7 +11,7 @@ mod watch;
 
 pub use types::{
     Change, Enrolment, Explanation, Failure, FailureCode, Health, Item, Items, OrphanItem, Orphans, Ranked,
-    Recovered, Status, Unfit, WaitFor,
+    Recovered, Space, Spaces, Status, Unfit, WaitFor,
 };
 
 use fleet::object::Kind;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fleet::Name;
-use fleet::controller::{Call, Expect, Reply, Wait};
+use fleet::controller::{Call, Expect, Phase, Reply, Wait};
 use fleet::object::{Key, Kind, Object};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::{
     Enrolment, Explanation, Failure, FailureCode, Health, Item, Items, OrphanItem, Orphans, Ranked,
-    Recovered, Status, Unfit, WaitFor, description, kind_of, watch,
+    Recovered, Space, Spaces, Status, Unfit, WaitFor, description, kind_of, watch,
 };
 use crate::controller::{Principal, Shared, State as HubState};
 use crate::wire::{self, Wire};
@@ -48,6 +48,7 @@ pub fn router(shared: Arc<Shared>, principal: Principal) -> Router {
         .route("/v1/recover", post(recover))
         .route("/v1/orphans", get(orphans))
         .route("/v1/explain/{name}", get(explain))
+        .route("/v1/space", get(space))
         .route("/v1/watch", get(watch::watch))
         .route("/v1/{kind}", get(list))
         .route("/v1/{kind}/{name}", get(find).put(put).delete(delete))
@@ -258,6 +259,52 @@ fn explanation(state: &HubState<'_>, name: &Name) -> Option<Explanation> {
     })
 }
 
+/// For what space is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Demand {
+    /// The class that volumes are to hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<wire::Name>,
+    /// The host that they are for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<wire::Name>,
+}
+
+async fn space(
+    State(at): State<Connection>,
+    demand: Result<Query<Demand>, QueryRejection>,
+) -> Result<Json<Spaces>> {
+    at.principal.may_see()?;
+    let Query(Demand { class, near }) = demand?;
+    let (class, near) = (class.pure()?, near.pure()?);
+    if let Some(name) = class.clone() {
+        // There must be such a class.
+        let key = Key { kind: Kind::Class, name };
+        at.shared.hub.call(Call::Get(key), Options::default().until()).await?;
+    }
+    let volume = fleet::object::Volume {
+        bytes: 1,
+        class,
+        near,
+        pool: None,
+        delete: false,
+        epoch: fleet::Epoch::default(),
+        admitted: Vec::new(),
+    };
+    let found = at.shared.hub.look(move |state| {
+        let ranking = state.controller.rank(&volume);
+        let fit = ranking.fit.into_iter().filter_map(|one| {
+            let free_bytes = state.controller.free_bytes(&one.pool)?;
+            Some(Space { pool: wire::Name::wire(&one.pool), free_bytes })
+        });
+        let unfit = ranking.unfit.iter();
+        let unfit = unfit.map(|(pool, why)| Unfit { pool: wire::Name::wire(pool), why: why.to_string() });
+        Spaces { fit: fit.collect(), unfit: unfit.collect() }
+    });
+    Ok(Json(found.await?))
+}
+
 /// Enrols a machine that has a token. Its key is the one that its connection has proved.
 async fn join(
     State(at): State<Connection>,
@@ -356,9 +403,10 @@ pub(super) fn item(state: &HubState<'_>, key: &Key, revision: u64, object: &Obje
     let controller = state.controller;
     let status = match object {
         Object::Volume(_) => controller.volume_phase(&key.name).map(|phase| Status::of_volume(&phase)),
-        Object::Attachment(_) => controller
-            .phase(&key.name)
-            .map(|phase| Status::of_attachment(&phase, controller.is_reached(&key.name))),
+        Object::Attachment(_) => controller.phase(&key.name).map(|phase| {
+            let status = Status::of_attachment(&phase, controller.is_reached(&key.name));
+            Status { nqn: nqn_of(state, &key.name, &phase), ..status }
+        }),
         Object::Node(_) if controller.is_connected(&key.name) => {
             Some(Status::new("connected", "the agent is connected"))
         }
@@ -372,6 +420,14 @@ pub(super) fn item(state: &HubState<'_>, key: &Key, revision: u64, object: &Obje
         _ => None,
     };
     Item { name: wire::Name::wire(&key.name), revision, object: wire::Object::wire(object), status }
+}
+
+/// The subsystem of an attachment, as the volume's owner says.
+fn nqn_of(state: &HubState<'_>, name: &Name, phase: &Phase) -> Option<String> {
+    let Phase::Attached(epoch) = phase else { return None };
+    let mut all = state.credentials.values().flatten();
+    let found = all.find(|one| one.attachment.0 == name.as_str() && one.epoch.0 == *epoch);
+    found.map(|one| one.nqn.clone())
 }
 
 /// A body of lines.

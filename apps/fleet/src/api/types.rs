@@ -51,6 +51,9 @@ pub struct Status {
     /// Bytes of a pool that no volume takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
+    /// The subsystem's NVMe Qualified Name (NQN), of an attachment whose host is let in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nqn: Option<String>,
 }
 
 impl Status {
@@ -64,6 +67,7 @@ impl Status {
             epoch: None,
             connected: None,
             free_bytes: None,
+            nqn: None,
         }
     }
 
@@ -344,4 +348,22 @@ pub struct Unfit {
     pub pool: Name,
     /// The reason.
     pub why: String,
+}
+
+/// The pools that are fit for a volume of a class, for a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spaces {
+    /// The pools, best first.
+    pub fit: Vec<Space>,
+    /// The others, each with the reason.
+    pub unfit: Vec<Unfit>,
+}
+
+/// The free space of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Space {
+    /// The pool.
+    pub pool: Name,
+    /// Bytes that no volume takes.
+    pub free_bytes: u64,
 }

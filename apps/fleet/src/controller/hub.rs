@@ -47,6 +47,8 @@ pub struct State<'a> {
     pub store: Option<&'a str>,
     /// The machines whose agents are connected.
     pub connected: BTreeSet<Name>,
+    /// What each owner says that the hosts of its volumes need.
+    pub credentials: &'a BTreeMap<Name, Vec<Credential>>,
 }
 
 /// What watchers get.
@@ -334,6 +336,7 @@ impl Task {
                 controller: &self.engine,
                 store: self.away.as_deref(),
                 connected: self.agents.keys().cloned().collect(),
+                credentials: &self.credentials,
             }),
             Request::Connected { identity, boot, link } => self.on_connected(identity, boot, link),
             Request::FromAgent { connection, message } => self.on_agent(connection, message),
