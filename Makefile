@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo check install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -133,6 +133,9 @@ tail: setup ## the far percentiles over bad links, remedy by remedy, between net
 lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (20 minutes)
 	$(CARGO) build --profile shipped --package farlane
 	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
+
+csi: setup ## the driver for Kubernetes: csi-sanity, each call against a fleet in memory, the Helm chart
+	@scripts/csi
 
 soak: setup ## what takes long: new seeds for MINUTES (10), kills, debug beside demo, the browser, packages, a race detector, fuzzing
 	@scripts/setup --tests

@@ -6,6 +6,7 @@ pub mod api;
 pub mod channel;
 pub mod cli;
 pub mod controller;
+pub mod csi;
 pub mod naming;
 pub mod predict;
 pub mod store;
