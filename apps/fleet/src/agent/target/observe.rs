@@ -23,7 +23,9 @@ impl Worker {
         self.serving.clear();
         for subsystem in target.iter().flat_map(|target| &target.subsystems) {
             if let Some((volume, _)) = parse_subsystem(&subsystem.nqn) {
-                let hosts = subsystem.controllers.iter().map(|controller| &controller.host);
+                // Media may still carry out requests of hosts whose controllers are gone.
+                let gone = subsystem.draining.iter().map(|draining| &draining.host);
+                let hosts = subsystem.controllers.iter().map(|controller| &controller.host).chain(gone);
                 let attachments = hosts.map(|host| self.attachment(&subsystem.nqn, host));
                 observation.associations.extend(attachments.map(|one| (volume.clone(), one)));
                 observation.served.push(self.served(&volume, subsystem));
