@@ -76,6 +76,17 @@ pub enum ToHome {
     Failed,
 }
 
+impl ToHome {
+    /// Whether the lane has ended with this message.
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Engine(message) => message.is_last(),
+            Self::Failed => true,
+            Self::Heard(_) | Self::Step(..) | Self::Gone(..) => false,
+        }
+    }
+}
+
 const fn assert_send<T: Send>() {}
 const _: () = {
     assert_send::<Ticket>();

@@ -48,11 +48,7 @@ pub fn server(identity: &Identity, protocol: &[u8]) -> io::Result<ServerConfig> 
 ///
 /// # Errors
 /// When the library does not take the settings.
-pub fn client(
-    identity: &Identity,
-    pin: Pin,
-    protocol: &[u8],
-) -> io::Result<(ClientConfig, Arc<Verifier>)> {
+pub fn client(identity: &Identity, pin: Pin, protocol: &[u8]) -> io::Result<(ClientConfig, Arc<Verifier>)> {
     let provider = provider();
     let verifier = Arc::new(Verifier::new(pin, Arc::clone(&provider)));
     let mut tls = ClientConfig::builder_with_provider(provider)

@@ -133,6 +133,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             return;
         }
         let Self { shell, mailbox: Some(mailbox), strangers, target, .. } = self else { return };
+        // Lanes of other reactors' subsystems that have ended here: some time after they were asked
+        // to, if their queues had commands in progress.
+        let mut ended = Vec::new();
         for leaving in core::mem::take(&mut shell.leaving) {
             match leaving {
                 Leaving::Connection(subsystem, lane, moved) => {
@@ -140,27 +143,36 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     mailbox.post_connection(subsystem, lane, moved);
                 }
                 Leaving::ToLane(subsystem, reactor, message) => {
-                    let media = shell.media.get_mut(subsystem.0 as usize).and_then(Option::as_mut);
-                    let Some(media) = media else { continue };
                     let letter = match message {
                         ToLane::Begin(_) => {
+                            let media = shell.media.get_mut(subsystem.0 as usize).and_then(Option::as_mut);
+                            // The subsystem is gone again: the end of the lane is gone with it.
+                            let Some(media) = media else { continue };
                             let media = media.for_lane().unwrap_or_else(|error| {
                                 warn!("media can't be shared with another thread: {error}");
                                 None
                             });
                             Letter::Begin(subsystem, message, media)
                         }
+                        // Also of a subsystem that is offered no longer, whose media are closed here:
+                        // its lanes have to end, and to let its files go.
                         message => Letter::ToLane(subsystem, message),
                     };
                     mailbox.post_to_lane(reactor, letter);
                 }
-                Leaving::ToHome(subsystem, message) => mailbox.post_home(subsystem, message),
+                Leaving::ToHome(subsystem, message) => {
+                    if message.is_last() {
+                        ended.push(subsystem);
+                    }
+                    mailbox.post_home(subsystem, message);
+                }
                 Leaving::Media(subsystem, change) => {
                     post_change(mailbox, target.engine(), subsystem, &change);
                 }
             }
         }
         mailbox.wake();
+        ended.into_iter().for_each(|subsystem| self.close_unserved(subsystem));
     }
 }
 
