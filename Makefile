@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,24 @@ nic: setup ## two processes exchange packets of 60 bytes through low-latency car
 	$(CARGO) build --profile demo --package farlane
 	scripts/nic
 
+fleet: setup ## a fleet on this machine: a volume is made, attached, written, verified, detached, deleted
+	@scripts/setup --fleet
+	$(CARGO) build --profile demo --package farlane --package farlane-fleetd
+	scripts/fleet target/demo/farlane target/demo/farlane-fleet
+
+# The tests of fleets of processes, with more rounds than the usual ones.
+ROUNDS ?= 200
+fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time: setup
+	@scripts/setup --tests
+	$(CARGO) build --profile demo --package farlane
+	FARLANE_ROUNDS=$(ROUNDS) FARLANE_UNDER_TEST=$(CURDIR)/target/demo/farlane $(CARGO) test --package farlane-fleetd --test live -- --nocapture $(FLEET_TEST)
+
+fleet-kill: FLEET_TEST = any_part_may_be_killed ## each part of a fleet killed ROUNDS (200) times beside a load that verifies
+fleet-fence: FLEET_TEST = a_stopped_host_never_writes_again ## a volume moved away from a stopped host ROUNDS times
+fleet-restore: FLEET_TEST = an_old_backup_is_refused_until_it_is_recovered ## an old backup of the store
+fleet-etcd-down: FLEET_TEST = etcd_may_be_away ## ten minutes without etcd beside a load that verifies
+fleet-time: FLEET_TEST = attaching_is_quick ## how long it takes to attach a volume, and 100 at once
+
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest
 
@@ -82,6 +100,7 @@ test: setup ## every test, guests among them, and a campaign of 300 seeds of eac
 	@scripts/prove test
 
 lint: setup ## formatting, lints and links between document comments; warnings are errors
+	@scripts/setup --fleet
 	@scripts/prove lint
 
 bench: release ## figures as ratios to floors of the same run

@@ -66,10 +66,14 @@ fn command_line() -> clap::Command {
 /// Runs the program with `words`, the first of which is the program's own name. Returns the exit
 /// status. A usage error, and a page that `--help` prints, end the process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.into_iter().collect();
+    if words.get(1).is_some_and(|word| word == args::overview::FLEET) {
+        return failure::end(&commands::fleet::run(&words[2..]), LogForm::Text);
+    }
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of explaining
     // an offset.
     let root = command_line();
-    let Modern { words, note } = args::names::modern(&root, words.into_iter().collect());
+    let Modern { words, note } = args::names::modern(&root, words);
     let words = device_path::expand(&root, words);
     let line = match config_file::expand(&root, words) {
         Ok(line) => line,

@@ -8,6 +8,9 @@ use clap::builder::StyledStr;
 /// The daily words, in the order of a day.
 pub(crate) const DAILY: [&str; 7] = ["demo", "export", "target", "attach", "connect", "bench", "record"];
 
+/// The word that starts the program of fleets, which explains its own commands.
+pub(crate) const FLEET: &str = "fleet";
+
 /// Commands below a heading.
 type Heading = (&'static str, &'static [&'static str]);
 
@@ -172,6 +175,11 @@ fn of_root(root: &Command) -> StyledStr {
         }
         text.command(name, width, &line);
     }
+    text.command(
+        FLEET,
+        width,
+        "Compose far SSDs from many machines: up, controller, agent, volume, attach...",
+    );
     text.end(&format!("\n{OPTIONS}, -V version"))
 }
 

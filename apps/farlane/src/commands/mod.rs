@@ -15,6 +15,7 @@ pub(crate) mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod export;
 mod fields;
+pub(crate) mod fleet;
 pub(crate) mod floor_server;
 pub(crate) mod guest;
 pub(crate) mod identify;
