@@ -264,7 +264,9 @@ impl Client {
                 }
             }
             let is_refused = |failure: &Failure| matches!(failure.code, FailureCode::Forbidden);
-            if Instant::now() >= until || last.as_ref().is_some_and(is_refused) {
+            // A socket that is not there has no controller that is about to start again.
+            let is_absent = matches!(&self.place, Place::Socket(path) if !path.exists());
+            if Instant::now() >= until || is_absent || last.as_ref().is_some_and(is_refused) {
                 return Err(
                     last.unwrap_or_else(|| Failure::new(FailureCode::Unreachable, "no controller is named"))
                 );

@@ -88,8 +88,11 @@ impl<S: AsyncRead> Lines<S> {
             }
             self.buffer.reserve(READ_BYTES);
             let mut limited = (&mut self.stream).take(READ_BYTES as u64);
-            if limited.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
+            match limited.read_buf(&mut self.buffer).await {
+                Ok(0) => return Ok(None),
+                // The peer was killed: TLS has not ended in order.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                read => drop(read?),
             }
         }
     }

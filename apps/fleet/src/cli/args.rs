@@ -133,6 +133,10 @@ pub(super) struct UpArgs {
     /// Serve hosts at this address
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420")]
     pub(super) listen: SocketAddr,
+    /// The socket for users of this machine [default: fleet.sock in this user's folder of control
+    /// sockets]
+    #[arg(long, value_name = "PATH")]
+    pub(super) control: Option<PathBuf>,
     #[command(flatten)]
     pub(super) machine: MachineArgs,
 }

@@ -29,6 +29,21 @@ pub(super) fn default_control() -> PathBuf {
     runtime_folder::place("farlane").join("fleet.sock")
 }
 
+/// The control socket of a controller: the given one, or the default one in its folder, which is
+/// made.
+fn control_socket(given: Option<PathBuf>) -> Result<PathBuf, Error> {
+    if let Some(path) = given {
+        return Ok(path);
+    }
+    let path = default_control();
+    if let Some(folder) = path.parent() {
+        runtime_folder::make(folder).map_err(|error| {
+            Error::Wrong(format!("no control socket in {error}; choose one with --control"))
+        })?;
+    }
+    Ok(path)
+}
+
 /// Random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
@@ -98,16 +113,7 @@ pub(super) async fn controller(args: ControllerArgs, json: bool) -> Result<(), E
         _ => None,
     };
     let store = store::open(args.store, tls).await?;
-    let control = match args.control {
-        Some(control) => control,
-        None => {
-            let place = runtime_folder::place("farlane");
-            runtime_folder::make(&place).map_err(|error| {
-                Error::Wrong(format!("no control socket in {error}; choose one with --control"))
-            })?;
-            place.join("fleet.sock")
-        }
-    };
+    let control = control_socket(args.control)?;
     let stop = stop_on_signals()?;
     let settings = Settings {
         listen: args.listen,
@@ -230,7 +236,7 @@ fn program() -> Result<PathBuf, Error> {
 pub(super) async fn up(args: UpArgs, json: bool) -> Result<(), Error> {
     let folder = folder(args.folder)?;
     let node = pure_name(&args.node)?;
-    let control = folder.join("control.sock");
+    let control = control_socket(args.control)?;
     let store = store::open(store::Place::File(folder.join("store")), None).await?;
     let (identity, _) = Identity::keep(&folder.join("controller.pem"))?;
     let stop = stop_on_signals()?;

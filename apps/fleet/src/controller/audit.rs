@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::Principal;
-use crate::api::Failure;
+use crate::api::{Failure, FailureCode};
 
 /// A file to which a line of JSON is appended for each change.
 #[derive(Debug, Default)]
@@ -47,6 +47,9 @@ impl Audit {
         details: &str,
         result: Result<(), &Failure>,
     ) {
+        if result.is_err_and(|failure| failure.code == FailureCode::NotLeader) {
+            return; // Another controller gets the call.
+        }
         let result = result.map_or_else(|failure| failure.message.clone(), |()| "done".to_owned());
         tracing::info!("{principal}: {action} {object}: {result}");
         let Some(file) = &self.0 else { return };
@@ -67,7 +70,6 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::FailureCode;
 
     #[test]
     fn each_change_is_a_line_that_names_the_user() {

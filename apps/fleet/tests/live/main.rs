@@ -1,0 +1,11 @@
+//! Fleets of real processes on this machine: controllers, agents, targets and hosts.
+//!
+//! `FARLANE_ROUNDS` makes the tests that kill longer (`make fleet-kill`).
+
+mod etcd;
+mod identity;
+mod stage;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../store/support/mod.rs"]
+mod support;
+mod tests;
