@@ -376,6 +376,15 @@ impl Controller {
         if self.cache.node(&new.node).is_none() {
             return Err(ApiError::NotFound(Key { kind: Kind::Node, name: new.node.clone() }));
         }
+        // The owner knows a host by one secret for each volume.
+        let mut others = self.cache.attachments_of(&new.volume);
+        if let Some((other, ..)) = others.find(|(_, _, other)| other.node == new.node && !other.detach) {
+            return Err(ApiError::InUse(alloc::format!(
+                "the volume {} is attached at {} already, by {other}: use that attachment, or detach it",
+                new.volume,
+                new.node
+            )));
+        }
         Ok(Attachment { detach: false, ..new.clone() })
     }
 
