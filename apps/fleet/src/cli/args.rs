@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::csi::CsiArgs;
 use crate::api::client::Place;
 use crate::channel::{Controllers, DEFAULT_LISTEN};
 use crate::store;
@@ -113,6 +114,11 @@ pub(super) enum Command {
     /// Take what the owners of volumes know for the truth, after the store was restored
     #[command(after_help = "Example:\n  farlane fleet recover")]
     Recover,
+    /// Run the driver for Kubernetes (Container Storage Interface)
+    #[command(
+        after_help = "Example:\n  farlane fleet csi controller --controllers KEY@c1:4410 --key csi.pem"
+    )]
+    Csi(CsiArgs),
     /// Print the description of the REST interface (OpenAPI)
     #[command(after_help = "Example:\n  farlane fleet openapi > fleet.json")]
     Openapi,
@@ -512,7 +518,7 @@ fn parse_sized_pool(text: &str) -> Result<SizedPool, String> {
     Ok(SizedPool { name, folder, bytes: parse_bytes(size)? })
 }
 
-fn parse_label(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }

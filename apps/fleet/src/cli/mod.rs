@@ -1,6 +1,7 @@
 //! The command line of `farlane fleet`.
 
 mod args;
+mod csi;
 mod objects;
 mod print;
 mod serve;
@@ -24,6 +25,8 @@ enum Error {
     Store(#[from] crate::store::StoreError),
     #[error(transparent)]
     Agent(#[from] crate::agent::AgentError),
+    #[error(transparent)]
+    Csi(#[from] crate::csi::CsiError),
     #[error("{0}; {help}", help = .0.help())]
     Key(#[from] live::carrier::identity::KeyError),
     #[error("{0}")]
@@ -39,10 +42,10 @@ impl Error {
     const fn exit(&self) -> u8 {
         match self {
             Self::Wrong(_) => 2,
-            Self::Failure(Failure { code, .. }) => match code {
-                FailureCode::Invalid | FailureCode::Forbidden | FailureCode::NotFound => 2,
-                _ => 1,
-            },
+            Self::Failure(Failure {
+                code: FailureCode::Invalid | FailureCode::Forbidden | FailureCode::NotFound,
+                ..
+            }) => 2,
             _ => 1,
         }
     }
@@ -73,7 +76,9 @@ fn log(cli: &Cli) {
     use tracing_subscriber::prelude::*;
     let level = match (&cli.command, cli.verbose) {
         (_, 2..) => LevelFilter::DEBUG,
-        (Command::Up(_) | Command::Controller(_) | Command::Agent(_), _) | (_, 1) => LevelFilter::INFO,
+        (Command::Up(_) | Command::Controller(_) | Command::Agent(_) | Command::Csi(_), _) | (_, 1) => {
+            LevelFilter::INFO
+        }
         _ => LevelFilter::WARN,
     };
     let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
@@ -92,6 +97,7 @@ async fn run(cli: Cli) -> Result<(), Error> {
         Command::Controller(args) => serve::controller(args, json).await,
         Command::Agent(args) => serve::agent(args).await,
         Command::Join(args) => serve::join(args, json).await,
+        Command::Csi(args) => csi::run(args, &access).await,
         Command::Openapi => print::json(&crate::api::description::openapi()),
         command => objects::run(command, &access, json).await,
     }

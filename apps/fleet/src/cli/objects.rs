@@ -20,7 +20,7 @@ use crate::wire::{
 };
 
 /// A client as the options say.
-fn client(access: &Access) -> Result<Client, Error> {
+pub(super) fn client(access: &Access) -> Result<Client, Error> {
     let place = access.controllers.clone().unwrap_or_else(|| Place::Socket(serve::default_control()));
     let identity = match (&place, &access.key) {
         (Place::Socket(_), _) => None,
@@ -66,9 +66,13 @@ pub(super) async fn run(command: Command, access: &Access, json: bool) -> Result
             let recovered = asker.client.recover().await?;
             asker.say(&recovered, &format!("the fleet has incarnation {} now", recovered.incarnation))
         }
-        Command::Up(_) | Command::Controller(_) | Command::Agent(_) | Command::Join(_) | Command::Openapi => {
-            Ok(()) // `cli::run` has these.
-        }
+        // `cli::run` has these.
+        Command::Up(_)
+        | Command::Controller(_)
+        | Command::Agent(_)
+        | Command::Join(_)
+        | Command::Csi(_)
+        | Command::Openapi => Ok(()),
     }
 }
 

@@ -16,7 +16,13 @@ mod rest;
 mod server;
 
 /// The messages and services of CSI, compiled from `proto/csi.proto`.
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from the protocol's own file")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::restriction,
+    reason = "generated from the protocol's own file"
+)]
 pub mod proto {
     tonic::include_proto!("csi.v1");
 }

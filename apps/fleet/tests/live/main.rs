@@ -2,6 +2,8 @@
 //!
 //! `FARLANE_ROUNDS` makes the tests that kill longer (`make fleet-kill`).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod etcd;
 mod identity;
 mod stage;

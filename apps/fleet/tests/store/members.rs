@@ -36,12 +36,12 @@ async fn each_member_may_die_and_come_back() {
     let mut term = controller.elected().await;
     controller.list().await;
     let mut revision = controller.set(&[("a", 0)], &[("a", Some(100))]).await;
-    for one in 0..3 {
-        members[one].kill();
+    for (one, member) in (0..).zip(&mut members) {
+        member.kill();
         let begun = Instant::now();
         // A controller that gets no answer resigns, and looks what has happened.
         loop {
-            let answer = controller.transact(&[("a", revision)], &[("a", Some(one as u64))]).await;
+            let answer = controller.transact(&[("a", revision)], &[("a", Some(one))]).await;
             if let Answer::Done(at) = answer {
                 revision = at;
                 break;
@@ -52,7 +52,7 @@ async fn each_member_may_die_and_come_back() {
             assert!(begun.elapsed() < Duration::from_secs(40));
         }
         println!("the first transaction after the kill of a member: {:.1} s", begun.elapsed().as_secs_f32());
-        members[one].again();
+        member.again();
     }
     assert_eq!(controller.list().await.1, [("a".to_owned(), revision, 2)]);
 }
