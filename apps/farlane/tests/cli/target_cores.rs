@@ -146,3 +146,36 @@ fn a_host_that_is_killed_leaves_no_queue_on_any_core() {
     assert_verified(load);
     target.end();
 }
+
+/// A subsystem whose queues were on both cores is taken from the offer: no core keeps its file open,
+/// so that it can be offered again at once.
+#[test]
+fn a_subsystem_that_is_offered_no_longer_has_its_file_open_on_no_core() {
+    let target = Target::start("gone-from-cores", 2);
+    let disk = target.folder.join("disk.raw");
+    let process = target.status()["pid"].as_u64().unwrap();
+    let is_open = || {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|path| path == disk)
+    };
+    let offer = fs::read_to_string(target.file()).unwrap();
+    let other =
+        "[[subsystem]]\nnqn = \"nqn.2026-01.io.farlane:other\"\n[[subsystem.namespace]]\nram = \"1MiB\"\n";
+    let without = offer.split("[[subsystem]]").next().unwrap().to_owned() + other;
+    for _ in 0..3 {
+        let load = target.load(4, "2", "60s");
+        wait_until("each core serves two queues", || target.io_queues() == [2, 2]);
+        assert!(is_open());
+        for text in [&without, &offer] {
+            fs::write(target.file(), text).unwrap();
+            let output = farlane(&["target", "reload", "--control", target.socket().to_str().unwrap()]);
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && !said.contains("can't be offered"), "{output:?}");
+            if text == &without {
+                wait_until("the file is let go", || !is_open());
+            }
+        }
+        load.signal("KILL");
+    }
+    target.end();
+}
