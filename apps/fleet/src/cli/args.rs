@@ -46,7 +46,7 @@ pub(super) struct Access {
     /// Prove the key in this file over the network [default: this user's key]
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
-    /// Wait at most this long for controllers, and for what is waited for
+    /// Wait at most this long for controllers, and for the effect of a command
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(super) timeout: Duration,
 }
