@@ -1,6 +1,8 @@
 //! The programs of a fleet: the controller, the agent of a machine, the CSI driver, and the
 //! command line. They run the engines of `pure/fleet`.
 
+#![forbid(unsafe_code)]
+
 pub mod agent;
 pub mod api;
 pub mod channel;

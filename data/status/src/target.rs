@@ -144,7 +144,7 @@ pub struct Subsystem {
 /// A host whose controllers are gone while media have requests of theirs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Draining {
-    /// NQN of the host; `others` for all hosts together that are too many to be told apart.
+    /// NQN of the host; `others` for all hosts together that are too many to be distinguished.
     pub host: String,
     /// Requests that media have not ended. A thread that may have some counts as one.
     pub requests: u64,

@@ -9,6 +9,9 @@ use crate::error::Error;
 
 /// The name of the program.
 const PROGRAM: &str = "farlane-fleet";
+/// Without it.
+const MISSING: &str =
+    "the program farlane-fleet, which belongs beside farlane (cargo build --package farlane-fleetd)";
 
 /// Becomes the program of fleets, with the words behind `farlane fleet`. Returns only if there is no
 /// such program.
@@ -16,5 +19,5 @@ pub(crate) fn run(words: &[OsString]) -> Error {
     let beside = std::env::current_exe().ok().map(|this| this.with_file_name(PROGRAM));
     let path = beside.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&path).args(words).exec();
-    Error::NoFleet { path, error }
+    Error::Child { what: MISSING, error }
 }

@@ -126,7 +126,6 @@ codes! { Error, CODES:
     Output = "output",
     System = "system",
     Child = "child",
-    NoFleet = "no-fleet",
     Corrupt = "corrupt",
     Recording = "recording",
     Ring = "ring",

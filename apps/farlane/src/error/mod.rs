@@ -442,12 +442,6 @@ pub(crate) enum Error {
     #[error("{what}: {error}")]
     Child { what: &'static str, error: io::Error },
 
-    #[error("cannot start {}: {error}", path.display())]
-    #[diagnostic(help(
-        "farlane-fleet is a program of its own, beside farlane: cargo build --package farlane-fleetd builds it"
-    ))]
-    NoFleet { path: PathBuf, error: io::Error },
-
     #[error("the data read differ from the data written: {0}")]
     #[diagnostic(help("the medium or the path to it is broken; do not trust any data of this device"))]
     Corrupt(String),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::media::IoId;
 
-/// The most hosts that are told apart. The requests of others count for [`OTHERS`].
+/// The most hosts that are distinguished. The requests of others count for [`OTHERS`].
 const HOSTS_MAX: usize = 1024;
 /// The name for hosts beyond [`HOSTS_MAX`], which is no NQN.
 pub const OTHERS: &str = "others";

@@ -154,7 +154,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                             });
                             Letter::Begin(subsystem, message, media)
                         }
-                        // Also of a subsystem that is offered no longer, whose media are closed here:
+                        // Also of a subsystem that is offered no longer, whose media are closed:
                         // its lanes have to end, and to let its files go.
                         message => Letter::ToLane(subsystem, message),
                     };
