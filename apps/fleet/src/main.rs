@@ -1,5 +1,7 @@
 //! The program `farlane-fleet`. `farlane fleet` starts it.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncWriteExt, split};
 
 use crate::stage::Stage;
 
-/// What a controller says to an agent that proves `identity`, from a machine that started as `boot`.
+/// What a controller says to an agent that proves `identity`; its machine started as `boot`.
 async fn first_message(stage: &Stage, identity: &Identity, boot: &str) -> Option<ToAgent> {
     let health = stage.fleet(&["status"]);
     let controllers: Controllers = health["controllers"].as_str().unwrap().parse().unwrap();
