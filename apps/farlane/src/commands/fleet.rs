@@ -13,7 +13,7 @@ const PROGRAM: &str = "farlane-fleet";
 const MISSING: &str =
     "the program farlane-fleet, which belongs beside farlane (cargo build --package farlane-fleetd)";
 
-/// Becomes the program of fleets, with the words behind `farlane fleet`. Returns only if there is no
+/// Becomes the program of fleets, with the words behind `farlane fleet`. Returns if there is no
 /// such program.
 pub(crate) fn run(words: &[OsString]) -> Error {
     let beside = std::env::current_exe().ok().map(|this| this.with_file_name(PROGRAM));

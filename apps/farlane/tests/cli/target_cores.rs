@@ -147,7 +147,7 @@ fn a_host_that_is_killed_leaves_no_queue_on_any_core() {
     target.end();
 }
 
-/// A subsystem whose queues were on both cores is taken from the offer: no core keeps its file open,
+/// A subsystem whose queues were on both cores is offered no longer: no core keeps its file open,
 /// so that it can be offered again at once.
 #[test]
 fn a_subsystem_that_is_offered_no_longer_has_its_file_open_on_no_core() {
