@@ -180,7 +180,7 @@ fn of_root(root: &Command) -> StyledStr {
         width,
         "Compose far SSDs from many machines: up, controller, agent, volume, attach...",
     );
-    text.end(&format!("\n{OPTIONS}, -V version"))
+    text.end(&format!("{OPTIONS}, -V version"))
 }
 
 /// The description of the command `name`, in one line.

@@ -114,7 +114,9 @@ fn refusal(words: &[String]) -> Option<String> {
 
 fn assert_taken(shown: &[(String, Vec<String>)]) {
     let files = Files::new();
-    let wrong = shown.iter().filter_map(|(place, words)| {
+    // The program of fleets checks its own.
+    let ours = shown.iter().filter(|(_, words)| words.get(1).is_none_or(|word| word != "fleet"));
+    let wrong = ours.filter_map(|(place, words)| {
         let why = refusal(&filled(words, &files))?;
         Some(format!("{place}: {}\n    {why}", words.join(" ")))
     });

@@ -548,6 +548,30 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The commands that the page of fleets and the README show.
+    #[test]
+    fn commands_in_the_documentation_are_taken() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut count = 0;
+        for page in ["docs/fleet.md", "README.md"] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap().replace("\\\n", " ");
+            let blocks = text.split("```").skip(1).step_by(2);
+            for line in blocks.flat_map(str::lines).filter(|line| line.contains("farlane fleet ")) {
+                let command = line.split("farlane fleet ").nth(1).unwrap();
+                let command = command.split('#').next().unwrap().trim_end_matches([' ', '&']);
+                let token =
+                    format!("n:{}@{}@c1:4410", "0".repeat(32), live::carrier::identity::Fingerprint([1; 32]));
+                let command = command.replace("TOKEN", &token);
+                let words = std::iter::once("farlane fleet").chain(command.split_whitespace());
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{page}: {line}\n{error}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{count} commands");
+    }
+
     #[test]
     fn pools_have_names_folders_and_sizes() {
         let pool = parse_sized_pool("fast=/a,b=c,size=1MiB").unwrap();

@@ -140,6 +140,10 @@ impl World {
 
     fn attach(&mut self, volume: &Name) {
         let node = name_of(self.below(self.machines.len()));
+        // A machine attaches a volume once.
+        if self.rules.wishes.attachments.values().any(|(of, at, _)| of == volume && *at == node) {
+            return;
+        }
         let mode = [Mode::Exclusive, Mode::Exclusive, Mode::Shared, Mode::Read][self.below(4)];
         let name = self.user.name("a");
         self.rules.wishes.attachments.insert(name.clone(), (volume.clone(), node.clone(), mode));
@@ -224,9 +228,11 @@ impl World {
                     *bytes = volume.bytes - 1;
                 }
             }
-            _ if self.restored => {
-                // Users learn that what they knew is no longer so.
+            // Users learn that what they knew is no longer so.
+            Call::Put { key, object: Object::Attachment(_), .. } if self.restored => {
+                self.rules.wishes.attachments.remove(&key.name);
             }
+            _ if self.restored => {}
             _ => self.check(Err(format!("{call:?} was refused: {error}"))),
         }
     }
