@@ -106,7 +106,7 @@ impl Acceptor {
     /// The stream of a peer, its key, and what it speaks.
     ///
     /// # Errors
-    /// When the peer proves no key within [`HANDSHAKE_MAX`].
+    /// When the peer proves no key within `HANDSHAKE_MAX`.
     pub async fn accept(
         &self,
         socket: TcpStream,

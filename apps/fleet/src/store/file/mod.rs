@@ -3,7 +3,7 @@
 //! One process has the file at a time; each transaction is durable before its answer. Transactions
 //! that arrive together become durable together.
 //!
-//! If the file can't be written, transactions wait for [`PATIENCE`]. Then their answers are
+//! If the file can't be written, transactions wait for `PATIENCE`. Then their answers are
 //! [`Answer::Unknown`], and the term ends: a new one begins once the file can be written again.
 
 mod content;
