@@ -9,7 +9,7 @@ use crate::media::IoId;
 
 /// The most hosts that are distinguished. The requests of others count for [`OTHERS`].
 const HOSTS_MAX: usize = 1024;
-/// The name for hosts beyond [`HOSTS_MAX`], which is no NQN.
+/// The name for hosts beyond `HOSTS_MAX`, which is no NQN.
 pub const OTHERS: &str = "others";
 
 /// What is left of a host.
