@@ -134,11 +134,11 @@ impl Cache {
 
     /// The fleet itself.
     pub(super) fn fleet(&self) -> Fleet {
-        let found = self.of_kind(Kind::Fleet).next();
-        found.map_or_else(Fleet::default, |(_, (_, object))| match object {
-            Object::Fleet(fleet) => *fleet,
+        // The kind comes before all others.
+        match self.objects.first_key_value() {
+            Some((_, (_, Object::Fleet(fleet)))) => *fleet,
             _ => Fleet::default(),
-        })
+        }
     }
 
     /// All volumes.

@@ -38,9 +38,12 @@ impl Controller {
         let reports = self.reports.iter().filter_map(|(node, report)| Some((node, report.as_ref()?)));
         let mut volumes =
             reports.flat_map(|(node, report)| report.volumes.iter().map(move |one| (node, one)));
+        // Names first: there are as many volumes as in the whole fleet.
         volumes.find(|(node, one)| {
-            let is_owner = self.cache.pool(&one.pool).is_some_and(|pool| pool.node == **node);
-            one.name == *name && is_owner && !one.deleted && one.epoch.number > 0
+            one.name == *name
+                && !one.deleted
+                && one.epoch.number > 0
+                && self.cache.pool(&one.pool).is_some_and(|pool| pool.node == **node)
         })
     }
 

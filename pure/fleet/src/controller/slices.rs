@@ -128,6 +128,8 @@ impl Controller {
         let is_admitted =
             volume.admitted.iter().any(|found| found.attachment == one.name && found.epoch == one.epoch);
         let is_gone = volume.delete && found.is_some_and(|found| found.deleted);
-        is_gone || !is_admitted && one.epoch <= volume.epoch
+        // A volume that was deleted and restored under its name starts with lower epochs.
+        let is_current = found.is_some_and(|found| is_acknowledged(volume, found));
+        is_gone || !is_admitted && (is_current || one.epoch <= volume.epoch)
     }
 }

@@ -175,6 +175,21 @@ fn a_device_that_has_gone_unseen_holds_up_no_deletion() {
 }
 
 #[test]
+fn a_device_of_a_volume_that_was_deleted_and_restored_has_ended() {
+    let mut bench = Bench::with_hosts();
+    bench.hello("h1");
+    let epoch = bench.stored("v").epoch;
+    // The device is of an earlier volume of the name, whose epochs had gone further.
+    let later = Epoch { number: epoch.number + 50, ..epoch };
+    bench.put(Kind::Attachment, "b", attachment("h2")).unwrap();
+    bench.report("h1", vec![], vec![device("a", "m", later)]);
+    assert!(bench.slices[&name("h1")].attachments.is_empty(), "the owner has not acknowledged its list");
+    bench.acknowledge("m");
+    bench.report("h1", vec![], vec![device("a", "m", later)]);
+    assert_eq!(bench.slices[&name("h1")].attachments[0].wish, Wish::Disconnect);
+}
+
+#[test]
 fn the_store_is_rebuilt_from_the_agents() {
     let mut bench = Bench::with_hosts();
     bench.put(Kind::Attachment, "a", attachment("h1")).unwrap();
