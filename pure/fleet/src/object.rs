@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use engine::Nanos;
 
@@ -27,6 +28,8 @@ pub enum Kind {
     Attachment,
     /// The right of one machine to join.
     Token,
+    /// The data of a volume as it was once.
+    Snapshot,
 }
 
 /// The key of an object.
@@ -57,6 +60,8 @@ pub enum Object {
     Attachment(Attachment),
     /// See [`Token`].
     Token(Token),
+    /// See [`Snapshot`].
+    Snapshot(Snapshot),
 }
 
 impl Object {
@@ -71,6 +76,7 @@ impl Object {
             Self::Link(_) => Kind::Link,
             Self::Attachment(_) => Kind::Attachment,
             Self::Token(_) => Kind::Token,
+            Self::Snapshot(_) => Kind::Snapshot,
         }
     }
 }
@@ -138,6 +144,70 @@ pub struct Volume {
     pub epoch: Epoch,
     /// The hosts that the owner lets in (leader).
     pub admitted: Vec<Admission>,
+    /// The data with which the volume begins. It never changes.
+    pub source: Option<Data>,
+    /// Whether the owner has made the volume from its source (leader).
+    pub copied: bool,
+}
+
+impl Volume {
+    /// Whether the owner has yet to make the volume from its source.
+    pub const fn is_to_copy(&self) -> bool {
+        self.source.is_some() && !self.copied
+    }
+}
+
+/// The data of a volume as it was at one time between the user's call and the owner's report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The volume, which the snapshot may outlive.
+    pub volume: Name,
+    /// The pool of both (leader).
+    pub pool: Name,
+    /// The size in bytes: the volume's at the time of the call (leader).
+    pub bytes: u64,
+    /// When the owner took the snapshot, in seconds since 1970 by its clock; `None` until then
+    /// (leader). Nothing is decided by it.
+    pub taken: Option<u64>,
+    /// Whether the snapshot is to be deleted.
+    pub delete: bool,
+    /// What distinguishes it from others that had its name (leader). It never changes.
+    pub epoch: Epoch,
+}
+
+/// Data that volumes and snapshots are made of, and that they are: the data of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Data {
+    /// The data of a snapshot.
+    Snapshot(Name),
+    /// The data of a volume.
+    Volume(Name),
+}
+
+impl Data {
+    /// The object that has the data.
+    pub fn key(&self) -> Key {
+        let (kind, name) = match self {
+            Self::Snapshot(name) => (Kind::Snapshot, name),
+            Self::Volume(name) => (Kind::Volume, name),
+        };
+        Key { kind, name: name.clone() }
+    }
+
+    /// The name of that object.
+    pub const fn name(&self) -> &Name {
+        let (Self::Snapshot(name) | Self::Volume(name)) = self;
+        name
+    }
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(name) => write!(f, "snapshot/{name}"),
+            Self::Volume(name) => write!(f, "volume/{name}"),
+        }
+    }
 }
 
 /// A host that a volume's owner lets in.

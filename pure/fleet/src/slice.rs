@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::object::{Admission, Mode};
+use crate::object::{Admission, Data, Mode};
 use crate::store::Revision;
 use crate::{Epoch, Name};
 
@@ -20,6 +20,9 @@ pub struct Slice {
     pub volumes: Vec<OwnedVolume>,
     /// The attachments of the machine as a host.
     pub attachments: Vec<HostAttachment>,
+    /// The snapshots that the machine owns, and the volumes that it is to make from others. Those
+    /// are not among `volumes`: an agent of an earlier version would make them empty.
+    pub copies: Vec<OwnedCopy>,
 }
 
 /// The age of a slice.
@@ -47,6 +50,25 @@ pub struct OwnedVolume {
     /// The hosts to let in.
     pub admitted: Vec<Admission>,
     /// Whether to delete the volume and its data. The list of hosts is empty then.
+    pub delete: bool,
+}
+
+/// Data that is made from other data in its pool, for its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedCopy {
+    /// What is made.
+    pub data: Data,
+    /// What it is made from.
+    pub of: Data,
+    /// The pool that holds both.
+    pub pool: Name,
+    /// The size in bytes of what is made.
+    pub bytes: u64,
+    /// What distinguishes it from others that had its name.
+    pub epoch: Epoch,
+    /// When it was made, as far as the store knows. It is not made once more.
+    pub made: Option<u64>,
+    /// Whether to delete it.
     pub delete: bool,
 }
 
@@ -89,6 +111,42 @@ pub struct Report {
     pub volumes: Vec<VolumeReport>,
     /// The attachments that the machine has, likewise.
     pub attachments: Vec<AttachmentReport>,
+    /// The snapshots that the machine has, and the volumes that it makes from others, likewise.
+    pub copies: Vec<CopyReport>,
+    /// The machine's pools.
+    pub pools: Vec<PoolReport>,
+}
+
+/// A pool, as its machine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolReport {
+    /// The pool.
+    pub name: Name,
+    /// Whether its files can share blocks (reflinks).
+    pub clones: bool,
+}
+
+/// Data that is made from other data, as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyReport {
+    /// What is made.
+    pub data: Data,
+    /// What it is made from.
+    pub of: Data,
+    /// The pool that holds both.
+    pub pool: Name,
+    /// The size in bytes of what is made.
+    pub bytes: u64,
+    /// What distinguishes it from others that had its name.
+    pub epoch: Epoch,
+    /// When it was made, in seconds since 1970, if it is there for good.
+    pub made: Option<u64>,
+    /// Whether it is to be deleted.
+    pub delete: bool,
+    /// Whether it is gone for good.
+    pub deleted: bool,
+    /// For what it waits, in a sentence; empty if for nothing.
+    pub problem: String,
 }
 
 /// A volume, as its owner sees it.

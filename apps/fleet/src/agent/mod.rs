@@ -25,7 +25,6 @@ mod problems;
 mod state;
 mod target;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -185,7 +184,7 @@ impl Running {
         let (target, commands) = blocking::channel();
         let (observe, observed) = mpsc::unbounded_channel();
         // Without it, a target whose file is lost would not be started.
-        let _ = target.send(target::Command::Known(known(&state)));
+        let _ = target.send(known(&state));
         let thread = std::thread::Builder::new().name("target".to_owned());
         let worker = thread.spawn(move || {
             worker.run(&commands, |observation| {
@@ -285,6 +284,10 @@ impl Running {
                     self.send_target(target::Command::Serve(number, volumes));
                 }
                 Output::Delete { volume, .. } => self.send_target(target::Command::Delete(volume)),
+                Output::Copy { number, copies } => self.send_target(target::Command::Copy(number, copies)),
+                Output::DeleteSnapshot { snapshot, epoch, .. } => {
+                    self.send_target(target::Command::DeleteSnapshot(snapshot, epoch));
+                }
                 Output::Connect { name, attachment } => {
                     self.send_hosts(hosts::Command::Connect(name, attachment));
                 }
@@ -335,7 +338,7 @@ impl Running {
                 if backoff.has_failed() {
                     tracing::info!("the state is durable again");
                 }
-                self.send_target(target::Command::Known(known(&state)));
+                self.send_target(known(&state));
                 self.engine.handle_input(self.clock.now(), Input::Saved(number));
             }
             Err(error) => {
@@ -381,10 +384,10 @@ async fn saved(saving: &mut Option<Saving>) -> io::Result<()> {
     }
 }
 
-/// The volumes of a state.
-fn known(state: &State) -> BTreeMap<Name, Known> {
+/// What the target's thread has to know of a state.
+fn known(state: &State) -> target::Command {
     let of = |(name, volume): (&Name, &fleet::agent::SavedVolume)| {
         (name.clone(), Known { pool: volume.pool.clone(), delete: volume.delete })
     };
-    state.volumes.iter().map(of).collect()
+    target::Command::Known(state.volumes.iter().map(of).collect(), state.copies.clone())
 }

@@ -347,6 +347,7 @@ impl Object {
             Self::Link(_) => "link",
             Self::Attachment(_) => "attachment",
             Self::Token(_) => "token",
+            Self::Snapshot(_) => "snapshot",
         }
     }
 }

@@ -17,7 +17,7 @@ pub use types::{
 use fleet::object::Kind;
 
 /// The kinds of objects, by their words in paths.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 9] = [
     Kind::Fleet,
     Kind::Node,
     Kind::Pool,
@@ -26,6 +26,7 @@ pub const KINDS: [Kind; 8] = [
     Kind::Link,
     Kind::Attachment,
     Kind::Token,
+    Kind::Snapshot,
 ];
 
 /// The kind with this word.

@@ -291,6 +291,8 @@ async fn space(
         delete: false,
         epoch: fleet::Epoch::default(),
         admitted: Vec::new(),
+        source: None,
+        copied: false,
     };
     let found = at.shared.hub.look(move |state| {
         let ranking = state.controller.rank(&volume);
@@ -403,6 +405,7 @@ pub(super) fn item(state: &HubState<'_>, key: &Key, revision: u64, object: &Obje
     let controller = state.controller;
     let status = match object {
         Object::Volume(_) => controller.volume_phase(&key.name).map(|phase| Status::of_volume(&phase)),
+        Object::Snapshot(_) => controller.snapshot_phase(&key.name).map(|phase| Status::of_snapshot(&phase)),
         Object::Attachment(_) => controller.phase(&key.name).map(|phase| {
             let status = Status::of_attachment(&phase, controller.is_reached(&key.name));
             Status { nqn: nqn_of(state, &key.name, &phase), ..status }

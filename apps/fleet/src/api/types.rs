@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet::controller::{ApiError, Orphan, Phase, VolumePhase};
+use fleet::controller::{ApiError, Orphan, Phase, SnapshotPhase, VolumePhase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Items {
 pub struct Status {
     /// A word for programs: `ready`, `attached`, `connected`, `away`, `unplaced`,
     /// `waits-for-owner`, `waits-for-host`, `waits-for-volume`, `waits-for-recovery`,
-    /// `waits-for-acknowledgement`, `deleting`, `ended`.
+    /// `waits-for-acknowledgement`, `waits-for-copy`, `lost`, `deleting`, `ended`.
     pub phase: String,
     /// A sentence for people: why, and the remedy.
     pub message: String,
@@ -91,16 +91,21 @@ impl Status {
                 ..Self::new("waits-for-acknowledgement", "the owner has not yet made it so")
             },
             VolumePhase::Ready => Self::new("ready", "the owner has the volume"),
-            VolumePhase::Deleting => {
-                Self::new("deleting", "the volume goes when no host and no attachment has it any longer")
-            }
+            VolumePhase::WaitsForCopy(problem) => Self::copy(problem),
+            VolumePhase::Deleting => Self::new(
+                "deleting",
+                "the volume goes when no host and no attachment has it any longer, and nothing is still to be \
+                 made from it",
+            ),
         }
     }
 
     /// How far an attachment is.
     pub fn of_attachment(phase: &Phase, connected: Option<bool>) -> Self {
         let status = match phase {
-            Phase::WaitsForVolume => Self::new("waits-for-volume", "the volume has no pool yet"),
+            Phase::WaitsForVolume => {
+                Self::new("waits-for-volume", "the volume has no pool yet, or not yet the data of its source")
+            }
             Phase::WaitsForOwner(node) => Self {
                 waits_for: Some(Name::wire(node)),
                 ..Self::new(
@@ -133,6 +138,25 @@ impl Status {
         Self { connected, ..status }
     }
 
+    /// How far a snapshot is.
+    pub fn of_snapshot(phase: &SnapshotPhase) -> Self {
+        match phase {
+            SnapshotPhase::WaitsForOwner(node) => Self::of_volume(&VolumePhase::WaitsForOwner(node.clone())),
+            SnapshotPhase::WaitsForRecovery => Self::recovery(),
+            SnapshotPhase::WaitsForCopy(problem) => Self::copy(problem),
+            SnapshotPhase::Ready => Self::new("ready", "the owner has the snapshot"),
+            SnapshotPhase::Lost(problem) => Self::new("lost", problem),
+            SnapshotPhase::Deleting => {
+                Self::new("deleting", "the snapshot goes when nothing is still to be made from it")
+            }
+        }
+    }
+
+    fn copy(problem: &str) -> Self {
+        let at_work = "the owner is about to make it";
+        Self::new("waits-for-copy", if problem.is_empty() { at_work } else { problem })
+    }
+
     fn recovery() -> Self {
         Self::new(
             "waits-for-recovery",
@@ -147,9 +171,9 @@ impl Status {
 pub enum WaitFor {
     /// The owner lets the host of an attachment in.
     Attached,
-    /// The attachment or the volume is gone.
+    /// The attachment, the volume or the snapshot is gone.
     Gone,
-    /// The owner has the volume, in its wanted size.
+    /// The owner has the volume, in its wanted size, or the snapshot.
     Ready,
 }
 
@@ -261,7 +285,7 @@ pub struct Orphans {
     pub orphans: Vec<OrphanItem>,
 }
 
-/// A volume or a device that the store does not know.
+/// A volume, a snapshot or a device that the store does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanItem {
     /// The machine that has it.
@@ -270,6 +294,9 @@ pub struct OrphanItem {
     pub volume: Name,
     /// The attachment for which a device was made; null for a volume.
     pub attachment: Option<Name>,
+    /// The snapshot of the volume, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Name>,
 }
 
 impl OrphanItem {
@@ -277,12 +304,19 @@ impl OrphanItem {
     pub fn of(orphan: &Orphan) -> Self {
         match orphan {
             Orphan::Volume { node, volume } => {
-                Self { node: Name::wire(node), volume: Name::wire(volume), attachment: None }
+                Self { node: Name::wire(node), volume: Name::wire(volume), attachment: None, snapshot: None }
             }
+            Orphan::Snapshot { node, snapshot, volume } => Self {
+                node: Name::wire(node),
+                volume: Name::wire(volume),
+                attachment: None,
+                snapshot: Some(Name::wire(snapshot)),
+            },
             Orphan::Device { node, attachment, volume } => Self {
                 node: Name::wire(node),
                 volume: Name::wire(volume),
                 attachment: Some(Name::wire(attachment)),
+                snapshot: None,
             },
         }
     }

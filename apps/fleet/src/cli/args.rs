@@ -10,7 +10,7 @@ use super::csi::CsiArgs;
 use crate::api::client::Place;
 use crate::channel::{Controllers, DEFAULT_LISTEN};
 use crate::store;
-use crate::wire::Mode;
+use crate::wire::{Data, Mode};
 
 const EXAMPLES: &str = "Examples:
   farlane fleet up --pool fast=/srv/fast,size=100GiB
@@ -92,6 +92,9 @@ pub(super) enum Command {
     /// Make, extend and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Take and delete snapshots of volumes
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Let a host use a volume, and wait until its owner lets it in
     #[command(after_help = "Example:\n  farlane fleet attach data --node node-7")]
     Attach(AttachArgs),
@@ -270,7 +273,7 @@ impl std::str::FromStr for JoinToken {
 
 #[derive(Debug, Args)]
 pub(super) struct GetArgs {
-    /// node, pool, volume, class, link, attachment, token or fleet
+    /// node, pool, volume, snapshot, class, link, attachment, token or fleet
     pub(super) kind: String,
     /// The object [default: all]
     pub(super) name: Option<String>,
@@ -302,9 +305,9 @@ pub(super) struct Waiting {
 #[derive(Debug, Subcommand)]
 pub(super) enum VolumeCommand {
     /// Make a volume
-    #[command(
-        after_help = "Example:\n  farlane fleet volume create data --size 10GiB --class fast --near node-7"
-    )]
+    #[command(after_help = "Examples:
+  farlane fleet volume create data --size 10GiB --class fast --near node-7
+  farlane fleet volume create copy --from snapshot/monday")]
     Create(VolumeCreate),
     /// Extend a volume, also while it is used
     #[command(after_help = "Example:\n  farlane fleet volume resize data --size 20GiB")]
@@ -318,9 +321,12 @@ pub(super) enum VolumeCommand {
 pub(super) struct VolumeCreate {
     /// The name: a-z, 0-9 and -
     pub(super) name: String,
-    /// The size
-    #[arg(long, value_parser = parse_bytes)]
-    pub(super) size: u64,
+    /// The size [default: that of --from]
+    #[arg(long, value_parser = parse_bytes, required_unless_present = "from")]
+    pub(super) size: Option<u64>,
+    /// Begin with this data, in its pool: snapshot/NAME or volume/NAME
+    #[arg(long, value_name = "SOURCE")]
+    pub(super) from: Option<Data>,
     /// The class that the volume is to hold
     #[arg(long)]
     pub(super) class: Option<String>,
@@ -330,6 +336,27 @@ pub(super) struct VolumeCreate {
     /// The host that will use the volume
     #[arg(long, value_name = "NODE")]
     pub(super) near: Option<String>,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SnapshotCommand {
+    /// Keep the data of a volume as it is now
+    #[command(after_help = "Example:\n  farlane fleet snapshot create monday --volume data")]
+    Create(SnapshotCreate),
+    /// Delete a snapshot
+    #[command(after_help = "Example:\n  farlane fleet snapshot delete monday")]
+    Delete(Deletion),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SnapshotCreate {
+    /// The name: a-z, 0-9 and -
+    pub(super) name: String,
+    /// The volume
+    #[arg(long)]
+    pub(super) volume: String,
     #[command(flatten)]
     pub(super) waiting: Waiting,
 }

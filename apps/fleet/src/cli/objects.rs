@@ -9,14 +9,16 @@ use sha2::{Digest, Sha256};
 
 use super::args::{
     Access, AttachArgs, ClassCommand, ClassCreate, Command, GetArgs, LinkCommand, LinkCreate, NodeCommand,
-    PoolCommand, TokenArgs, VolumeCommand, VolumeCreate, VolumeResize, WatchArgs,
+    PoolCommand, SnapshotCommand, SnapshotCreate, TokenArgs, VolumeCommand, VolumeCreate, VolumeResize,
+    WatchArgs,
 };
 use super::{Error, print, serve};
 use crate::api::client::{Client, Place};
 use crate::api::routes::Options;
 use crate::api::{Failure, FailureCode, Item, WaitFor};
 use crate::wire::{
-    Attachment, Class, Cordon, Epoch, Hex, Link, Name, Nanoseconds, Node, Object, Pool, Token, Volume,
+    Attachment, Class, Cordon, Data, Epoch, Hex, Link, Name, Nanoseconds, Node, Object, Pool, Snapshot,
+    Token, Volume,
 };
 
 /// A client as the options say.
@@ -48,6 +50,10 @@ pub(super) async fn run(command: Command, access: &Access, json: bool) -> Result
         Command::Volume(VolumeCommand::Resize(args)) => asker.resize_volume(&args).await,
         Command::Volume(VolumeCommand::Delete(args)) => {
             asker.delete("volume", &args.name, !args.waiting.no_wait).await
+        }
+        Command::Snapshot(SnapshotCommand::Create(args)) => asker.create_snapshot(args).await,
+        Command::Snapshot(SnapshotCommand::Delete(args)) => {
+            asker.delete("snapshot", &args.name, !args.waiting.no_wait).await
         }
         Command::Attach(args) => asker.attach(args).await,
         Command::Detach(args) => asker.delete("attachment", &args.name, !args.waiting.no_wait).await,
@@ -181,7 +187,10 @@ impl Asker {
         for one in &found.orphans {
             let what = match &one.attachment {
                 Some(attachment) => format!("device of {} for {}", one.volume.0, attachment.0),
-                None => format!("volume {}", one.volume.0),
+                None => match &one.snapshot {
+                    Some(snapshot) => format!("snapshot {} of {}", snapshot.0, one.volume.0),
+                    None => format!("volume {}", one.volume.0),
+                },
             };
             print::line(&format!("{}: {what}", one.node.0))?;
         }
@@ -202,17 +211,82 @@ impl Asker {
     }
 
     async fn create_volume(&self, args: VolumeCreate) -> Result<(), Error> {
+        let source = args.from;
+        let bytes = match (args.size, &source) {
+            (Some(bytes), _) => bytes,
+            (None, Some(source)) => self.size_of(source).await?,
+            (None, None) => return Err(Error::Wrong("--size is missing".to_owned())),
+        };
         let volume = Volume {
-            bytes: args.size,
+            bytes,
             class: args.class.map(Name),
             near: args.near.map(Name),
             pool: args.pool.map(Name),
             delete: false,
             epoch: Epoch(fleet::Epoch::default()),
             admitted: Vec::new(),
+            source: source.clone(),
+            copied: false,
         };
         let wait = (!args.waiting.no_wait).then_some(WaitFor::Ready);
-        self.put(&args.name, Object::Volume(volume), wait).await
+        check_name(&args.name)?;
+        let put = self.client.put(&args.name, &Object::Volume(volume), &self.options(wait), None).await;
+        let item = self.explain_delay("volume", &args.name, put).await?;
+        if let Some(Item { object: Object::Volume(made), .. }) = &item
+            && made.source != source
+        {
+            return Err(Error::Wrong(format!(
+                "the volume {} has no source: the controller is of an earlier version and made it empty; \
+                 delete it, and update all controllers",
+                args.name
+            )));
+        }
+        self.show(item.as_ref())
+    }
+
+    /// The size of data from which a volume is made.
+    async fn size_of(&self, source: &Data) -> Result<u64, Error> {
+        let key = source.0.key();
+        match self.client.get(key.kind.word(), key.name.as_str()).await?.object {
+            Object::Volume(volume) => Ok(volume.bytes),
+            Object::Snapshot(snapshot) => Ok(snapshot.bytes),
+            _ => Err(Error::Wrong(format!("{source} has no size: name one with --size"))),
+        }
+    }
+
+    async fn create_snapshot(&self, args: SnapshotCreate) -> Result<(), Error> {
+        check_name(&args.name)?;
+        let snapshot = Snapshot {
+            volume: Name(args.volume.clone()),
+            pool: Name(args.volume),
+            bytes: 0,
+            taken: None,
+            delete: false,
+            epoch: Epoch(fleet::Epoch::default()),
+        };
+        let wait = (!args.waiting.no_wait).then_some(WaitFor::Ready);
+        let put = self.client.put(&args.name, &Object::Snapshot(snapshot), &self.options(wait), None).await;
+        let item = self.explain_delay("snapshot", &args.name, put).await?;
+        self.show(item.as_ref())
+    }
+
+    /// In place of "not in time": the reason.
+    async fn explain_delay(
+        &self,
+        kind: &str,
+        name: &str,
+        put: Result<Option<Item>, Failure>,
+    ) -> Result<Option<Item>, Error> {
+        match put {
+            Err(failure) if failure.code == FailureCode::Timeout => {
+                let item = self.client.get(kind, name).await?;
+                let why = item.status.map(|status| status.message).unwrap_or_default();
+                let sentence =
+                    format!("the {kind} {name} is not ready yet: {why}; it will be when that has changed");
+                Err(Failure::new(FailureCode::Timeout, sentence).into())
+            }
+            put => Ok(put?),
+        }
     }
 
     async fn resize_volume(&self, args: &VolumeResize) -> Result<(), Error> {

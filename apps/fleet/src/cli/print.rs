@@ -57,8 +57,10 @@ fn what(item: &Item) -> String {
             format!("{} at {}:{}, {} free", bytes(one.bytes), one.node.0, one.path, bytes(free))
         }
         Object::Volume(one) => {
-            format!("{} in {}, class {}", bytes(one.bytes), or_none(&one.pool), or_none(&one.class))
+            let from = one.source.as_ref().map_or(String::new(), |source| format!(", from {source}"));
+            format!("{} in {}, class {}{from}", bytes(one.bytes), or_none(&one.pool), or_none(&one.class))
         }
+        Object::Snapshot(one) => format!("{} of {} in {}", bytes(one.bytes), one.volume.0, one.pool.0),
         Object::Class(one) => {
             let p99 = one.p99.map_or("any".to_owned(), |p99| format!("{} us", p99.0 / 1000));
             format!("p99 {p99}, {}/s", bytes(one.bandwidth))

@@ -67,7 +67,9 @@ impl Principal {
     /// When the caller may not.
     pub fn may_change(&self, kind: Kind) -> Result<(), Failure> {
         match kind {
-            Kind::Volume | Kind::Attachment => self.may(Role::Operator, "change volumes and attachments"),
+            Kind::Volume | Kind::Attachment | Kind::Snapshot => {
+                self.may(Role::Operator, "change volumes, snapshots and attachments")
+            }
             _ => self.may(Role::Admin, "change machines, pools, classes, links and tokens"),
         }
     }

@@ -5,7 +5,7 @@ use fleet::object::{Key, Kind, Object};
 
 use crate::wire::{self, Wire};
 
-const KINDS: [(Kind, &str); 8] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Fleet, "fleet"),
     (Kind::Node, "node"),
     (Kind::Pool, "pool"),
@@ -14,6 +14,7 @@ const KINDS: [(Kind, &str); 8] = [
     (Kind::Link, "link"),
     (Kind::Attachment, "attachment"),
     (Kind::Token, "token"),
+    (Kind::Snapshot, "snapshot"),
 ];
 
 /// The text of a key.
@@ -65,7 +66,7 @@ mod tests {
             assert_eq!(text(&key), format!("{word}/a-1"));
             assert_eq!(parse(&text(&key)), Some(key));
         }
-        for other in ["", "leader", "node", "node/", "node/A", "node/a/b", "snapshot/a", "/node/a"] {
+        for other in ["", "leader", "node", "node/", "node/A", "node/a/b", "tape/a", "/node/a"] {
             assert_eq!(parse(other), None, "{other}");
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use fleet::{agent, slice};
 use serde::{Deserialize, Serialize};
 
-use super::{Admission, Epoch, Invalid, Mode, Name, Wire, mirrors, words};
+use super::{Admission, Data, Epoch, Invalid, Mode, Name, Wire, mirrors, words};
 use crate::channel::Message;
 
 /// A message of a controller to an agent: one line of JSON.
@@ -99,6 +99,27 @@ mirrors! {
         volumes: Vec<OwnedVolume>,
         /// The attachments of the machine as a host.
         attachments: Vec<HostAttachment>,
+        /// The snapshots that the machine owns, and the volumes that it is to make from others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        copies: Vec<OwnedCopy>,
+    }
+
+    /// Data that is made from other data in its pool, for its owner.
+    struct OwnedCopy = slice::OwnedCopy {
+        /// What is made.
+        data: Data,
+        /// What it is made from.
+        of: Data,
+        /// The pool that holds both.
+        pool: Name,
+        /// The size in bytes of what is made.
+        bytes: u64,
+        /// What distinguishes it from others that had its name.
+        epoch: Epoch,
+        /// When it was made, as far as the store knows.
+        made: Option<u64>,
+        /// Whether to delete it.
+        delete: bool,
     }
 
     /// The age of a slice.
@@ -155,6 +176,42 @@ mirrors! {
         volumes: Vec<VolumeReport>,
         /// The attachments that the machine has.
         attachments: Vec<AttachmentReport>,
+        /// The snapshots that the machine has, and the volumes that it makes from others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        copies: Vec<CopyReport>,
+        /// The machine's pools.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pools: Vec<PoolReport>,
+    }
+
+    /// A pool, as its machine sees it.
+    struct PoolReport = slice::PoolReport {
+        /// The pool.
+        name: Name,
+        /// Whether its files can share blocks (reflinks).
+        clones: bool,
+    }
+
+    /// Data that is made from other data, as its owner sees it.
+    struct CopyReport = slice::CopyReport {
+        /// What is made.
+        data: Data,
+        /// What it is made from.
+        of: Data,
+        /// The pool that holds both.
+        pool: Name,
+        /// The size in bytes of what is made.
+        bytes: u64,
+        /// What distinguishes it from others that had its name.
+        epoch: Epoch,
+        /// When it was made, in seconds since 1970, if it is there for good.
+        made: Option<u64>,
+        /// Whether it is to be deleted.
+        delete: bool,
+        /// Whether it is gone for good.
+        deleted: bool,
+        /// For what it waits, in a sentence.
+        problem: String,
     }
 
     /// A volume, as its owner sees it.
@@ -199,6 +256,25 @@ mirrors! {
         attachments: BTreeMap<Name, SavedAttachment>,
         /// The attachments that have ended, as long as they have devices.
         ended: BTreeSet<Name>,
+        /// The snapshots of the machine, and the volumes that are made from others.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        copies: BTreeMap<Data, SavedCopy>,
+    }
+
+    /// Data of the machine that is made from other data.
+    struct SavedCopy = agent::SavedCopy {
+        /// What it is made from.
+        of: Data,
+        /// The pool that holds both.
+        pool: Name,
+        /// The size in bytes of what is made.
+        bytes: u64,
+        /// What distinguishes it from others that had its name.
+        epoch: Epoch,
+        /// When it was made.
+        made: Option<u64>,
+        /// Whether it is to go.
+        delete: bool,
     }
 
     /// A volume of the machine.

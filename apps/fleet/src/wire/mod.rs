@@ -14,12 +14,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use message::{
-    AttachmentReport, Credential, FromAgent, HostAttachment, OwnedVolume, Report, SavedAttachment,
-    SavedVolume, Seen, Served, Slice, State, ToAgent, VolumeReport, Wish,
+    AttachmentReport, CopyReport, Credential, FromAgent, HostAttachment, OwnedCopy, OwnedVolume, PoolReport,
+    Report, SavedAttachment, SavedCopy, SavedVolume, Seen, Served, Slice, State, ToAgent, VolumeReport, Wish,
 };
 pub use object::{
-    Admission, Attachment, Class, Cordon, Epoch, Fleet, Link, Mode, Nanoseconds, Node, Object, Pool, Token,
-    Volume,
+    Admission, Attachment, Class, Cordon, Data, Epoch, Fleet, Link, Mode, Nanoseconds, Node, Object, Pool,
+    Snapshot, Token, Volume,
 };
 
 /// A type that mirrors one of the engines.

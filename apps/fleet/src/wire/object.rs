@@ -29,6 +29,8 @@ pub enum Object {
     Attachment(Attachment),
     /// The right of one machine to join.
     Token(Token),
+    /// The data of a volume as it was once.
+    Snapshot(Snapshot),
 }
 
 /// Defines the mirror of the enum of all objects.
@@ -46,7 +48,7 @@ macro_rules! objects {
     };
 }
 
-objects!(Fleet, Node, Pool, Volume, Class, Link, Attachment, Token);
+objects!(Fleet, Node, Pool, Volume, Class, Link, Attachment, Token, Snapshot);
 
 /// The age of a list of hosts, as `INCARNATION.NUMBER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
@@ -78,6 +80,57 @@ impl<'de> Deserialize<'de> for Epoch {
         });
         let expected = || format!("\"{}\" is no epoch: expected INCARNATION.NUMBER", text.escape_debug());
         parts.ok_or_else(|| serde::de::Error::custom(expected()))
+    }
+}
+
+/// The data of an object, as `snapshot/NAME` or `volume/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(transparent)]
+pub struct Data(
+    #[schemars(with = "String", regex(pattern = r"^(snapshot|volume)/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
+    pub object::Data,
+);
+
+impl Wire for Data {
+    type Pure = object::Data;
+    fn wire(pure: &object::Data) -> Self {
+        Self(pure.clone())
+    }
+    fn pure(self) -> Result<object::Data, Invalid> {
+        Ok(self.0)
+    }
+}
+
+impl std::fmt::Display for Data {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for Data {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text.split_once('/') {
+            Some(("snapshot", name)) => Ok(Self(object::Data::Snapshot(fleet::Name::new(name)?))),
+            Some(("volume", name)) => Ok(Self(object::Data::Volume(fleet::Name::new(name)?))),
+            _ => Err(Invalid(format!(
+                "\"{}\" is no source: expected snapshot/NAME or volume/NAME",
+                text.escape_debug()
+            ))),
+        }
+    }
+}
+
+impl Serialize for Data {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Data {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -164,6 +217,33 @@ mirrors! {
         /// The hosts that the owner lets in. The controller writes it.
         #[serde(default)]
         admitted: Vec<Admission>,
+        /// The data with which the volume begins: `snapshot/NAME` or `volume/NAME`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Data>,
+        /// Whether the owner has made the volume from its source. The controller writes it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        copied: bool,
+    }
+
+    /// The data of a volume as it was at one time after the user's call.
+    struct Snapshot = object::Snapshot {
+        /// The volume, which the snapshot may outlive.
+        volume: Name,
+        /// The pool of both. The controller writes it.
+        #[serde(default = "no_pool")]
+        pool: Name,
+        /// The size in bytes. The controller writes it.
+        #[serde(default)]
+        bytes: u64,
+        /// When it was taken, in seconds since 1970; null until then. The controller writes it.
+        #[serde(default)]
+        taken: Option<u64>,
+        /// Whether the snapshot is to be deleted.
+        #[serde(default)]
+        delete: bool,
+        /// What distinguishes it from others of its name. The controller writes it.
+        #[serde(default = "no_epoch")]
+        epoch: Epoch,
     }
 
     /// A host that a volume's owner lets in.
@@ -227,6 +307,11 @@ mirrors! {
 
 const fn no_epoch() -> Epoch {
     Epoch(fleet::Epoch { incarnation: 0, number: 0 })
+}
+
+/// The pool of a snapshot whose user names none, as no user does.
+fn no_pool() -> Name {
+    Name("any".to_owned())
 }
 
 const fn exclusive() -> Mode {

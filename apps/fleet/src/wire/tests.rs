@@ -161,3 +161,38 @@ fn objects_of_the_first_version_are_read_and_what_they_lack_has_a_default() {
         assert_eq!(least.pure().unwrap().kind(), read.kind());
     }
 }
+
+#[test]
+fn snapshots_and_what_is_made_from_others_are_read_back() {
+    let copy = json!({
+        "data": "volume/c", "of": "snapshot/s", "pool": "p", "bytes": 4096, "epoch": "2.8", "made": 7,
+        "delete": false
+    });
+    let slice = json!({
+        "seen": {"incarnation": 2, "term": 3, "revision": 4}, "volumes": [], "attachments": [],
+        "copies": [copy]
+    });
+    reads::<Slice>(&slice);
+    let saved = json!({
+        "of": "volume/v", "pool": "p", "bytes": 4096, "epoch": "2.8", "made": null, "delete": true
+    });
+    let state: State = serde_json::from_value(json!({
+        "seen": {"incarnation": 2, "term": 3, "revision": 4}, "volumes": {}, "attachments": {}, "ended": [],
+        "copies": {"snapshot/s": saved}
+    }))
+    .unwrap();
+    let again: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+    assert_eq!(again.pure().unwrap().copies.len(), 1);
+    let snapshot = json!({
+        "kind": "snapshot", "volume": "v", "pool": "p", "bytes": 9, "taken": 7, "delete": false, "epoch": "2.8"
+    });
+    reads::<Object>(&snapshot);
+    serde_json::from_value::<Object>(json!({"kind": "snapshot", "volume": "v"})).unwrap().pure().unwrap();
+    let clone = json!({"kind": "volume", "bytes": 9, "source": "snapshot/s"});
+    let Object::Volume(volume) = serde_json::from_value(clone).unwrap() else { panic!() };
+    assert_eq!(volume.source.unwrap().to_string(), "snapshot/s");
+    for bad in ["s", "pool/s", "snapshot/", "snapshot/S", "volume/a/b"] {
+        let error = bad.parse::<Data>().unwrap_err().to_string();
+        assert!(error.contains("expected") || error.contains("name"), "{error}");
+    }
+}

@@ -169,7 +169,7 @@ impl Machine {
     ) {
         self.revision += 1;
         let seen = Seen { incarnation: 0, term: self.term, revision: self.revision };
-        let slice = Slice::wire(&fleet::slice::Slice { seen, volumes, attachments });
+        let slice = Slice::wire(&fleet::slice::Slice { seen, volumes, attachments, copies: Vec::new() });
         self.send(&ToAgent::Slice { slice, credentials: credentials.to_vec() });
     }
 

@@ -9,7 +9,9 @@ use fleet::controller::{
     ApiError, Call, CallId, Controller, Expect, Input, Output, Phase, Reply, VolumePhase, Wait,
 };
 use fleet::object::{Class, Key, Kind, Node, Object, Pool, Volume};
-use fleet::slice::{AttachmentReport, HostAttachment, Report, Slice, VolumeReport, Wish};
+use fleet::slice::{
+    AttachmentReport, CopyReport, HostAttachment, OwnedCopy, Report, Slice, VolumeReport, Wish,
+};
 use fleet::store::{Answer, Event, Revision, Transaction};
 use fleet::{Epoch, Name};
 use fleetd::csi::{Fleet, FleetError, Item, Progress, Space};
@@ -161,6 +163,7 @@ impl Memory {
 fn obey(report: &mut Report, slice: &Slice, sizes: &mut BTreeMap<Name, u64>, hands: &impl Hands) {
     report.seen = slice.seen;
     sizes.extend(slice.volumes.iter().map(|one| (one.name.clone(), one.bytes)));
+    report.copies = slice.copies.iter().map(copied).collect();
     let before: BTreeMap<_, _> = report.attachments.drain(..).map(|one| (one.name.clone(), one)).collect();
     let known: BTreeMap<_, _> = report.volumes.drain(..).map(|one| (one.name.clone(), one)).collect();
     for volume in &slice.volumes {
@@ -199,6 +202,21 @@ fn obey(report: &mut Report, slice: &Slice, sizes: &mut BTreeMap<Name, u64>, han
             }
             Wish::Disconnect => hands.disconnect(&nqn(volume, *epoch), volume.as_str()),
         }
+    }
+}
+
+/// A machine makes a copy at once.
+fn copied(one: &OwnedCopy) -> CopyReport {
+    CopyReport {
+        data: one.data.clone(),
+        of: one.of.clone(),
+        pool: one.pool.clone(),
+        bytes: one.bytes,
+        epoch: one.epoch,
+        made: Some(one.made.unwrap_or(1_700_000_000)),
+        delete: one.delete,
+        deleted: one.delete,
+        problem: String::new(),
     }
 }
 
@@ -350,6 +368,8 @@ impl Fleet for Memory {
             delete: false,
             epoch: Epoch::default(),
             admitted: Vec::new(),
+            source: None,
+            copied: false,
         };
         let core = self.lock();
         let fit = core.controller.rank(&volume).fit.into_iter().map(|one| one.pool);

@@ -6,6 +6,7 @@
 
 mod etcd;
 mod identity;
+mod snapshots;
 mod stage;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../store/support/mod.rs"]

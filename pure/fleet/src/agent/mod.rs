@@ -1,6 +1,8 @@
 //! The agent of a machine: makes durable what the controller demands, has the target enforce it,
 //! and reports the outcome.
 
+mod copies;
+mod refusal;
 mod state;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -8,10 +10,13 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos};
 
-use crate::object::Admission;
+use crate::object::{Admission, Data};
 use crate::slice::{AttachmentReport, HostAttachment, OwnedVolume, Report, Slice, VolumeReport, Wish};
 use crate::{Epoch, Name};
-pub use state::{SavedAttachment, SavedVolume, State};
+use copies::take_copy;
+pub use copies::{Copies, ToCopy};
+pub use refusal::Refusal;
+pub use state::{SavedAttachment, SavedCopy, SavedVolume, State};
 
 /// How often an agent reports although nothing has changed: a report may have been lost.
 pub const REPORT_EVERY: Nanos = Nanos::from_secs(10);
@@ -56,6 +61,24 @@ pub enum Output {
         /// The pool that holds it.
         pool: Name,
     },
+    /// Make this data from other data, and nothing else: what is being made and is not here ends.
+    /// Each is durable as a whole, or is not there. The world tries until it succeeds, or until the
+    /// next such output.
+    Copy {
+        /// The number that [`Copies`] have from then on.
+        number: u64,
+        /// What to make.
+        copies: Vec<ToCopy>,
+    },
+    /// Delete a snapshot.
+    DeleteSnapshot {
+        /// The snapshot.
+        snapshot: Name,
+        /// The pool that holds it.
+        pool: Name,
+        /// What distinguishes it from others that had its name.
+        epoch: Epoch,
+    },
     /// Connect to a volume and stay connected; adopt a device that is there already.
     Connect {
         /// The attachment.
@@ -97,60 +120,8 @@ pub struct Observation {
     pub present: Vec<Name>,
     /// The attachments that have devices, and whether each reaches its volume.
     pub devices: Vec<(Name, bool)>,
-}
-
-/// A demand that an agent refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The store is of an earlier incarnation: it was restored from an old backup.
-    Incarnation {
-        /// The incarnation of the slice.
-        offered: u64,
-        /// The incarnation that is durable.
-        saved: u64,
-    },
-    /// The list of hosts of a volume is older than the durable one, or another of the same age.
-    Volume {
-        /// The volume.
-        volume: Name,
-        /// The epoch of the slice.
-        offered: Epoch,
-        /// The epoch that is durable.
-        saved: Epoch,
-    },
-    /// The attachment has a device of another disk, which is to be detached first.
-    Attachment {
-        /// The attachment.
-        attachment: Name,
-        /// The volume of the slice, and its owner.
-        offered: (Name, Name),
-        /// The volume of the device, and its owner.
-        saved: (Name, Name),
-    },
-}
-
-impl core::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        const REMEDY: &str = "the store was restored from an old backup: run `farlane fleet recover`";
-        match self {
-            Self::Incarnation { offered, saved } => {
-                write!(f, "a slice has incarnation {offered}, but {saved} is durable here; {REMEDY}")
-            }
-            Self::Attachment { attachment, offered: (volume, owner), saved: (other, other_owner) } => {
-                write!(
-                    f,
-                    "the attachment {attachment} is for {volume} of {owner}, but it has a device of {other} of \
-                     {other_owner} here: detach it, or attach the volume under another name"
-                )
-            }
-            Self::Volume { volume, offered, saved } => {
-                write!(
-                    f,
-                    "the list of {volume}'s hosts has epoch {offered}, but {saved} is durable here; {REMEDY}"
-                )
-            }
-        }
-    }
+    /// The snapshots, and the volumes that are made from other data.
+    pub copies: Copies,
 }
 
 /// The agent of a machine.
@@ -174,6 +145,11 @@ pub struct Agent {
     reported: Option<Report>,
     report_at: Instant,
     refused: Vec<Refusal>,
+    /// What is to be made from other data, and the number of times that this has changed.
+    copying: Vec<ToCopy>,
+    copy_number: u64,
+    /// The latest slice, if something in it has to wait for something to go.
+    again: Option<Slice>,
     outputs: VecDeque<Output>,
 }
 
@@ -185,18 +161,17 @@ impl Engine for Agent {
         match input {
             Input::Asked(term) => {
                 self.term = term;
-                self.pending = None;
+                (self.pending, self.again) = (None, None);
                 self.reported = None;
             }
             Input::Slice(slice) if slice.seen.term != self.term => (),
-            Input::Slice(slice) if self.saving.is_some() => self.pending = Some(slice.clone()),
-            Input::Slice(slice) => self.take(slice),
+            Input::Slice(slice) => self.on_slice(slice),
             Input::Saved(number) => {
                 if let Some((_, state)) = self.saving.take_if(|(saving, _)| *saving == number) {
                     self.saved = state;
                     self.act();
                     if let Some(slice) = self.pending.take() {
-                        self.take(&slice);
+                        self.on_slice(&slice);
                     }
                 }
             }
@@ -204,6 +179,11 @@ impl Engine for Agent {
                 self.observed = Some(observation.clone());
                 self.forget_ended();
                 self.act();
+                if self.saving.is_none()
+                    && let Some(slice) = self.again.take()
+                {
+                    self.take(&slice);
+                }
             }
         }
         self.report(now, false);
@@ -241,6 +221,9 @@ impl Agent {
             reported: None,
             report_at: now,
             refused: Vec::new(),
+            copying: Vec::new(),
+            copy_number: 0,
+            again: None,
             outputs: VecDeque::new(),
         }
     }
@@ -253,7 +236,10 @@ impl Agent {
     /// What the target is to serve now. A host is let in only after the hosts that are let in no
     /// longer have gone: two steps, even if the durable list has both changes.
     fn to_serve(&self, observed: &Observation) -> Vec<Served> {
-        let volumes = self.saved.volumes.iter().filter(|(_, volume)| !volume.delete);
+        let volumes = self.saved.volumes.iter().filter(|(name, volume)| {
+            // A controller of an earlier version knows of no data that is to be copied first.
+            !volume.delete && !self.is_unmade_volume(name)
+        });
         volumes
             .map(|(name, volume)| Served {
                 name: name.clone(),
@@ -266,6 +252,9 @@ impl Agent {
 
     /// The hosts of a volume that the target is to let in now.
     fn to_let_in(&self, observed: &Observation, name: &Name, volume: &SavedVolume) -> Vec<Admission> {
+        if self.is_held(name) {
+            return Vec::new();
+        }
         let Some(served) = observed.served.iter().find(|served| served.name == *name) else {
             return volume.admitted.clone();
         };
@@ -275,6 +264,14 @@ impl Agent {
             && associations.all(|(_, attachment)| is_admitted(attachment));
         let list = volume.admitted.iter().filter(|one| others_are_out || served.admitted.contains(one));
         list.cloned().collect()
+    }
+
+    fn on_slice(&mut self, slice: &Slice) {
+        if self.saving.is_some() {
+            self.pending = Some(slice.clone());
+        } else {
+            self.take(slice);
+        }
     }
 
     /// Makes what a slice demands durable, as far as it is newer than what is.
@@ -292,6 +289,15 @@ impl Agent {
         for volume in &slice.volumes {
             refusals.extend(take_volume(&mut state, volume));
         }
+        for copy in &slice.copies {
+            let is_gone = |saved| self.is_copy_gone(&copy.data, saved);
+            let is_gone = self.saved.copies.get(&copy.data).is_none_or(is_gone);
+            let refused = take_copy(&mut state, copy, is_gone);
+            if refused.is_some() {
+                self.again = Some(slice.clone());
+            }
+            refusals.extend(refused);
+        }
         for attachment in &slice.attachments {
             refusals.extend(take_attachment(&mut state, attachment));
         }
@@ -301,14 +307,31 @@ impl Agent {
             volume.delete && !demanded && self.is_gone(name)
         };
         state.volumes.retain(|name, volume| !is_gone(name, volume));
+        self.forget_copies(&mut state, slice);
         refusals.into_iter().for_each(|refusal| self.refuse(refusal));
-        let changes = state.volumes != self.saved.volumes || state.attachments != self.saved.attachments;
+        let changes = state.volumes != self.saved.volumes
+            || state.attachments != self.saved.attachments
+            || state.copies != self.saved.copies;
         if !changes && seen.incarnation == self.saved.seen.incarnation {
             self.saved.seen = seen; // Nothing depends on this: it need not be durable.
             return;
         }
         state.seen = seen;
         self.save(state);
+    }
+
+    /// Forgets snapshots that were deleted, and copies that are ordinary volumes by now.
+    fn forget_copies(&self, state: &mut State, slice: &Slice) {
+        let volumes = &state.volumes;
+        state.copies.retain(|data, copy| match data {
+            Data::Volume(name) => {
+                !volumes.get(name).is_some_and(|volume| volume.delete || copy.made.is_some())
+            }
+            Data::Snapshot(_) => {
+                let is_demanded = slice.copies.iter().any(|one| one.data == *data);
+                !copy.delete || is_demanded || !self.is_copy_gone(data, copy)
+            }
+        });
     }
 
     fn save(&mut self, state: State) {
@@ -328,6 +351,8 @@ impl Agent {
     /// Has the machine do what the durable state says.
     fn act(&mut self) {
         let Some(observed) = self.observed.take() else { return };
+        self.note_made(&observed);
+        self.copy(&observed);
         if observed.number == self.serves {
             let wanted = self.to_serve(&observed);
             if self.served.as_ref() != Some(&wanted) {
@@ -346,7 +371,7 @@ impl Agent {
         for (name, volume) in &self.saved.volumes {
             let is_served = observed.served.iter().any(|served| served.name == *name);
             let is_there = observed.number == self.serves && observed.present.contains(name);
-            if volume.delete && is_there && !is_served {
+            if volume.delete && is_there && !is_served && !self.is_needed(&Data::Volume(name.clone())) {
                 let (volume, pool) = (name.clone(), volume.pool.clone());
                 self.outputs.push_back(Output::Delete { volume, pool });
             }
@@ -416,11 +441,14 @@ impl Agent {
             epoch: attachment.epoch,
             connected: is_connected(name),
         });
+        let (copies, pools) = self.describe_copies(state);
         Report {
             term: self.term,
             seen: state.seen,
             volumes: volumes.collect(),
             attachments: attachments.collect(),
+            copies,
+            pools,
         }
     }
 
@@ -431,8 +459,15 @@ impl Agent {
 
     /// Whether a volume's data is certainly not there, and will not be.
     fn is_gone(&self, name: &Name) -> bool {
-        let is_durable = self.saved.volumes.get(name).is_none_or(|volume| volume.delete);
-        is_durable && self.current().is_some_and(|observed| !observed.present.contains(name))
+        let data = Data::Volume(name.clone());
+        let is_durable = self.saved.volumes.get(name).is_none_or(|volume| volume.delete)
+            && !self.saved.copies.contains_key(&data);
+        let is_gone = |observed: &Observation| {
+            let copies = &observed.copies;
+            let is_still = copies.number == self.copy_number && !copies.is_making(&data);
+            is_still && !observed.present.contains(name)
+        };
+        is_durable && self.current().is_some_and(is_gone)
     }
 
     /// Whether the target has a volume's durable list of hosts, and serves no others.

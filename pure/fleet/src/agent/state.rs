@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::object::{Admission, Mode};
+use crate::object::{Admission, Data, Mode};
 use crate::slice::Seen;
 use crate::{Epoch, Name};
 
@@ -19,6 +19,25 @@ pub struct State {
     pub attachments: BTreeMap<Name, SavedAttachment>,
     /// The attachments that have ended, as long as they have devices.
     pub ended: BTreeSet<Name>,
+    /// The snapshots of the machine, and the volumes that are made from others.
+    pub copies: BTreeMap<Data, SavedCopy>,
+}
+
+/// Data of the machine that is made from other data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedCopy {
+    /// What it is made from.
+    pub of: Data,
+    /// The pool that holds both.
+    pub pool: Name,
+    /// The size in bytes of what is made.
+    pub bytes: u64,
+    /// What distinguishes it from others that had its name.
+    pub epoch: Epoch,
+    /// When it was made. It is never made once more.
+    pub made: Option<u64>,
+    /// Whether it is to go.
+    pub delete: bool,
 }
 
 /// A volume of the machine.

@@ -5,7 +5,7 @@ use engine::{Engine, Instant, drain};
 
 use super::*;
 use crate::object::Mode;
-use crate::slice::Seen;
+use crate::slice::{CopyReport, OwnedCopy, Seen};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -27,7 +27,7 @@ fn slice(revision: u64, number: u64, admitted: &[Admission]) -> Slice {
         delete: false,
     };
     let seen = Seen { incarnation: 0, term: 1, revision };
-    Slice { seen, volumes: vec![volume], attachments: Vec::new() }
+    Slice { seen, volumes: vec![volume], ..Slice::default() }
 }
 
 /// An agent whose machine does at once what the agent asks for.
@@ -39,6 +39,8 @@ struct Bench {
     lists: Vec<Vec<Admission>>,
     connected: Vec<(Name, Epoch)>,
     disconnected: Vec<Name>,
+    /// What is to be made from other data.
+    copying: Vec<ToCopy>,
 }
 
 impl Bench {
@@ -57,6 +59,7 @@ impl Bench {
             lists: Vec::new(),
             connected: Vec::new(),
             disconnected: Vec::new(),
+            copying: Vec::new(),
         };
         bench.observe();
         bench
@@ -65,7 +68,8 @@ impl Bench {
     /// Kills the agent and starts another. The target and the devices go on.
     fn restart(&mut self) {
         let state = self.agent.saved().clone();
-        *self = Self::with(state, Observation { number: 0, ..self.observation.clone() });
+        let copies = Copies { number: 0, making: Vec::new(), ..self.observation.copies.clone() };
+        *self = Self::with(state, Observation { number: 0, copies, ..self.observation.clone() });
         self.input(Input::Asked(1));
     }
 
@@ -91,6 +95,17 @@ impl Bench {
                 Output::Disconnect(name) => {
                     self.observation.devices.retain(|(device, _)| *device != name);
                     self.disconnected.push(name);
+                }
+                Output::Copy { number, copies } => {
+                    self.observation.copies.number = number;
+                    self.copying = copies;
+                    self.observe();
+                }
+                Output::DeleteSnapshot { snapshot, epoch, .. } => {
+                    let data = Data::Snapshot(snapshot);
+                    let present = &mut self.observation.copies.present;
+                    present.retain(|(one, of, _)| (one, of) != (&data, &epoch));
+                    self.observe();
                 }
                 Output::Delete { .. } | Output::Report(_) => (),
             }
@@ -184,7 +199,7 @@ fn host_slice(revision: u64, attachments: &[(&str, &str, u64, Wish)]) -> Slice {
         wish: *wish,
     });
     let seen = Seen { incarnation: 0, term: 1, revision };
-    Slice { seen, volumes: Vec::new(), attachments: attachments.collect() }
+    Slice { seen, attachments: attachments.collect(), ..Slice::default() }
 }
 
 #[test]
@@ -303,4 +318,156 @@ fn a_host_keeps_its_device_when_a_slice_has_another_disk_of_the_name() {
     bench.input(Input::Slice(&host_slice(4, &[("a", "other", 9, Wish::Connect)])));
     assert_eq!(bench.disconnected, [name("a")]);
     assert_eq!(bench.connected.last(), Some(&(name("a"), Epoch { incarnation: 0, number: 9 })));
+}
+
+/// A demand for a copy, with this epoch.
+fn copy(data: &Data, of: &Data, number: u64) -> OwnedCopy {
+    OwnedCopy {
+        data: data.clone(),
+        of: of.clone(),
+        pool: name("p"),
+        bytes: 1,
+        epoch: Epoch { incarnation: 0, number },
+        made: None,
+        delete: false,
+    }
+}
+
+/// The slice of a volume with these hosts, and of copies.
+fn slice_with(revision: u64, number: u64, admitted: &[Admission], copies: &[OwnedCopy]) -> Slice {
+    Slice { copies: copies.to_vec(), ..slice(revision, number, admitted) }
+}
+
+impl Bench {
+    /// An agent with the volume `v`, in a pool whose files share blocks, or do not.
+    fn with_volume(clones: bool, admitted: &[Admission]) -> Self {
+        let mut bench = Self::new();
+        bench.observation.present = vec![name("v")];
+        bench.observation.copies.pools = vec![(name("p"), clones)];
+        bench.input(Input::Slice(&slice(1, 5, admitted)));
+        bench
+    }
+
+    /// What is to be made becomes durable.
+    fn make(&mut self) {
+        for one in core::mem::take(&mut self.copying) {
+            match &one.data {
+                Data::Volume(volume) => self.observation.present.push(volume.clone()),
+                Data::Snapshot(_) => (),
+            }
+            self.observation.copies.present.push((one.data, one.epoch, 7));
+        }
+        self.observe();
+    }
+
+    fn copy_report(&self, data: &Data) -> Option<CopyReport> {
+        self.agent.describe().copies.into_iter().find(|one| one.data == *data)
+    }
+
+    fn problem(&self, data: &Data) -> alloc::string::String {
+        self.copy_report(data).unwrap().problem
+    }
+}
+
+fn data() -> (Data, Data) {
+    (Data::Snapshot(name("s")), Data::Volume(name("v")))
+}
+
+#[test]
+fn a_snapshot_is_taken_once_while_hosts_write() {
+    let (s, v) = data();
+    let list = [admission("a", 5)];
+    let mut bench = Bench::with_volume(true, &list);
+    bench.input(Input::Slice(&slice_with(2, 5, &list, &[copy(&s, &v, 6)])));
+    assert!(bench.copying[0].shares && bench.is_enforced());
+    assert_eq!(bench.copy_report(&s).unwrap().made, None);
+    bench.make();
+    assert_eq!(bench.copy_report(&s).unwrap().made, Some(7));
+    assert_eq!(bench.agent.saved().copies[&s].made, Some(7));
+    // Its data is lost: another would have other data.
+    bench.observation.copies.present.clear();
+    bench.restart();
+    assert!(bench.copying.is_empty());
+    assert!(bench.problem(&s).contains("the file of snapshot/s is gone"), "{}", bench.problem(&s));
+}
+
+#[test]
+fn where_files_share_no_blocks_a_copy_waits_for_the_hosts_and_hosts_wait_for_it() {
+    let (s, v) = data();
+    let list = [admission("a", 5)];
+    let mut bench = Bench::with_volume(false, &list);
+    let copies = [copy(&s, &v, 6)];
+    bench.input(Input::Slice(&slice_with(2, 5, &list, &copies)));
+    assert!(bench.copying.is_empty() && bench.problem(&s).contains("detach v"), "{}", bench.problem(&s));
+    bench.observation.associations = vec![(name("v"), name("a"))];
+    bench.input(Input::Slice(&slice_with(3, 6, &[], &copies)));
+    assert!(bench.copying.is_empty(), "requests of a are in progress");
+    bench.observation.associations.clear();
+    bench.observe();
+    assert!(!bench.copying[0].shares);
+    bench.input(Input::Slice(&slice_with(4, 7, &[admission("b", 7)], &copies)));
+    assert_eq!(bench.lists.last(), Some(&Vec::new()));
+    assert!(!bench.is_enforced());
+    bench.make();
+    assert!(bench.is_enforced());
+    assert_eq!(bench.lists.last(), Some(&vec![admission("b", 7)]));
+}
+
+#[test]
+fn a_source_is_deleted_when_all_is_made_from_it() {
+    let (s, v) = data();
+    let c = Data::Volume(name("c"));
+    let mut bench = Bench::with_volume(true, &[]);
+    bench.input(Input::Slice(&slice_with(2, 5, &[], &[copy(&s, &v, 6)])));
+    bench.make();
+    let deleted = OwnedCopy { delete: true, ..copy(&s, &v, 6) };
+    bench.input(Input::Slice(&slice_with(3, 5, &[], &[deleted, copy(&c, &s, 7)])));
+    let report = bench.copy_report(&s).unwrap();
+    assert!(report.delete && !report.deleted && report.problem.contains("still being made"), "{report:?}");
+    assert_eq!(bench.copying[0].of, s);
+    bench.make();
+    assert!(bench.copy_report(&s).unwrap().deleted);
+    assert_eq!(bench.copy_report(&c).unwrap().made, Some(7));
+    // The store has forgotten the snapshot, and knows that the volume is made.
+    let mut next = slice(4, 5, &[]);
+    next.volumes.push(OwnedVolume { name: name("c"), ..next.volumes[0].clone() });
+    bench.input(Input::Slice(&next));
+    assert!(bench.agent.saved().copies.is_empty());
+    assert!(bench.agent.describe().volumes.iter().all(|volume| volume.enforced));
+}
+
+#[test]
+fn a_volume_that_is_not_made_yet_is_served_to_nothing() {
+    let (_, v) = data();
+    let c = Data::Volume(name("c"));
+    let mut bench = Bench::with_volume(true, &[]);
+    // A controller of an earlier version takes it for an ordinary volume.
+    let mut both = slice_with(2, 5, &[], &[copy(&c, &v, 5)]);
+    both.volumes.push(OwnedVolume { name: name("c"), ..both.volumes[0].clone() });
+    both.volumes.rotate_right(1);
+    bench.input(Input::Slice(&slice_with(2, 5, &[], &[copy(&c, &v, 5)])));
+    both.seen.revision = 3;
+    bench.input(Input::Slice(&both));
+    let enforced = |bench: &Bench| bench.agent.describe().volumes.iter().all(|volume| volume.enforced);
+    assert!(!enforced(&bench));
+    bench.make();
+    assert!(enforced(&bench));
+}
+
+#[test]
+fn another_snapshot_of_the_name_is_taken_when_the_first_has_gone() {
+    let (s, v) = data();
+    let mut bench = Bench::with_volume(true, &[]);
+    bench.input(Input::Slice(&slice_with(2, 5, &[], &[copy(&s, &v, 6)])));
+    bench.make();
+    bench.input(Input::Slice(&slice_with(3, 5, &[], &[copy(&s, &v, 8)])));
+    assert!(matches!(bench.refusals[..], [Refusal::Copy { .. }]));
+    assert_eq!(bench.copy_report(&s).unwrap().epoch.number, 6);
+    let deleted = OwnedCopy { delete: true, ..copy(&s, &v, 6) };
+    bench.input(Input::Slice(&slice_with(4, 5, &[], &[deleted])));
+    assert!(bench.copy_report(&s).unwrap().deleted);
+    bench.input(Input::Slice(&slice_with(5, 5, &[], &[copy(&s, &v, 8)])));
+    bench.make();
+    assert_eq!(bench.copy_report(&s).unwrap().epoch.number, 8);
+    assert_eq!(bench.observation.copies.present.len(), 1);
 }

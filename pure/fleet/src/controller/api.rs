@@ -5,13 +5,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::snapshots::depends_on;
 use super::volumes::volume_key;
 use super::{CallId, Controller, InFlight, Output};
-use crate::object::{Attachment, Fleet, Key, Kind, Node, Object, Volume};
+use crate::Name;
+use crate::object::{Attachment, Data, Fleet, Key, Kind, Node, Object, Snapshot, Volume};
 use crate::placement::Prediction;
 use crate::slice::VolumeReport;
 use crate::store::{Revision, Transaction};
-use crate::{Epoch, Name};
 
 /// The name of the only object of its kind.
 const FLEET: &str = "fleet";
@@ -64,9 +65,9 @@ pub enum Expect {
 pub enum Wait {
     /// The owner lets the host of an attachment in.
     Attached,
-    /// The attachment or the volume is gone.
+    /// The attachment, the volume or the snapshot is gone.
     Gone,
-    /// The owner has the volume, in its wanted size.
+    /// The owner has the volume, in its wanted size, or the snapshot.
     Ready,
 }
 
@@ -128,6 +129,7 @@ impl Kind {
             Self::Link => "link",
             Self::Attachment => "attachment",
             Self::Token => "token",
+            Self::Snapshot => "snapshot",
         }
     }
 }
@@ -225,7 +227,10 @@ impl Controller {
             return Ok(Verdict::Later);
         }
         let known = self.cache.get(key).map(|(_, object)| object);
-        let mut further = Vec::new();
+        let mut further: Vec<_> = match known {
+            None => depends_on(object).map(|key| self.compare(key)).into_iter().collect(),
+            Some(_) => Vec::new(),
+        };
         let new = match (object, known) {
             (Object::Volume(new), known) => Object::Volume(self.put_volume(key, new, known)?),
             (Object::Attachment(new), known) => {
@@ -235,6 +240,7 @@ impl Controller {
                 }
                 Object::Attachment(self.put_attachment(key, new, known)?)
             }
+            (Object::Snapshot(new), known) => Object::Snapshot(self.put_snapshot(&key.name, new, known)?),
             (Object::Node(node), known) => {
                 self.check_node(key, node, known)?;
                 object.clone()
@@ -303,11 +309,11 @@ impl Controller {
                     key.name
                 )));
             }
-            self.check_space(new.pool.as_ref(), new.bytes)?;
-            // The epochs of a volume that had the name before are lower.
-            let number = self.cache.revision() + 1;
-            let epoch = Epoch { incarnation: self.cache.fleet().incarnation, number };
-            return Ok(Volume { epoch, admitted: Vec::new(), delete: false, ..new.clone() });
+            self.check_not_lost(&Data::Volume(key.name.clone()))?;
+            let pool = self.pool_by_source(&key.name, new)?;
+            self.check_space(pool.as_ref(), new.bytes)?;
+            let (epoch, admitted) = (self.first_epoch(), Vec::new());
+            return Ok(Volume { epoch, admitted, delete: false, copied: false, pool, ..new.clone() });
         };
         if known.delete {
             return Err(ApiError::InUse(alloc::format!(
@@ -321,6 +327,13 @@ impl Controller {
                 key.name,
                 known.bytes,
                 new.bytes
+            )));
+        }
+        if new.source.is_some() && new.source != known.source {
+            return Err(ApiError::Invalid(alloc::format!(
+                "the volume {} exists, and was not made from {}: choose another name",
+                key.name,
+                new.source.as_ref().map(ToString::to_string).unwrap_or_default()
             )));
         }
         if new.pool.is_some() && known.pool.is_some() && new.pool != known.pool {
@@ -339,7 +352,7 @@ impl Controller {
     }
 
     /// Checks that a pool has so many more bytes.
-    fn check_space(&self, pool: Option<&Name>, more: u64) -> Result<(), ApiError> {
+    pub(super) fn check_space(&self, pool: Option<&Name>, more: u64) -> Result<(), ApiError> {
         let Some(name) = pool else { return Ok(()) };
         let free = self.free(name);
         if more > free {
@@ -407,6 +420,7 @@ impl Controller {
             Object::Fleet(_) => return Err(ApiError::Invalid("the fleet itself stays".to_string())),
             Object::Volume(volume) => Some(Object::Volume(Volume { delete: true, ..volume.clone() })),
             Object::Attachment(one) => Some(Object::Attachment(Attachment { detach: true, ..one.clone() })),
+            Object::Snapshot(one) => Some(Object::Snapshot(Snapshot { delete: true, ..one.clone() })),
             Object::Node(_) | Object::Pool(_) | Object::Class(_) | Object::Link(_) | Object::Token(_) => {
                 if let Some(user) = self.user_of(key) {
                     return Err(ApiError::InUse(alloc::format!(
@@ -450,6 +464,7 @@ impl Controller {
             (Kind::Node, Object::Pool(pool)) => pool.node == key.name,
             (Kind::Node, Object::Attachment(one)) => one.node == key.name,
             (Kind::Pool, Object::Volume(volume)) => volume.pool.as_ref() == Some(&key.name),
+            (Kind::Pool, Object::Snapshot(one)) => one.pool == key.name,
             (Kind::Class, Object::Volume(volume)) => volume.class.as_ref() == Some(&key.name),
             _ => false,
         };
@@ -512,7 +527,9 @@ impl Controller {
                 let report = self.report_of(&key.name, volume)?;
                 super::volumes::is_acknowledged(volume, report) && report.bytes >= volume.bytes
             }
+            (Wait::Ready, Object::Snapshot(snapshot)) => snapshot.taken.is_some(),
             (Wait::Gone, Object::Volume(Volume { delete: true, .. }))
+            | (Wait::Gone, Object::Snapshot(Snapshot { delete: true, .. }))
             | (Wait::Gone, Object::Attachment(Attachment { detach: true, .. })) => false,
             (Wait::Gone, _) => {
                 let reason = "the object was recovered since, and is in use";

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::Name;
-use crate::object::{Attachment, Class, Fleet, Key, Kind, Node, Object, Pool, Volume};
+use crate::object::{Attachment, Class, Fleet, Key, Kind, Node, Object, Pool, Snapshot, Volume};
 use crate::store::Revision;
 
 /// All objects, each with the revision of its last change.
@@ -38,6 +38,7 @@ impl Cache {
     finds!(volume, Volume);
     finds!(class, Class);
     finds!(attachment, Attachment);
+    finds!(snapshot, Snapshot);
 
     pub(super) const fn new() -> Self {
         Self {
@@ -158,6 +159,16 @@ impl Cache {
     pub(super) fn pools(&self) -> impl Iterator<Item = (&Name, &Pool)> {
         self.of_kind(Kind::Pool).filter_map(|(name, (_, object))| match object {
             Object::Pool(pool) => Some((name, pool)),
+            _ => None,
+        })
+    }
+
+    /// All snapshots.
+    pub(super) fn snapshots(&self) -> impl Iterator<Item = (&Name, &Snapshot)> {
+        // The kind comes after all others.
+        let later = self.objects.iter().rev().take_while(|(key, _)| key.kind == Kind::Snapshot);
+        later.filter_map(|(key, (_, object))| match object {
+            Object::Snapshot(snapshot) => Some((&key.name, snapshot)),
             _ => None,
         })
     }

@@ -5,6 +5,7 @@ mod api;
 mod cache;
 mod recover;
 mod slices;
+mod snapshots;
 mod status;
 mod volumes;
 
@@ -20,7 +21,9 @@ use crate::slice::{Report, Slice, VolumeReport};
 use crate::store::{Answer, Event, Revision, Transaction};
 pub use api::{ApiError, Call, Expect, Reply, Wait};
 use cache::Cache;
-pub use status::{Orphan, Phase, VolumePhase};
+use snapshots::snapshot_key;
+pub use status::{Orphan, Phase, SnapshotPhase, VolumePhase};
+use volumes::volume_key;
 
 /// The most transactions that a controller begins in a burst, beside those of users.
 pub const BURST: u32 = 64;
@@ -99,8 +102,8 @@ pub struct Controller {
     /// The connected agents, and what they reported last.
     reports: BTreeMap<Name, Option<Report>>,
     predictions: Vec<Prediction>,
-    /// Volumes to be looked at.
-    dirty: BTreeSet<Name>,
+    /// Volumes, snapshots and pools to be looked at.
+    dirty: BTreeSet<Key>,
     /// Machines whose slices may have changed, and the slices that they were sent last.
     stale: BTreeSet<Name>,
     sent: BTreeMap<Name, Slice>,
@@ -231,6 +234,7 @@ impl Controller {
     /// to go waits no longer, for instance.
     fn forget_report(&mut self, node: &Name) {
         let Some(Some(before)) = self.reports.insert(node.clone(), None) else { return };
+        self.dirty.extend(before.copies.iter().map(|one| one.data.key()));
         let devices = before.attachments.into_iter().map(|one| one.volume);
         let concerned = before.volumes.into_iter().map(|one| one.name).chain(devices);
         concerned.for_each(|name| self.touch(&name));
@@ -326,6 +330,14 @@ impl Controller {
         for name in touched {
             self.touch(&name);
         }
+        let (old, new) = (&before.copies, &report.copies);
+        let changed = new
+            .iter()
+            .filter(|one| !old.contains(one))
+            .chain(old.iter().filter(|one| new.iter().all(|two| two.data != one.data)));
+        self.dirty.extend(changed.map(|one| one.data.key()));
+        let pools = report.pools.iter().filter(|one| !before.pools.contains(one));
+        self.dirty.extend(pools.map(|one| Key { kind: Kind::Pool, name: one.name.clone() }));
         self.stale.insert(node);
     }
 
@@ -369,13 +381,24 @@ impl Controller {
                     self.touch(&volume);
                 }
             }
+            (Kind::Snapshot, before) => {
+                self.look_at_unplaced();
+                self.dirty.insert(key.clone());
+                let before = match before {
+                    Some(Object::Snapshot(before)) => Some(before),
+                    _ => None,
+                };
+                let pools = before.into_iter().chain(self.cache.snapshot(&key.name)).map(|one| &one.pool);
+                let nodes = pools.filter_map(|pool| Some(self.cache.pool(pool)?.node.clone()));
+                self.stale.extend(nodes);
+            }
             _ => self.look_at_all(),
         }
     }
 
     /// Notes that the next step of a volume, and the slices of its machines, may be others.
     fn touch(&mut self, name: &Name) {
-        self.dirty.insert(name.clone());
+        self.dirty.insert(volume_key(name));
         if let Some(volume) = self.cache.volume(name) {
             let pool = volume.pool.as_ref().and_then(|pool| self.cache.pool(pool));
             let hosts = volume.admitted.iter().map(|one| &one.node);
@@ -385,28 +408,43 @@ impl Controller {
 
     /// Notes that there may be space for volumes that have no pool.
     fn look_at_unplaced(&mut self) {
-        self.dirty.extend(self.cache.unplaced().cloned());
+        self.dirty.extend(self.cache.unplaced().map(volume_key));
     }
 
     fn look_at_all(&mut self) {
-        self.dirty.extend(self.cache.volumes().map(|(name, ..)| name.clone()));
-        let reported = self.reports.values().flatten().flat_map(|report| &report.volumes);
-        self.dirty.extend(reported.map(|volume| volume.name.clone()));
+        self.dirty.extend(self.cache.volumes().map(|(name, ..)| volume_key(name)));
+        self.dirty.extend(self.cache.snapshots().map(|(name, _)| snapshot_key(name)));
+        let pools = self.cache.pools();
+        self.dirty.extend(pools.map(|(name, _)| Key { kind: Kind::Pool, name: name.clone() }));
+        for report in self.reports.values().flatten() {
+            self.dirty.extend(report.volumes.iter().map(|volume| volume_key(&volume.name)));
+            self.dirty.extend(report.copies.iter().map(|copy| copy.data.key()));
+        }
         self.stale.extend(self.reports.keys().cloned());
     }
 
-    /// Takes the next steps of all volumes that may be ready for one, as far as tokens allow.
+    /// The transaction that brings an object nearer to what users want.
+    fn next_step_of(&self, key: &Key) -> Option<Transaction> {
+        match key.kind {
+            Kind::Volume => self.next_step(&key.name),
+            Kind::Snapshot => self.next_snapshot_step(&key.name),
+            Kind::Pool => self.next_pool_step(&key.name),
+            _ => None,
+        }
+    }
+
+    /// Takes the next steps of all objects that may be ready for one, as far as tokens allow.
     fn work(&mut self, now: Instant) {
         if !self.is_ready() {
             return;
         }
         let dirty = core::mem::take(&mut self.dirty);
-        for name in dirty {
+        for key in dirty {
             if self.tokens == 0 {
-                self.dirty.insert(name);
+                self.dirty.insert(key);
                 continue;
             }
-            let Some(transaction) = self.next_step(&name) else { continue };
+            let Some(transaction) = self.next_step_of(&key) else { continue };
             self.tokens -= 1;
             self.refill_at.get_or_insert(now + REFILL);
             self.transact(transaction, None);

@@ -29,6 +29,8 @@ impl Controller {
             delete: false,
             epoch: Epoch::default(),
             admitted: Vec::new(),
+            source: None,
+            copied: false,
         };
         self.recover_older(name, &volume, report)
     }
@@ -93,6 +95,7 @@ impl Controller {
             epoch: Epoch { incarnation, number: number + 1 },
             admitted: report.admitted.clone(),
             delete: volume.delete && report.admitted.is_empty(),
+            copied: volume.source.is_some(),
             ..volume.clone()
         };
         writes.push((volume_key(name), Some(Object::Volume(new))));
@@ -129,7 +132,7 @@ impl Controller {
     }
 
     /// Whether an agent has had a slice that is later than all that the store knows.
-    fn is_ahead(&self, report: &Report) -> bool {
+    pub(super) fn is_ahead(&self, report: &Report) -> bool {
         let now = self.now_seen().unwrap_or_default();
         report.seen.incarnation >= now.incarnation && report.seen > now
     }
@@ -143,6 +146,7 @@ impl Controller {
         let is_placed = |name: &Name| self.lost(name).is_some();
         let mut volumes = self.cache.volumes();
         self.is_any_ahead()
+            || self.is_any_copy_behind()
             || volumes.any(|(name, _, volume)| {
                 self.is_behind(name, volume) || volume.pool.is_none() && is_placed(name)
             })

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Controller;
 use super::volumes::is_acknowledged;
 use crate::Name;
-use crate::object::{Admission, Mode, Volume};
+use crate::object::{Admission, Data, Mode, Volume};
 use crate::slice::{AttachmentReport, HostAttachment, OwnedVolume, Seen, Slice, Wish};
 
 impl Controller {
@@ -18,7 +18,9 @@ impl Controller {
             let Some(slice) = self.slice_of(&node) else { continue };
             let is_news = self.sent.get(&node).is_none_or(|sent| {
                 let is_of_now = sent.seen.incarnation == slice.seen.incarnation;
-                !is_of_now || (&sent.volumes, &sent.attachments) != (&slice.volumes, &slice.attachments)
+                let Slice { volumes, attachments, copies, .. } = &slice;
+                !is_of_now
+                    || (&sent.volumes, &sent.attachments, &sent.copies) != (volumes, attachments, copies)
             });
             if is_news {
                 self.sent.insert(node.clone(), slice.clone());
@@ -37,7 +39,7 @@ impl Controller {
         let volumes = owned.filter_map(|(name, _, volume)| self.owned(name, volume)).collect();
         let mut attachments: Vec<_> = self.to_connect(node).collect();
         attachments.extend(self.to_disconnect(node));
-        Some(Slice { seen: self.now_seen()?, volumes, attachments })
+        Some(Slice { seen: self.now_seen()?, volumes, attachments, copies: self.copies_of(node) })
     }
 
     /// The age of what the controller knows.
@@ -46,17 +48,22 @@ impl Controller {
         Some(Seen { incarnation, term: self.term?, revision })
     }
 
-    /// A volume, for its owner.
+    /// A volume, for its owner. One that is to be made from other data first is among the copies.
     fn owned(&self, name: &Name, volume: &Volume) -> Option<OwnedVolume> {
         let Volume { bytes, pool, delete, epoch, admitted, .. } = volume;
         let is_attached = self.cache.attachments_of(name).next().is_some();
+        let is_source = || self.is_awaited(&Data::Volume(name.clone()));
+        let delete = *delete && admitted.is_empty() && !is_attached && !is_source();
+        if volume.is_to_copy() && !delete {
+            return None;
+        }
         Some(OwnedVolume {
             name: name.clone(),
             pool: pool.clone()?,
             bytes: *bytes,
             epoch: *epoch,
             admitted: admitted.clone(),
-            delete: *delete && admitted.is_empty() && !is_attached,
+            delete,
         })
     }
 

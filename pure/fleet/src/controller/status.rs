@@ -1,12 +1,13 @@
 //! What a controller says of objects beside what the store holds.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Controller;
 use super::volumes::is_acknowledged;
-use crate::object::{Attachment, Key, Node, Object, Volume};
+use crate::object::{Attachment, Data, Key, Node, Object, Volume};
 use crate::placement::Unfit;
-use crate::slice::VolumeReport;
+use crate::slice::{CopyReport, VolumeReport};
 use crate::{Epoch, Name};
 
 /// How far an attachment is.
@@ -21,7 +22,7 @@ pub enum Phase {
         /// The other attachment.
         attachment: Name,
         /// Its user.
-        owner: alloc::string::String,
+        owner: String,
     },
     /// The store knows less than the volume's owner: an operator decides.
     WaitsForRecovery,
@@ -48,6 +49,25 @@ pub enum VolumePhase {
     Ready,
     /// The volume is to be deleted.
     Deleting,
+    /// The owner is to make the volume from its source. For what it waits, if for anything.
+    WaitsForCopy(String),
+}
+
+/// How far a snapshot is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotPhase {
+    /// The machine that owns the pool is away.
+    WaitsForOwner(Name),
+    /// The store knows less than the pool's owner: an operator decides.
+    WaitsForRecovery,
+    /// The owner is to take the snapshot. For what it waits, if for anything.
+    WaitsForCopy(String),
+    /// The owner has the snapshot.
+    Ready,
+    /// The snapshot was taken, and its data is not there: why.
+    Lost(String),
+    /// The snapshot is to be deleted.
+    Deleting,
 }
 
 /// A device or a volume that a machine has, and that the store does not know.
@@ -58,6 +78,15 @@ pub enum Orphan {
         /// The machine that has it.
         node: Name,
         /// The volume.
+        volume: Name,
+    },
+    /// A snapshot.
+    Snapshot {
+        /// The machine that has it.
+        node: Name,
+        /// The snapshot.
+        snapshot: Name,
+        /// The volume of which it was taken.
         volume: Name,
     },
     /// A device.
@@ -87,6 +116,10 @@ impl Controller {
             };
         };
         let Some(report) = self.report_of(&attachment.volume, volume) else {
+            let is_here = self.reporting_owner(volume.pool.as_ref().unwrap_or(&pool.node)).is_some();
+            if volume.is_to_copy() && is_here {
+                return Phase::WaitsForVolume;
+            }
             return Phase::WaitsForOwner(pool.node.clone());
         };
         if self.is_behind(&attachment.volume, volume) {
@@ -126,6 +159,10 @@ impl Controller {
             |report: &VolumeReport| is_acknowledged(volume, report) && report.bytes >= volume.bytes;
         Some(match self.report_of(name, volume) {
             Some(report) if is_ready(report) => VolumePhase::Ready,
+            None if volume.is_to_copy() => match self.copy_problem_of(name, volume) {
+                Some(problem) => VolumePhase::WaitsForCopy(problem),
+                None => VolumePhase::WaitsForOwner(pool.node.clone()),
+            },
             Some(_) => VolumePhase::WaitsForAcknowledgement(volume.epoch),
             None if self.reports.contains_key(&pool.node) => {
                 VolumePhase::WaitsForAcknowledgement(volume.epoch)
@@ -184,6 +221,7 @@ impl Controller {
                     orphans.push(Orphan::Volume { node: node.clone(), volume: volume.name.clone() });
                 }
             }
+            orphans.extend(report.copies.iter().filter_map(|copy| self.orphaned_copy(node, copy)));
             for device in &report.attachments {
                 let stored = self.cache.volume(&device.volume);
                 if stored.is_none_or(|stored| self.owner_of(stored) != Some(&device.owner)) {
@@ -193,5 +231,23 @@ impl Controller {
             }
         }
         orphans
+    }
+
+    /// A snapshot, or a volume that is made from other data, that the store does not know.
+    fn orphaned_copy(&self, node: &Name, copy: &CopyReport) -> Option<Orphan> {
+        let node = node.clone();
+        match &copy.data {
+            _ if copy.delete => None,
+            Data::Snapshot(snapshot) => {
+                let is_known = self.cache.snapshot(snapshot).is_some_and(|one| one.epoch == copy.epoch);
+                let (snapshot, volume) = (snapshot.clone(), copy.of.name().clone());
+                (!is_known).then_some(Orphan::Snapshot { node, snapshot, volume })
+            }
+            Data::Volume(volume) => {
+                let stored = self.cache.volume(volume);
+                let is_here = stored.is_some_and(|stored| self.owner_of(stored) == Some(&node));
+                (!is_here).then(|| Orphan::Volume { node, volume: volume.clone() })
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Controller;
-use crate::object::{Admission, Attachment, Key, Kind, Object, Volume};
+use crate::object::{Admission, Attachment, Data, Key, Kind, Object, Snapshot, Volume};
 use crate::placement::{self, Candidate, Ranking};
 use crate::slice::VolumeReport;
 use crate::store::{Revision, Transaction};
@@ -20,7 +20,9 @@ impl Controller {
             return None; // The end of that transaction looks at the volume again.
         }
         let Some(volume) = self.cache.volume(name) else {
-            return self.recover_lost(name).or_else(|| self.ended_attachment(name, &[]));
+            let lost = self.recover_lost(name);
+            let lost = lost.or_else(|| self.recover_lost_copy(&Data::Volume(name.clone())));
+            return lost.or_else(|| self.ended_attachment(name, &[]));
         };
         if volume.pool.is_none() {
             if let Some((_, report)) = self.lost(name) {
@@ -33,9 +35,17 @@ impl Controller {
             return self.ended_attachment(name, &[]).or_else(|| self.place(name, volume));
         }
         // Nothing is decided without the owner, who may know more than the store.
-        let report = self.report_of(name, volume)?;
+        let report = match self.report_of(name, volume) {
+            Some(_) if self.is_unmade_at_owner(name, volume) => return self.next_copy_step(name, volume),
+            None if volume.is_to_copy() => return self.next_copy_step(name, volume),
+            report => report?,
+        };
         if self.is_behind(name, volume) {
             return self.recover_older(name, volume, report);
+        }
+        if volume.is_to_copy() && !volume.delete {
+            // The owner has made it.
+            return self.change(name, Some(Volume { copied: true, ..volume.clone() }));
         }
         if volume.delete && report.deleted {
             return self.ended_attachment(name, &[]).or_else(|| self.delete(name, report));
@@ -88,7 +98,8 @@ impl Controller {
         placement::rank(volume.bytes, &class, candidates)
     }
 
-    /// The bytes of each pool that volumes take, with those that transactions in flight give them.
+    /// The bytes of each pool that volumes and snapshots take, with those that transactions in
+    /// flight give them.
     fn used(&self) -> BTreeMap<&Name, u64> {
         let writes = self.in_flight.values().flat_map(|one| &one.transaction.writes);
         let volumes = writes.filter(|(key, _)| key.kind == Kind::Volume);
@@ -111,6 +122,16 @@ impl Controller {
                 let sum = used.entry(pool).or_default();
                 *sum = sum.saturating_add(*bytes);
             }
+        }
+        let writes = self.in_flight.values().flat_map(|one| &one.transaction.writes);
+        let new = writes.filter_map(|(key, object)| match object {
+            Some(Object::Snapshot(new)) if self.cache.snapshot(&key.name).is_none() => Some(new),
+            _ => None,
+        });
+        // Blocks that a snapshot shares now are its own once the volume is written.
+        for Snapshot { pool, bytes, .. } in self.cache.snapshots().map(|(_, one)| one).chain(new) {
+            let sum = used.entry(pool).or_default();
+            *sum = sum.saturating_add(*bytes);
         }
         used
     }
@@ -147,7 +168,7 @@ impl Controller {
     }
 
     /// Deletes an attachment that has ended.
-    fn ended_attachment(&self, name: &Name, admitted: &[Admission]) -> Option<Transaction> {
+    pub(super) fn ended_attachment(&self, name: &Name, admitted: &[Admission]) -> Option<Transaction> {
         let is_admitted = |one: &Name| admitted.iter().any(|admitted| admitted.attachment == *one);
         let mut ended = self.cache.attachments_of(name).filter(|(_, _, one)| one.detach);
         let (attachment, revision, _) =

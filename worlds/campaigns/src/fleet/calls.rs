@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::{Nanos, Rng};
 use fleet::controller::{ApiError, Call, CallId, Expect, Input, Reply, Wait};
-use fleet::object::{Attachment, Key, Kind, Mode, Object, Volume};
+use fleet::object::{Attachment, Data, Key, Kind, Mode, Object, Snapshot, Volume};
 use fleet::{Epoch, Name};
 
 use super::{Event, World, name_of};
@@ -25,9 +25,9 @@ impl User {
         Self { rng, pending: BTreeMap::new(), next: 0, names: 0, healing: false }
     }
 
-    /// A call that waits for its reply.
-    pub(super) fn pending(&self) -> Option<&Call> {
-        self.pending.values().map(|(call, _)| call).next()
+    /// The calls that wait for their replies.
+    pub(super) fn pending_calls(&self) -> impl Iterator<Item = &Call> {
+        self.pending.values().map(|(call, _)| call)
     }
 
     /// The number of calls so far, those that were made again included.
@@ -69,7 +69,7 @@ impl World {
         }
         let volumes: Vec<_> = self.rules.wishes.volumes.keys().cloned().collect();
         let free: Vec<_> = volumes.into_iter().filter(|volume| !self.user.is_busy(volume)).collect();
-        let kind = self.user.rng.below(10);
+        let kind = self.user.rng.below(13);
         if free.is_empty() || kind == 0 {
             self.create();
         } else {
@@ -78,6 +78,9 @@ impl World {
                 1 => self.delete(&volume),
                 2 => self.grow(&volume),
                 3..7 => self.attach(&volume),
+                10 => self.snapshot(&volume),
+                11 => self.delete_snapshot(),
+                12 => self.clone_something(&volume),
                 _ => self.detach(&volume),
             }
         }
@@ -107,6 +110,8 @@ impl World {
             delete: false,
             epoch: Epoch::default(),
             admitted: Vec::new(),
+            source: None,
+            copied: false,
         })
     }
 
@@ -128,6 +133,61 @@ impl World {
         self.rules.unwanted.insert(volume.clone());
         let wait = self.user.rng.one_in(2).then_some(Wait::Gone);
         self.call(Call::Delete { key: key(Kind::Volume, volume), wait }, volume.clone());
+    }
+
+    fn snapshot(&mut self, volume: &Name) {
+        if self.rules.wishes.snapshots.len() > 6 {
+            return self.delete_snapshot();
+        }
+        let name = self.user.name("s");
+        self.rules.wishes.snapshots.insert(name.clone(), volume.clone());
+        self.on_asked(Data::Snapshot(name.clone()), &Data::Volume(volume.clone()));
+        let snapshot = Snapshot {
+            volume: volume.clone(),
+            pool: volume.clone(),
+            bytes: 0,
+            taken: None,
+            delete: false,
+            epoch: Epoch::default(),
+        };
+        self.call(put(key(Kind::Snapshot, &name), Object::Snapshot(snapshot)), name);
+    }
+
+    fn delete_snapshot(&mut self) {
+        let names: Vec<_> = self.rules.wishes.snapshots.keys().cloned().collect();
+        let free: Vec<_> = names.into_iter().filter(|name| !self.user.is_busy(name)).collect();
+        if free.is_empty() {
+            return;
+        }
+        let name = free[self.below(free.len())].clone();
+        self.rules.wishes.snapshots.remove(&name);
+        self.rules.unwanted.insert(name.clone());
+        let wait = self.user.rng.one_in(2).then_some(Wait::Gone);
+        self.call(Call::Delete { key: key(Kind::Snapshot, &name), wait }, name);
+    }
+
+    /// Makes a volume that begins with the data of a snapshot, or of a volume.
+    fn clone_something(&mut self, volume: &Name) {
+        if self.rules.wishes.volumes.len() > 8 {
+            return;
+        }
+        let snapshots: Vec<_> = self.rules.wishes.snapshots.keys().cloned().collect();
+        let of = if snapshots.is_empty() || self.user.rng.one_in(3) {
+            Data::Volume(volume.clone())
+        } else {
+            Data::Snapshot(snapshots[self.below(snapshots.len())].clone())
+        };
+        let bytes = match self.store.content.objects.get(&of.key()) {
+            Some((_, Object::Volume(one))) => one.bytes,
+            Some((_, Object::Snapshot(one))) => one.bytes,
+            _ => return,
+        };
+        let (name, bytes) = (self.user.name("v"), bytes + self.user.rng.below(3));
+        self.rules.wishes.volumes.insert(name.clone(), bytes);
+        self.on_asked(Data::Volume(name.clone()), &of);
+        let Object::Volume(new) = Self::volume(bytes) else { return };
+        let object = Object::Volume(Volume { source: Some(of), ..new });
+        self.call(put(key(Kind::Volume, &name), object), name);
     }
 
     fn grow(&mut self, volume: &Name) {
@@ -223,6 +283,13 @@ impl World {
     fn on_refusal(&mut self, call: &Call, error: &ApiError) {
         let is_space = matches!(error, ApiError::InUse(reason) if reason.contains("bytes free"));
         match call {
+            // The source may be on its way out, or have no pool yet.
+            Call::Put { key, object: Object::Snapshot(_), .. } => {
+                self.rules.wishes.snapshots.remove(&key.name);
+            }
+            Call::Put { key, object: Object::Volume(Volume { source: Some(_), .. }), .. } => {
+                self.rules.wishes.volumes.remove(&key.name);
+            }
             Call::Put { key, object: Object::Volume(volume), .. } if is_space => {
                 if let Some(bytes) = self.rules.wishes.volumes.get_mut(&key.name) {
                     *bytes = volume.bytes - 1;

@@ -74,6 +74,8 @@ impl World {
         let machine = &mut self.machines[index];
         machine.agent = None;
         machine.life += 1;
+        // What an agent was making is not there.
+        machine.making.clear();
         self.network.break_of(Place::Machine(index));
         self.after(length, Event::Start { controller: false, index });
     }

@@ -4,12 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{Instant, Nanos};
 use fleet::agent::{Observation, SavedAttachment, Served, State};
-use fleet::object::Mode;
+use fleet::object::{Data, Mode};
 use fleet::{Agent, Epoch, Name};
+
+use super::Plant;
+use super::copies::{Content, Making};
 
 /// A write on its way through a target.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
+    /// The number of the write.
+    pub(super) id: u64,
     pub(super) volume: Name,
     pub(super) attachment: Name,
     pub(super) epoch: Epoch,
@@ -24,7 +29,7 @@ pub(super) struct Device {
 }
 
 /// A machine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Machine {
     /// The agent, while it runs.
     pub(super) agent: Option<Agent>,
@@ -32,8 +37,18 @@ pub(super) struct Machine {
     pub(super) life: u64,
     /// What the agent has made durable.
     pub(super) disk: State,
+    /// The name of the machine and of its pool, and whether files there share blocks.
+    pub(super) name: Name,
+    pub(super) shares: bool,
     /// The volumes whose data is on the disk.
-    pub(super) data: BTreeSet<Name>,
+    pub(super) data: BTreeMap<Name, Content>,
+    /// The snapshots that are on the disk.
+    pub(super) snapshots: BTreeMap<Name, (Epoch, Content)>,
+    /// The snapshots and clones that were made, and are on the disk.
+    pub(super) made: BTreeSet<(Data, Epoch)>,
+    /// Those that are being made, and the number of the agent's latest list of them.
+    pub(super) making: BTreeMap<Data, Making>,
+    pub(super) copies_number: u64,
     /// What the target's file says, and what the target does.
     pub(super) file: Vec<Served>,
     pub(super) serving: Vec<Served>,
@@ -52,15 +67,40 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// A machine that has never run.
+    pub(super) fn new(name: Name, shares: bool) -> Self {
+        Self {
+            agent: None,
+            life: 0,
+            disk: State::default(),
+            name,
+            shares,
+            data: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            made: BTreeSet::new(),
+            making: BTreeMap::new(),
+            copies_number: 0,
+            file: Vec::new(),
+            serving: Vec::new(),
+            served: 0,
+            in_progress: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            stopped: Instant::ZERO,
+            ahead: Nanos::ZERO,
+            is_down: false,
+        }
+    }
+
     /// What an agent sees of the machine.
-    pub(super) fn observe(&self) -> Observation {
+    pub(super) fn observe(&self, plant: Option<Plant>) -> Observation {
         let in_progress = self.in_progress.values();
         Observation {
             number: self.served,
             served: self.serving.clone(),
             associations: in_progress.map(|one| (one.volume.clone(), one.attachment.clone())).collect(),
-            present: self.data.iter().cloned().collect(),
+            present: self.data.keys().cloned().collect(),
             devices: self.devices.iter().map(|(name, one)| (name.clone(), one.connected)).collect(),
+            copies: self.copies(plant),
         }
     }
 

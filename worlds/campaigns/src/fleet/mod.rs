@@ -6,6 +6,7 @@
 
 mod calls;
 mod convergence;
+mod copies;
 mod faults;
 mod machine;
 mod network;
@@ -17,10 +18,10 @@ use std::collections::BTreeMap;
 use engine::{Engine, Instant, Nanos, Rng, settle};
 use fleet::agent::{self, State};
 use fleet::controller::{self, CallId, Reply};
-use fleet::object::{Key, Kind, Node, Object, Pool};
+use fleet::object::{Data, Key, Kind, Node, Object, Pool};
 use fleet::slice::Report;
 use fleet::store::{Event as StoreEvent, Revision, Transaction};
-use fleet::{Agent, Controller, Name};
+use fleet::{Agent, Controller, Epoch, Name};
 
 use crate::campaign::Outcome;
 use crate::workload::Counts;
@@ -75,11 +76,17 @@ pub enum Plant {
     EndedAtOnce,
     /// Agents delete the data of volumes that a slice lacks.
     DeletedByAbsence,
+    /// A copy counts as made as soon as it is begun.
+    ReadyBeforeDurable,
+    /// A snapshot is deleted as soon as it is marked, although a volume is yet to be made from it.
+    SourceDeletedEarly,
+    /// A copy that takes its time is made while hosts write.
+    CopiedUnderWrites,
 }
 
 impl Plant {
     /// All faults.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::GrantedBeforeAcknowledged,
         Self::NotSaved,
         Self::EpochIgnored,
@@ -89,6 +96,9 @@ impl Plant {
         Self::RequestsOverlooked,
         Self::EndedAtOnce,
         Self::DeletedByAbsence,
+        Self::ReadyBeforeDurable,
+        Self::SourceDeletedEarly,
+        Self::CopiedUnderWrites,
     ];
 }
 
@@ -134,6 +144,12 @@ enum Event {
     Device { machine: usize, name: Name, attachment: Option<agent::SavedAttachment> },
     /// A machine has deleted a volume's data.
     Deleted { machine: usize, life: u64, volume: Name },
+    /// A machine gets to know which copies its agent wants.
+    Copies { machine: usize, life: u64, number: u64, copies: Vec<agent::ToCopy> },
+    /// A machine has made a copy, and it is durable.
+    Copied { machine: usize, life: u64, data: Data, attempt: u64 },
+    /// A machine has deleted a snapshot.
+    SnapshotDeleted { machine: usize, life: u64, snapshot: Name, epoch: Epoch },
     /// An agent looks at its machine.
     Observe(usize),
     /// Hosts write.
@@ -189,7 +205,7 @@ pub fn run_large(seed: u64) -> Outcome {
 /// Runs one seed with a fault of the machinery, which the run should find.
 pub fn run_planted(seed: u64, plant: Option<Plant>) -> Outcome {
     let machines = 2 + usize::try_from(Rng::from_seed(seed).fork("machines").below(5)).expect("few");
-    run_shape(seed, plant, Shape { scenario: "fleet", machines, pool: 40, volumes: 0 })
+    run_shape(seed, plant, Shape { scenario: "fleet", machines, pool: 60, volumes: 0 })
 }
 
 fn run_shape(seed: u64, plant: Option<Plant>, shape: Shape) -> Outcome {
@@ -242,12 +258,14 @@ impl World {
         };
         world.store.ignores_terms = plant == Some(Plant::TermIgnored);
         world.populate(machines);
+        let mut kinds = Rng::from_seed(seed).fork("pools");
         for index in 0..controllers {
             world.stations.push(Station::default());
             world.at(Instant::ZERO, Event::Start { controller: true, index });
         }
         for index in 0..machines {
-            world.machines.push(Machine::default());
+            let shares = kinds.one_in(2);
+            world.machines.push(Machine::new(name_of(index), shares));
             world.at(Instant::ZERO, Event::Start { controller: false, index });
             world.at(Instant::ZERO, Event::Write(index));
         }
@@ -292,8 +310,13 @@ impl World {
                 self.ask_for_recovery();
             }
             if self.what_is_missing().is_none() {
+                let kept = self.copies_are_as_promised();
+                self.check(kept);
                 return;
             }
+        }
+        if let Err(failure) = self.copies_are_as_promised() {
+            self.failures.push(failure);
         }
         if let Some(missing) = self.what_is_missing().filter(|_| self.failures.is_empty()) {
             self.failures.push(format!("not as users want it: {missing}"));
@@ -424,11 +447,16 @@ impl World {
             Event::Deleted { machine, life, volume } => {
                 let one = &mut self.machines[machine];
                 if one.life == life && one.serving.iter().all(|served| served.name != volume) {
-                    one.data.remove(&volume);
-                    let allowed = self.rules.on_delete(machine, &volume);
-                    self.check(allowed);
+                    self.on_deleted(machine, &volume);
                     self.observe(machine);
                 }
+            }
+            Event::Copies { machine, life, number, copies } => {
+                self.on_copies(machine, life, number, &copies);
+            }
+            Event::Copied { machine, life, data, attempt } => self.on_copied(machine, life, &data, attempt),
+            Event::SnapshotDeleted { machine, life, snapshot, epoch } => {
+                self.on_snapshot_deleted(machine, life, &snapshot, epoch);
             }
             Event::Observe(machine) => {
                 self.observe(machine);
@@ -443,6 +471,17 @@ impl World {
             Event::Start { controller: true, index } => self.start_controller(index),
             Event::Start { controller: false, index } => self.start_agent(index),
         }
+    }
+
+    /// A machine deletes a volume's data.
+    fn on_deleted(&mut self, machine: usize, volume: &Name) {
+        let one = &mut self.machines[machine];
+        let data = Data::Volume(volume.clone());
+        one.data.remove(volume);
+        one.made.retain(|(made, _)| *made != data);
+        self.rules.on_delete(machine, volume);
+        let allowed = self.may_delete(&data);
+        self.check(allowed);
     }
 
     fn start_controller(&mut self, index: usize) {
@@ -464,9 +503,11 @@ impl World {
         machine.is_down = false;
         machine.life += 1;
         (machine.served, machine.ahead) = (0, Nanos::ZERO);
+        machine.copies_number = 0;
+        machine.making.clear();
         if plant == Some(Plant::EpochIgnored) {
             for volume in machine.disk.volumes.values_mut() {
-                volume.epoch = fleet::Epoch::default();
+                volume.epoch = Epoch::default();
             }
             machine.disk.seen = fleet::slice::Seen::default();
         }
@@ -521,7 +562,7 @@ impl World {
     fn observe(&mut self, machine: usize) {
         let one = &self.machines[machine];
         if one.stopped <= self.now && !one.is_down {
-            let mut observation = one.observe();
+            let mut observation = one.observe(self.plant);
             if self.plant == Some(Plant::RequestsOverlooked) {
                 observation.associations.clear();
             }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{Instant, Nanos};
 use fleet::agent;
 use fleet::controller::{Input, Output, Reply};
+use fleet::object::{Data, Object};
 use fleet::slice::{Report, Slice};
 use fleet::store::{Answer, Transaction};
 
@@ -157,6 +158,19 @@ impl World {
         let answer = self.store.transact(transaction);
         let allowed = Rules::on_change(&self.store.content, self.restored);
         self.check(allowed);
+        if matches!(answer, Answer::Done(_)) {
+            for (key, object) in &transaction.writes {
+                match object {
+                    Some(Object::Snapshot(one)) if one.taken.is_some() => {
+                        self.on_ready(&Data::Snapshot(key.name.clone()));
+                    }
+                    Some(Object::Volume(one)) if one.copied => {
+                        self.on_ready(&Data::Volume(key.name.clone()));
+                    }
+                    _ => (),
+                }
+            }
+        }
         answer
     }
 
@@ -240,6 +254,9 @@ impl World {
             _ if !is_open => (),
             Message::Ask(term) => self.input_agent(machine, agent::Input::Asked(*term)),
             Message::Slice(slice) => {
+                if self.plant == Some(Plant::SourceDeletedEarly) {
+                    self.delete_marked(machine);
+                }
                 if self.plant == Some(Plant::DeletedByAbsence) {
                     self.delete_what_lacks(machine, slice);
                 }
@@ -250,14 +267,12 @@ impl World {
 
     /// Deletes the data of volumes that a slice lacks.
     fn delete_what_lacks(&mut self, machine: usize, slice: &Slice) {
-        let data = self.machines[machine].data.iter();
+        let data = self.machines[machine].data.keys();
         let lacking = data.filter(|name| slice.volumes.iter().all(|volume| volume.name != **name));
         for volume in lacking.cloned().collect::<Vec<_>>() {
             let one = &mut self.machines[machine];
             one.serving.retain(|served| served.name != volume);
-            one.data.remove(&volume);
-            let allowed = self.rules.on_delete(machine, &volume);
-            self.check(allowed);
+            self.on_deleted(machine, &volume);
         }
     }
 
@@ -314,6 +329,12 @@ impl World {
             agent::Output::Delete { volume, .. } => {
                 self.after(delay, Event::Deleted { machine, life, volume });
             }
+            agent::Output::Copy { number, copies } => {
+                self.after(Nanos::from_millis(5), Event::Copies { machine, life, number, copies });
+            }
+            agent::Output::DeleteSnapshot { snapshot, epoch, .. } => {
+                self.after(delay, Event::SnapshotDeleted { machine, life, snapshot, epoch });
+            }
             agent::Output::Connect { name, attachment } => {
                 self.after(
                     Nanos::from_millis(5),
@@ -336,7 +357,9 @@ impl World {
         if one.life != life || number < one.served {
             return;
         }
-        one.data.extend(volumes.iter().map(|volume| volume.name.clone()));
+        for volume in &volumes {
+            one.data.entry(volume.name.clone()).or_default();
+        }
         if self.plant != Some(Plant::FileNotSaved) {
             one.file.clone_from(&volumes);
         }
@@ -383,7 +406,8 @@ impl World {
                 let rare = if self.rng.one_in(30) { 5_000 } else { 0 };
                 let delay = Nanos::from_millis(1 + self.rng.below(5) + self.rng.below(1 + rare));
                 if self.network.reach(Place::Machine(machine), Place::Machine(owner)) {
-                    let write = Write { volume, attachment, epoch, mode };
+                    self.next_id += 1;
+                    let write = Write { id: self.next_id, volume, attachment, epoch, mode };
                     self.after(delay, Event::Arrive { machine: owner, write });
                 }
             }
@@ -406,8 +430,7 @@ impl World {
             return;
         }
         self.rules.on_entry(machine, &write);
-        self.next_id += 1;
-        let id = self.next_id;
+        let id = write.id;
         self.machines[machine].in_progress.insert(id, write);
         let delay = self.some_time();
         self.after(delay, Event::Execute { machine, id });
@@ -420,6 +443,9 @@ impl World {
         }
         let Some(write) = self.machines[machine].in_progress.remove(&id) else { return };
         self.counts.done += 1;
+        if let Some(content) = self.machines[machine].data.get_mut(&write.volume) {
+            content.push(id);
+        }
         let allowed = self.rules.on_write(machine, &write);
         self.check(allowed);
         for one in &mut self.machines {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet::object::{Mode, Object, Volume};
 use fleet::{Epoch, Name};
 
+use super::copies::Promises;
 use super::machine::Write;
 use super::store::Content;
 
@@ -15,12 +16,15 @@ pub(super) struct Wishes {
     pub(super) volumes: BTreeMap<Name, u64>,
     /// The attachments that users have asked for: volume, machine and mode.
     pub(super) attachments: BTreeMap<Name, (Name, Name, Mode)>,
+    /// The snapshots that users have asked for, and their volumes.
+    pub(super) snapshots: BTreeMap<Name, Name>,
 }
 
 /// What must hold.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     pub(super) wishes: Wishes,
+    pub(super) promises: Promises,
     /// Names that users have asked to delete or detach at any time.
     pub(super) unwanted: BTreeSet<Name>,
     /// The newest epoch of a host that has written, by the disk: a machine and a volume.
@@ -43,7 +47,7 @@ impl Rules {
 
     /// A disk executes a write.
     pub(super) fn on_write(&self, machine: usize, write: &Write) -> Result<(), String> {
-        let Write { volume, attachment, epoch, mode } = write;
+        let Write { volume, attachment, epoch, mode, .. } = write;
         if let Some((newest, other)) = self.writers.get(&(machine, volume.clone()))
             && epoch < newest
             && !mode.agrees(*other)
@@ -71,12 +75,8 @@ impl Rules {
     }
 
     /// A machine deletes a volume's data. What has its name later is another disk.
-    pub(super) fn on_delete(&mut self, machine: usize, volume: &Name) -> Result<(), String> {
+    pub(super) fn on_delete(&mut self, machine: usize, volume: &Name) {
         self.writers.remove(&(machine, volume.clone()));
-        if self.unwanted.contains(volume) {
-            return Ok(());
-        }
-        Err(format!("the data of {volume} was deleted, which no user wanted"))
     }
 
     /// A machine disconnects a device.
@@ -93,6 +93,9 @@ impl Rules {
         for (_, object) in content.objects.values() {
             if let Object::Volume(Volume { pool: Some(pool), bytes, .. }) = object {
                 *used.entry(pool).or_default() += bytes;
+            }
+            if let Object::Snapshot(snapshot) = object {
+                *used.entry(&snapshot.pool).or_default() += snapshot.bytes;
             }
         }
         for (key, (_, object)) in &content.objects {

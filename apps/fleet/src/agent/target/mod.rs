@@ -4,6 +4,7 @@
 //! finds it by its control socket. The file is durable before the target reads it. So each host
 //! that a file leaves out stays out, whichever of the two processes ends in between.
 
+mod copies;
 mod file;
 mod observe;
 mod process;
@@ -16,15 +17,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use fleet::Name;
-use fleet::agent::{Observation, Served};
-use fleet::object::Admission;
+use fleet::agent::{Observation, SavedCopy, Served, ToCopy};
+use fleet::object::{Admission, Data};
+use fleet::{Epoch, Name};
 
 use super::backoff::Backoff;
 use super::keys::Master;
 use super::problems::Problems;
 use super::state::Folder;
 use super::{AgentError, Settings, files};
+use copies::Copies;
 use file::{Content, Frame, Offer};
 use process::{NoAnswer, Process};
 use volumes::Volumes;
@@ -43,12 +45,17 @@ const TARGET: &str = "the target";
 /// What the agent's engine asks for.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// The durable state has these volumes: each has a pool, and may be about to be deleted.
-    Known(BTreeMap<Name, Known>),
+    /// The durable state has these volumes, each with a pool and perhaps about to be deleted, and
+    /// these copies.
+    Known(BTreeMap<Name, Known>, BTreeMap<Data, SavedCopy>),
     /// Serve these volumes, and no others.
     Serve(u64, Vec<Served>),
     /// Delete a volume's data.
     Delete(Name),
+    /// Make these copies, and no others.
+    Copy(u64, Vec<ToCopy>),
+    /// Delete a snapshot.
+    DeleteSnapshot(Name, Epoch),
 }
 
 /// A volume of the durable state.
@@ -89,6 +96,7 @@ pub(crate) struct Worker {
     volumes: Volumes,
     master: Arc<Master>,
     known: BTreeMap<Name, Known>,
+    copies: Copies,
     /// The volumes that are to be deleted now.
     deletes: BTreeSet<Name>,
     /// The number of the latest demand, and its volumes.
@@ -147,6 +155,7 @@ impl Worker {
             volumes,
             master,
             known: BTreeMap::new(),
+            copies: Copies::default(),
             deletes: BTreeSet::new(),
             number: 0,
             wanted: Vec::new(),
@@ -243,7 +252,8 @@ impl Worker {
     /// Takes a command. Returns whether there is something new to do.
     fn take(&mut self, command: Command) -> bool {
         match command {
-            Command::Known(known) => {
+            Command::Known(known, copies) => {
+                self.copies.know(copies);
                 self.past.retain(|volume, _| known.contains_key(volume));
                 self.known = known;
             }
@@ -253,6 +263,14 @@ impl Worker {
                 return true;
             }
             Command::Delete(volume) => return self.deletes.insert(volume),
+            Command::Copy(number, copies) => {
+                self.copies.want(number, copies);
+                return true;
+            }
+            Command::DeleteSnapshot(snapshot, epoch) => {
+                self.copies.delete(&self.frame, &snapshot, epoch);
+                return true;
+            }
         }
         false
     }
@@ -278,6 +296,7 @@ impl Worker {
             self.done = number;
         }
         self.delete(now);
+        let (makes, lacks) = self.copies.turn(&self.frame, now);
         let observation = match &reached {
             Reached::Running(target) => {
                 let target = self.check_offers(target, now);
@@ -289,9 +308,9 @@ impl Worker {
         self.process.shorten_log();
         let leave = observation.as_ref().is_some_and(|observation| self.others_are_in(observation));
         let pace = match reached {
-            _ if leave => BUSY,
+            _ if leave || makes => BUSY,
             Reached::Unsure if self.process.is_alive() => BUSY,
-            _ if !self.problems.is_empty() || self.must_write() => TROUBLED,
+            _ if !self.problems.is_empty() || lacks || self.must_write() => TROUBLED,
             _ => IDLE,
         };
         (observation, pace)

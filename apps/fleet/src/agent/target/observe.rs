@@ -20,6 +20,7 @@ impl Worker {
     /// What the target does; without it, what the volumes are.
     pub(super) fn observe(&mut self, target: Option<&status::Target>) -> Observation {
         let mut observation = Observation { number: self.done, ..Observation::default() };
+        observation.copies = self.copies.observe(&self.frame);
         self.serving.clear();
         for subsystem in target.iter().flat_map(|target| &target.subsystems) {
             if let Some((volume, _)) = parse_subsystem(&subsystem.nqn) {

@@ -53,8 +53,7 @@ impl Volumes {
         bytes: u64,
     ) -> io::Result<(PathBuf, u64)> {
         let path = volume_path(folder, volume);
-        let wanted =
-            bytes.max(1).checked_next_multiple_of(ROUNDED_TO).filter(|bytes| i64::try_from(*bytes).is_ok());
+        let wanted = rounded(bytes);
         let no_size = || format!("{}: no file has {bytes} bytes", path.display());
         let wanted = wanted.ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, no_size()))?;
         let mark = self.mark(volume, pool);
@@ -160,9 +159,14 @@ impl Volumes {
     }
 }
 
+/// The length of a file with so many bytes of data; `None` if no file is so long.
+pub(super) fn rounded(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(ROUNDED_TO).filter(|bytes| i64::try_from(*bytes).is_ok())
+}
+
 /// Checks that a file system has room for `bytes` more, after all that its volumes in this pool may
 /// still take. A write would otherwise find no space later.
-fn check_room(path: &Path, bytes: u64) -> io::Result<()> {
+pub(super) fn check_room(path: &Path, bytes: u64) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let space = rustix::fs::statvfs(folder).map_err(|error| files::at(folder, &error.into()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);

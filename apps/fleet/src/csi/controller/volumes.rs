@@ -75,6 +75,8 @@ impl<F: Fleet> Controller<F> {
             delete: false,
             epoch: Epoch(fleet::Epoch::default()),
             admitted: Vec::new(),
+            source: None,
+            copied: false,
         };
         let put = self.fleet.put(id, Object::Volume(new.clone()), Expect::Revision(0), Some(Wait::Ready));
         match self.wait(put).await {

@@ -1,5 +1,6 @@
 mod promises;
 mod recovery;
+mod snapshots;
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use engine::{Engine, Instant, drain};
 use super::*;
 use crate::Epoch;
 use crate::object::{Attachment, Mode, Node, Pool, Volume};
-use crate::slice::{AttachmentReport, OwnedVolume, Seen, Wish};
+use crate::slice::{AttachmentReport, CopyReport, OwnedCopy, OwnedVolume, Seen, Wish};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -34,6 +35,8 @@ struct Bench {
     transactions: Vec<Transaction>,
     /// The latest slice of each machine.
     slices: BTreeMap<Name, Slice>,
+    /// The copies that each machine reports.
+    copies: BTreeMap<Name, Vec<CopyReport>>,
 }
 
 impl Bench {
@@ -49,6 +52,7 @@ impl Bench {
             term: 1,
             transactions: Vec::new(),
             slices: BTreeMap::new(),
+            copies: BTreeMap::new(),
         };
         bench.input(Input::Elected(1));
         bench
@@ -149,7 +153,8 @@ impl Bench {
         volumes: Vec<VolumeReport>,
         attachments: Vec<AttachmentReport>,
     ) {
-        let report = Report { term: self.term, seen, volumes, attachments };
+        let copies = self.copies.get(&name(node)).cloned().unwrap_or_default();
+        let report = Report { term: self.term, seen, volumes, attachments, copies, pools: Vec::new() };
         self.input(Input::Report(name(node), report));
     }
 
@@ -166,6 +171,8 @@ impl Bench {
             connected: true,
         });
         let attachments = attachments.collect();
+        let copies = slice.copies.iter().map(made).collect();
+        self.copies.insert(name(node), copies);
         self.report(node, volumes, attachments);
     }
 
@@ -218,6 +225,21 @@ impl Bench {
 /// The content of a store, its revision and its term.
 type Backup = (BTreeMap<Key, (Revision, Object)>, Revision, u64);
 
+/// What the owner of a copy reports that has done as a slice demands.
+fn made(copy: &OwnedCopy) -> CopyReport {
+    CopyReport {
+        data: copy.data.clone(),
+        of: copy.of.clone(),
+        pool: copy.pool.clone(),
+        bytes: copy.bytes,
+        epoch: copy.epoch,
+        made: copy.made.or(Some(7)),
+        delete: copy.delete,
+        deleted: copy.delete,
+        problem: alloc::string::String::new(),
+    }
+}
+
 /// What the owner of a volume reports that has done as a slice demands.
 fn acknowledged(volume: &OwnedVolume) -> VolumeReport {
     VolumeReport {
@@ -249,6 +271,8 @@ fn volume(bytes: u64) -> Object {
         delete: false,
         epoch: Epoch::default(),
         admitted: Vec::new(),
+        source: None,
+        copied: false,
     })
 }
 

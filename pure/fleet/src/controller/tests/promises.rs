@@ -47,7 +47,7 @@ fn an_acknowledgement_of_an_earlier_term_counts_no_longer() {
     let report = acknowledged(&bench.slices[&name("m")].volumes[0]);
     bench.elect();
     let seen = Seen { incarnation: 0, term: 1, revision: bench.revision };
-    let old = Report { term: 1, seen, volumes: vec![report], attachments: vec![] };
+    let old = Report { term: 1, seen, volumes: vec![report], ..Report::default() };
     bench.input(Input::Report(name("m"), old));
     assert_eq!(bench.controller.phase(&name("a")), Some(Phase::WaitsForOwner(name("m"))));
     bench.acknowledge("m");
