@@ -13,7 +13,7 @@ use crate::wire::{Name, Object};
 const TIMEOUT: u64 = 120;
 
 /// The phases that need a machine or a person.
-const STUCK: [&str; 4] = ["away", "waits-for-owner", "waits-for-host", "waits-for-recovery"];
+const STUCK: [&str; 5] = ["away", "waits-for-owner", "waits-for-host", "waits-for-recovery", "lost"];
 
 impl Fleet for Client {
     async fn get(&self, kind: Kind, name: &str) -> Result<Item, FleetError> {

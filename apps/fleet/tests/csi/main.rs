@@ -8,4 +8,5 @@ mod machine;
 mod memory;
 mod node;
 mod sanity;
+mod snapshots;
 mod stage;

@@ -56,29 +56,9 @@ impl<F: Fleet> Controller<F> {
         token: &str,
         is_wanted: impl Fn(&Item) -> bool + Send,
     ) -> Result<(Vec<Item>, String), Status> {
-        let Ok(most) = usize::try_from(most) else {
-            return Err(Status::invalid_argument(format!(
-                "max_entries is {most}: expected no negative number"
-            )));
-        };
-        let most = if most == 0 { PAGE_MAX } else { most.min(PAGE_MAX) };
-        let after = match token.strip_prefix(TOKEN) {
-            _ if token.is_empty() => "",
-            Some(name) if fleet::Name::new(name).is_ok() => name,
-            _ => {
-                let shown: String = token.chars().take(128).collect();
-                let reason = format!("\"{}\" is no token of this driver: list again", shown.escape_debug());
-                return Err(Status::aborted(reason));
-            }
-        };
         let mut volumes = self.ask(self.fleet.list(Kind::Volume)).await?;
-        volumes.retain(|one| one.name.as_str() > after && is_wanted(one));
-        volumes.sort_by(|a, b| a.name.cmp(&b.name));
-        let has_more = volumes.len() > most;
-        volumes.truncate(most);
-        let last = volumes.last().filter(|_| has_more);
-        let next_token = last.map(|last| format!("{TOKEN}{}", last.name)).unwrap_or_default();
-        Ok((volumes, next_token))
+        volumes.retain(is_wanted);
+        page_of(volumes, most, token)
     }
 
     /// One volume.
@@ -94,6 +74,30 @@ impl<F: Fleet> Controller<F> {
         let (item, _) = self.present(id).await?;
         Ok(ControllerGetVolumeHealthResponse { volume_health: Some(health_of(item)) })
     }
+}
+
+/// One page of objects, and the token of the next.
+pub(super) fn page_of(mut items: Vec<Item>, most: i32, token: &str) -> Result<(Vec<Item>, String), Status> {
+    let Ok(most) = usize::try_from(most) else {
+        return Err(Status::invalid_argument(format!("max_entries is {most}: expected no negative number")));
+    };
+    let most = if most == 0 { PAGE_MAX } else { most.min(PAGE_MAX) };
+    let after = match token.strip_prefix(TOKEN) {
+        _ if token.is_empty() => "",
+        Some(name) if fleet::Name::new(name).is_ok() => name,
+        _ => {
+            let shown: String = token.chars().take(128).collect();
+            let reason = format!("\"{}\" is no token of this driver: list again", shown.escape_debug());
+            return Err(Status::aborted(reason));
+        }
+    };
+    items.retain(|one| one.name.as_str() > after);
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    let has_more = items.len() > most;
+    items.truncate(most);
+    let last = items.last().filter(|_| has_more);
+    let next_token = last.map(|last| format!("{TOKEN}{}", last.name)).unwrap_or_default();
+    Ok((items, next_token))
 }
 
 /// What ails a volume.

@@ -3,6 +3,7 @@
 mod attachments;
 mod capacity;
 mod list;
+mod snapshots;
 mod volumes;
 
 use std::future::Future;
@@ -35,7 +36,7 @@ use super::{check, logged};
 use crate::wire::{Object, Volume};
 
 /// What the service can do.
-const CAPABILITIES: [RpcType; 12] = [
+const CAPABILITIES: [RpcType; 16] = [
     RpcType::CreateDeleteVolume,
     RpcType::PublishUnpublishVolume,
     RpcType::ListVolumes,
@@ -48,6 +49,10 @@ const CAPABILITIES: [RpcType; 12] = [
     RpcType::ModifyVolume,
     RpcType::GetVolumeHealth,
     RpcType::ListVolumeHealth,
+    RpcType::CreateDeleteSnapshot,
+    RpcType::ListSnapshots,
+    RpcType::GetSnapshot,
+    RpcType::CloneVolume,
 ];
 
 /// The Controller service.
@@ -133,16 +138,12 @@ fn unexpected(name: &str, object: &Object) -> Status {
     let kind = match object {
         Object::Volume(_) => "volume",
         Object::Attachment(_) => "attachment",
+        Object::Snapshot(_) => "snapshot",
         _ => "thing of another kind",
     };
     Status::internal(format!(
         "the fleet's answer about {name} is a {kind}: are driver and fleet of one version?"
     ))
-}
-
-/// The error for what the fleet has no objects for.
-fn no_snapshots() -> Status {
-    Status::unimplemented("snapshots are not supported")
 }
 
 #[tonic::async_trait]
@@ -279,29 +280,35 @@ impl<F: Fleet> controller_server::Controller for Controller<F> {
 
     async fn create_snapshot(
         &self,
-        _request: Request<CreateSnapshotRequest>,
+        request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<CreateSnapshotResponse>, Status> {
-        Err(no_snapshots())
+        let request = request.into_inner();
+        let answer = self.create_snapshot_of(&request).await;
+        let answer = answer.map(|snapshot| CreateSnapshotResponse { snapshot: Some(snapshot) });
+        logged("CreateSnapshot", &request.source_volume_id, &request.name, answer)
     }
 
     async fn delete_snapshot(
         &self,
-        _request: Request<DeleteSnapshotRequest>,
+        request: Request<DeleteSnapshotRequest>,
     ) -> Result<Response<DeleteSnapshotResponse>, Status> {
-        Err(no_snapshots())
+        let id = request.into_inner().snapshot_id;
+        let answer = self.delete_snapshot_with(&id).await;
+        logged("DeleteSnapshot", "", &id, answer.map(|()| DeleteSnapshotResponse {}))
     }
 
     async fn list_snapshots(
         &self,
-        _request: Request<ListSnapshotsRequest>,
+        request: Request<ListSnapshotsRequest>,
     ) -> Result<Response<ListSnapshotsResponse>, Status> {
-        Err(no_snapshots())
+        self.snapshots(&request.into_inner()).await.map(Response::new)
     }
 
     async fn get_snapshot(
         &self,
-        _request: Request<GetSnapshotRequest>,
+        request: Request<GetSnapshotRequest>,
     ) -> Result<Response<GetSnapshotResponse>, Status> {
-        Err(no_snapshots())
+        let snapshot = self.one_snapshot(&request.into_inner().snapshot_id).await?;
+        Ok(Response::new(GetSnapshotResponse { snapshot: Some(snapshot) }))
     }
 }

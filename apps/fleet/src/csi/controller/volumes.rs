@@ -4,16 +4,17 @@ use fleet::controller::{Expect, Wait};
 use fleet::object::Kind;
 use tonic::Status;
 
+use super::snapshots::content_source;
 use super::{Controller, missing_volume};
 use crate::csi::capability;
 use crate::csi::fleet::{Fleet, FleetError, Item};
 use crate::csi::parameters::Parameters;
 use crate::csi::proto::{
     self, CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse,
-    ControllerModifyVolumeRequest, CreateVolumeRequest, CreateVolumeResponse,
+    ControllerModifyVolumeRequest, CreateVolumeRequest, CreateVolumeResponse, VolumeContentSource,
 };
 use crate::csi::{check, name};
-use crate::wire::{Epoch, Name, Object, Volume};
+use crate::wire::{Data, Epoch, Name, Object, Volume};
 
 /// The size of a volume whose user names none.
 const BYTES_DEFAULT: u64 = 1 << 30;
@@ -24,15 +25,24 @@ impl<F: Fleet> Controller<F> {
     pub(super) async fn create(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         let id = name::of_volume(check::text("name", &request.name)?);
         capability::parse_all(&request.volume_capabilities)?;
-        if request.volume_content_source.is_some() {
-            let reason = "volumes from snapshots or other volumes are not supported: copy the data";
-            return Err(Status::invalid_argument(reason));
-        }
         let parameters = Parameters::parse(&request.parameters, &request.mutable_parameters)?;
         let range = Range::parse(request.capacity_range.as_ref())?;
         let known = match self.volume(&id).await? {
-            Some((_, volume)) => volume,
+            Some((_, volume)) => {
+                let wanted = request.volume_content_source.as_ref();
+                has_source(&id, &volume, wanted)?;
+                volume
+            }
             None => {
+                let source = self.source(request.volume_content_source.as_ref()).await?;
+                if let Some(source) = source {
+                    match self.create_from(&id, &parameters, source, &range).await? {
+                        Some(volume) => return Ok(response(&id, &volume)),
+                        None => {
+                            return Err(Status::aborted(format!("the volume {id} was just made: ask again")));
+                        }
+                    }
+                }
                 let topology = request.accessibility_requirements.as_ref();
                 let near = self.near(topology).await?;
                 match self.create_new(&id, &parameters, near, range.wanted()?).await? {
@@ -47,6 +57,44 @@ impl<F: Fleet> Controller<F> {
         let revision = None;
         let volume = self.put_volume(&id, known, revision).await?;
         Ok(response(&id, &volume))
+    }
+
+    /// Creates a volume that begins with the data of its source, in the pool of that; `None` if
+    /// there is one of that name.
+    async fn create_from(
+        &self,
+        id: &str,
+        parameters: &Parameters,
+        (source, pool, bytes): (Data, Name, u64),
+        range: &Range,
+    ) -> Result<Option<Volume>, Status> {
+        if parameters.pool.as_ref().is_some_and(|wanted| *wanted != pool.0) {
+            return Err(Status::invalid_argument(format!(
+                "{source} is in the pool {}, and so is what is made from it: choose a StorageClass with that \
+                 pool, or without one",
+                pool.0
+            )));
+        }
+        let least = Range { required: range.required.max(bytes), limit: range.limit };
+        let new = Volume {
+            bytes: least.wanted()?,
+            class: parameters.class.clone().map(Name),
+            near: None,
+            pool: Some(pool),
+            delete: false,
+            epoch: Epoch(fleet::Epoch::default()),
+            admitted: Vec::new(),
+            source: Some(source.clone()),
+            copied: false,
+        };
+        let made = self.put_new(id, new).await?;
+        if made.as_ref().is_some_and(|made| made.source.as_ref() != Some(&source)) {
+            return Err(Status::internal(format!(
+                "the volume {id} is empty instead of {source}: update all controllers of the fleet, then delete \
+                 it"
+            )));
+        }
+        Ok(made)
     }
 
     /// Creates a volume; `None` if there is one of that name.
@@ -78,7 +126,13 @@ impl<F: Fleet> Controller<F> {
             source: None,
             copied: false,
         };
-        let put = self.fleet.put(id, Object::Volume(new.clone()), Expect::Revision(0), Some(Wait::Ready));
+        self.put_new(id, new).await
+    }
+
+    /// Puts a volume that is new, and waits until its owner has it; `None` if there is one of that
+    /// name.
+    async fn put_new(&self, id: &str, new: Volume) -> Result<Option<Volume>, Status> {
+        let put = self.fleet.put(id, Object::Volume(new), Expect::Revision(0), Some(Wait::Ready));
         match self.wait(put).await {
             Ok(Some(item)) => Ok(Some(volume_of(item)?)),
             Ok(None) => Err(self.give_up(id).await),
@@ -218,6 +272,15 @@ fn is_compatible(id: &str, known: &Volume, wanted: &Parameters, range: &Range) -
     Ok(())
 }
 
+/// Checks that a volume of the wanted name was made from the wanted source.
+fn has_source(id: &str, known: &Volume, wanted: Option<&VolumeContentSource>) -> Result<(), Status> {
+    if content_source(known.source.as_ref()).as_ref() == wanted {
+        return Ok(());
+    }
+    let found = known.source.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+    Err(Status::already_exists(format!("the volume {id} exists, but it was made from {found}")))
+}
+
 fn volume_of(item: Item) -> Result<Volume, Status> {
     match item.object {
         Object::Volume(volume) => Ok(volume),
@@ -231,7 +294,12 @@ fn response(id: &str, volume: &Volume) -> CreateVolumeResponse {
 
 /// A volume, as CSI has it. Hosts reach it from everywhere: it names no topology.
 pub(super) fn message(id: &str, volume: &Volume) -> proto::Volume {
-    proto::Volume { capacity_bytes: signed(volume.bytes), volume_id: id.to_owned(), ..Default::default() }
+    proto::Volume {
+        capacity_bytes: signed(volume.bytes),
+        volume_id: id.to_owned(),
+        content_source: content_source(volume.source.as_ref()),
+        ..Default::default()
+    }
 }
 
 /// A number of bytes, as CSI has it.
