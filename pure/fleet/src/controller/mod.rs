@@ -320,6 +320,11 @@ impl Controller {
         if known.as_ref().is_none_or(|known| known.attachments != report.attachments) {
             self.look_at_unplaced();
         }
+        if known.is_none() {
+            // Those that the owner does not know wait for its word, too.
+            let uncopied = self.cache.volumes().filter(|(_, _, volume)| volume.is_to_copy());
+            self.dirty.extend(uncopied.map(|(name, ..)| volume_key(name)));
+        }
         let before = known.unwrap_or_default();
         let is_known = |volume: &&VolumeReport| !before.volumes.contains(volume);
         let volumes = report.volumes.iter().filter(is_known).map(|volume| &volume.name);

@@ -2,7 +2,7 @@
 //! recovered after a restoration, deleted.
 //!
 //! Owners make them, in the pool of their source. A source stays until nothing is still to be made
-//! from it. The epoch of a snapshot is that of its creation: it tells those of one name apart.
+//! from it. The epoch of a snapshot is that of its creation: it distinguishes those of one name.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Whether snapshots and clones have what users were told that they have. Hosts may have
+    /// Whether snapshots and clones have what they had when users learned of them. Hosts may have
     /// written more to clones.
     pub(super) fn copies_are_as_promised(&self) -> Result<(), String> {
         for (data, promised) in self.rules.promises.ready.iter().filter(|_| !self.restored) {

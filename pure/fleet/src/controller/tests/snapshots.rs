@@ -241,3 +241,18 @@ fn a_source_stays_while_the_store_may_have_a_snapshot_that_the_controller_does_n
     bench.input(Input::Answered(number, Answer::Conflict));
     assert!(bench.owned("v").unwrap().delete);
 }
+
+#[test]
+fn an_attachment_of_a_volume_that_its_owner_does_not_know_yet_ends() {
+    let mut bench = Bench::with_hosts();
+    bench.put(Kind::Volume, "c", clone_of(from_volume("v"), 12)).unwrap();
+    let Object::Attachment(one) = attachment("h1") else { panic!() };
+    bench.input(Input::Gone(name("m")));
+    bench.put(Kind::Attachment, "b", Object::Attachment(Attachment { volume: name("c"), ..one })).unwrap();
+    bench.delete(Kind::Attachment, "b");
+    bench.delete(Kind::Volume, "c");
+    bench.hello("m");
+    bench.report_copies(Vec::new());
+    assert!(!bench.has(Kind::Attachment, "b"));
+    assert!(bench.owned("c").unwrap().delete);
+}
