@@ -47,16 +47,19 @@ impl Subsystem {
             return Err(invalid(StatusCode::InvalidCommandOpcode));
         };
         let id = low_u16(IMPACTED_CONTROLLER.of(entry.cdw10));
-        if id == config.controller_id {
+        let instance = Instance {
+            uniquifier: low_u8(UNIQUIFIER.of(entry.cdw10)),
+            random: join_u64(entry.cdw12, entry.cdw13),
+        };
+        // Another life of the identifier was over before this controller got it: a target that
+        // was started again gives the host the identifier that the host had before.
+        let is_own_life = self.controllers.of(own).instance == Some(instance);
+        if id == config.controller_id && is_own_life {
             return Err(invalid(StatusCode::InvalidField));
         }
         if !fabrics.controller_ids.contains(&id) {
             return Err(invalid(StatusCode::InvalidControllerIdentifier));
         }
-        let instance = Instance {
-            uniquifier: low_u8(UNIQUIFIER.of(entry.cdw10)),
-            random: join_u64(entry.cdw12, entry.cdw13),
-        };
         // A host may not end the controller of another host. For the controller's own host, a life
         // that is already over counts as ended.
         let is_it = |key: &ControllerKey| {

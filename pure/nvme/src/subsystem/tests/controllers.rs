@@ -407,7 +407,8 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
     };
     // A life that is over, or that belongs to another host, counts as ended, and the command has no
     // effect.
-    for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79)] {
+    // An earlier life may have had the controller's own identifier.
+    for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79), end(2, 6, 77)] {
         assert_eq!(bench.of(second).succeeds(ADMIN, gone), 1);
     }
     assert!(reported(&bench).is_empty());
