@@ -38,7 +38,10 @@ fail() {
 within systemctl is-system-running --wait || true
 echo "systemd runs: $(within systemctl --version | head -n 1)"
 
+now() { cut -d. -f1 /proc/uptime; }
+began=$(now)
 within dpkg -i /root/one.deb || fail "the package is not installed"
+install=$(($(now) - began))
 nqn=nqn.2026-01.io.farlane:disk
 mkdir -p /tmp
 within sh -c 'cp /usr/share/doc/farlane/examples/target.toml /etc/farlane/target/disk.toml
@@ -110,16 +113,18 @@ for kind in target export; do
     [ "$took" -lt 200000 ] || fail "$kind is busy while idle"
 done
 
-# An upgrade under load: no command fails.
-load() { within farlane bench "$1" --namespace 1 --rw randrw --verify --iodepth 4 --rate_iops 200 --runtime 90s --timeout 90s; }
+# An upgrade under load: no command fails. The load has to outlast the upgrade, which takes as long
+# as the machine that interprets this one lets it, and leaves it most of the processors.
+load() { within farlane bench "$1" --namespace 1 --rw randrw --verify --iodepth 4 --rate_iops 40 --runtime $((40 + 3 * install))s --timeout 90s; }
 load nvme-tcp://127.0.0.1:4420/$nqn >/tmp/target.load 2>&1 & one=$!
 load tcp://127.0.0.1:4430 >/tmp/export.load 2>&1 & two=$!
 sleep 8
 pids() { for kind in target export; do within systemctl show -P MainPID farlane-$kind@disk; done; }
 old=$(pids | tr '\n' ' ')
+began=$(now)
 within dpkg -i /root/two.deb || fail "the upgrade failed"
 new=$(pids | tr '\n' ' ')
-echo "processes before: $old after: $new"
+echo "processes before: $old after: $new; installed in $install s, upgraded in $(($(now) - began)) s"
 for pid in $new; do case " $old" in *" $pid "*) fail "a service was not restarted" ;; esac; done
 kill -0 $one && kill -0 $two || fail "the load had ended before the upgrade"
 wait $one || { cat /tmp/target.load; fail "a command of the target failed"; }
