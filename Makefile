@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,13 @@ fleet-fence: FLEET_TEST = a_stopped_host_never_writes_again ## a volume moved aw
 fleet-restore: FLEET_TEST = an_old_backup_is_refused_until_it_is_recovered ## an old backup of the store
 fleet-etcd-down: FLEET_TEST = etcd_may_be_away ## ten minutes without etcd beside a load that verifies
 fleet-time: FLEET_TEST = attaching_is_quick ## how long it takes to attach a volume, and 100 at once
+
+# The commit whose programs are upgraded.
+BEFORE ?= HEAD~1
+fleet-upgrade: setup ## a fleet of the programs of the commit BEFORE (HEAD~1) is upgraded, process by process, beside a load that verifies
+	@scripts/setup --tests
+	$(CARGO) build --profile demo --package farlane
+	FARLANE_BEFORE=$$(scripts/before $(BEFORE)) FARLANE_UNDER_TEST=$(CURDIR)/target/demo/farlane $(CARGO) test --package farlane-fleetd --test live -- --nocapture upgrade
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest
@@ -153,7 +160,7 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --profile shipped --package farlane
 	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
 
-csi: setup ## the driver for Kubernetes: csi-sanity, each call against a fleet in memory, the Helm chart
+csi: setup ## the driver for Kubernetes: csi-sanity, also in guests with the kernel's initiator and with kills, each call against a fleet in memory, the Helm chart
 	@scripts/csi
 
 soak: setup ## what takes long: new seeds for MINUTES (10), kills, debug beside demo, the browser, packages, a race detector, fuzzing

@@ -126,16 +126,31 @@ pub enum AgentError {
     LongFolder(PathBuf),
 }
 
-/// Runs the agent of a machine until `stop` is true, or its other end is gone. The target and the
-/// devices stay.
+/// What the process of an agent demands while the agent runs.
+#[derive(Debug)]
+pub struct Signals {
+    /// Whether the agent is to end. An end of the sender is the same.
+    pub stop: watch::Receiver<bool>,
+    /// Each change restarts the target, with the program that is installed by then.
+    pub restart: watch::Receiver<u64>,
+}
+
+impl Signals {
+    /// Those of an agent that never restarts its target.
+    pub fn of(stop: watch::Receiver<bool>) -> Self {
+        Self { stop, restart: watch::channel(0).1 }
+    }
+}
+
+/// Runs the agent of a machine until it is to end. The target and the devices stay.
 ///
 /// # Errors
 /// When the folder can't be used. Later problems are logged, and tried again.
-pub async fn run(settings: Settings, link: Link, stop: watch::Receiver<bool>) -> Result<(), AgentError> {
+pub async fn run(settings: Settings, link: Link, signals: Signals) -> Result<(), AgentError> {
     keep_from_dumps();
     let running = tokio::task::spawn_blocking(move || Running::start(&settings, link));
     let running = running.await.map_err(io::Error::other)??;
-    running.run(stop).await;
+    running.run(signals).await;
     Ok(())
 }
 
@@ -215,7 +230,7 @@ impl Running {
         })
     }
 
-    async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    async fn run(mut self, Signals { mut stop, mut restart }: Signals) {
         let mut has_link = true;
         loop {
             self.carry_out();
@@ -223,6 +238,7 @@ impl Running {
             let timeout = tokio::time::sleep(Duration::from(due - self.clock.now()));
             tokio::select! {
                 () = stopped(&mut stop) => break,
+                Ok(()) = restart.changed() => self.send_target(target::Command::Restart),
                 message = self.incoming.recv(), if has_link => match message {
                     Some(message) => self.take(message).await,
                     None => has_link = false,

@@ -86,6 +86,18 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
     Ok(stopped)
 }
 
+/// The signals of an agent: SIGHUP restarts its target.
+fn agent_signals(stop: watch::Receiver<bool>) -> Result<agent::Signals, Error> {
+    let (restarts, restart) = watch::channel(0);
+    let mut hangup = signal(SignalKind::hangup()).map_err(Error::Output)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            restarts.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(agent::Signals { stop, restart })
+}
+
 async fn wait_for_stop(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -192,7 +204,7 @@ pub(super) async fn agent(args: AgentArgs) -> Result<(), Error> {
     let pools = args.pools.into_iter().map(|(name, path)| Ok((pure_name(&name)?, path)));
     let pools = pools.collect::<Result<_, Error>>()?;
     let settings = agent_settings(folder, node, args.listen, pools, &args.machine)?;
-    Ok(agent::run(settings, link, stop).await?)
+    Ok(agent::run(settings, link, agent_signals(stop)?).await?)
 }
 
 fn pure_name(name: &str) -> Result<fleet::Name, Error> {
@@ -266,7 +278,7 @@ pub(super) async fn up(args: UpArgs, json: bool) -> Result<(), Error> {
     }
     let settings = agent_settings(folder.join("agent"), node, vec![args.listen], pools, &args.machine)?;
     announce(&controllers, &control, json)?;
-    let ended = agent::run(settings, link, stop).await;
+    let ended = agent::run(settings, link, agent_signals(stop)?).await;
     let _ = std::fs::remove_file(&control);
     Ok(ended?)
 }

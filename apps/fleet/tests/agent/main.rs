@@ -13,7 +13,7 @@ mod machine;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-use fleetd::agent::{self, Devices, Settings};
+use fleetd::agent::{self, Devices, Settings, Signals};
 use fleetd::channel::Link;
 use fleetd::wire::{FromAgent, ToAgent};
 use tokio::sync::{mpsc, watch};
@@ -43,7 +43,7 @@ fn agent_process() {
     });
     let (_stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(agent::run(settings, Link { incoming, outgoing }, stopped)).unwrap();
+    runtime.block_on(agent::run(settings, Link { incoming, outgoing }, Signals::of(stopped))).unwrap();
 }
 
 /// The settings of a machine without pools.
@@ -65,7 +65,7 @@ fn refused(folder: PathBuf) -> String {
     let (outgoing, _receiver) = mpsc::unbounded_channel();
     let (_stop, stopped) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = agent::run(settings(folder), Link { incoming, outgoing }, stopped);
+    let run = agent::run(settings(folder), Link { incoming, outgoing }, Signals::of(stopped));
     let ended = runtime.block_on(async { tokio::time::timeout(machine::PATIENCE, run).await });
     ended.expect("it ends at once").unwrap_err().to_string()
 }
@@ -100,7 +100,7 @@ fn an_agent_ends_when_it_is_to_stop() {
             let run = tokio::spawn(agent::run(
                 settings(directory.path().to_owned()),
                 Link { incoming, outgoing },
-                stopped,
+                Signals::of(stopped),
             ));
             sender.send(ToAgent::Ask { term: 7 }).await.unwrap();
             let reported = async {

@@ -12,3 +12,4 @@ mod stage;
 #[path = "../store/support/mod.rs"]
 mod support;
 mod tests;
+mod upgrade;

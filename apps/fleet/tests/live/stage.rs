@@ -73,6 +73,11 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Addresses of controllers.
+fn addresses_of(controllers: usize) -> Vec<String> {
+    (0..controllers).map(|_| format!("127.0.0.1:{}", free_port())).collect()
+}
+
 /// The program `farlane`; none if it was not built.
 pub(crate) fn farlane() -> Option<PathBuf> {
     let given = std::env::var_os("FARLANE_UNDER_TEST").map(PathBuf::from);
@@ -82,6 +87,37 @@ pub(crate) fn farlane() -> Option<PathBuf> {
         println!("SKIPPED without the program farlane (cargo build --package farlane --bin farlane)");
     }
     found
+}
+
+/// The programs of one version.
+pub(crate) struct Version {
+    farlane: PathBuf,
+    fleet: PathBuf,
+}
+
+impl Version {
+    /// The programs that are tested; none if `farlane` was not built.
+    pub(crate) fn current() -> Option<Self> {
+        Some(Self { farlane: farlane()?, fleet: env!("CARGO_BIN_EXE_farlane-fleet").into() })
+    }
+
+    /// Those of the version before, in the folder that `FARLANE_BEFORE` names. Without it, those
+    /// that are tested.
+    pub(crate) fn before() -> Option<Self> {
+        let Some(folder) = std::env::var_os("FARLANE_BEFORE").map(PathBuf::from) else {
+            println!("SKIPPED the version before: FARLANE_BEFORE names no folder with its programs");
+            return Self::current();
+        };
+        Some(Self { farlane: folder.join("farlane"), fleet: folder.join("farlane-fleet") })
+    }
+
+    fn install(&self, folder: &Path) {
+        for (path, name) in [(&self.farlane, "farlane"), (&self.fleet, "farlane-fleet")] {
+            let link = folder.join(format!("{name}.new"));
+            std::os::unix::fs::symlink(path.canonicalize().unwrap(), &link).unwrap();
+            std::fs::rename(&link, folder.join(name)).unwrap();
+        }
+    }
 }
 
 /// An agent of a machine.
@@ -95,6 +131,8 @@ pub(crate) struct Machine {
 /// A fleet.
 pub(crate) struct Stage {
     pub(crate) folder: TempDir,
+    /// Links to the programs that are installed: `farlane` and `farlane-fleet`.
+    programs: PathBuf,
     pub(crate) farlane: PathBuf,
     pub(crate) controllers: Vec<Option<Process>>,
     addresses: Vec<String>,
@@ -105,12 +143,26 @@ pub(crate) struct Stage {
 impl Stage {
     /// A fleet whose controllers share a store, with so many machines. `None` without `farlane`.
     pub(crate) fn new(store: Option<String>, controllers: usize, machines: usize) -> Option<Self> {
-        let farlane = farlane()?;
+        let installed = Version::current()?;
+        Some(Self::with(&installed, store, controllers, machines))
+    }
+
+    /// The same with programs of another version.
+    pub(crate) fn with(
+        version: &Version,
+        store: Option<String>,
+        controllers: usize,
+        machines: usize,
+    ) -> Self {
         let folder = tempfile::Builder::new().prefix("fleet").tempdir().unwrap();
+        let programs = folder.path().join("programs");
+        std::fs::create_dir(&programs).unwrap();
+        version.install(&programs);
+        let farlane = programs.join("farlane");
         let store = store.unwrap_or_else(|| format!("file:{}", folder.path().join("store").display()));
-        let addresses = (0..controllers).map(|_| format!("127.0.0.1:{}", free_port())).collect();
+        let (addresses, none) = (addresses_of(controllers), Vec::new());
         let mut stage =
-            Self { folder, farlane, controllers: Vec::new(), addresses, store, machines: Vec::new() };
+            Self { folder, programs, farlane, controllers: none, addresses, store, machines: Vec::new() };
         for index in 0..controllers {
             stage.controllers.push(None);
             stage.start_controller(index);
@@ -119,7 +171,17 @@ impl Stage {
         for index in 0..machines {
             stage.join(&format!("m{index}"), &format!("site=s{index}"));
         }
-        Some(stage)
+        stage
+    }
+
+    /// Installs the programs of a version in the place of those before. What runs goes on.
+    pub(crate) fn install(&self, version: &Version) {
+        version.install(&self.programs);
+    }
+
+    /// `farlane-fleet`, as it is installed.
+    fn program(&self) -> Command {
+        Command::new(self.programs.join("farlane-fleet"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -127,7 +189,7 @@ impl Stage {
     }
 
     pub(crate) fn start_controller(&mut self, index: usize) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farlane-fleet"));
+        let mut command = self.program();
         command.args(["controller", "--store", &self.store, "--listen", &self.addresses[index]]);
         command.args(["--advertise", &self.addresses.join(",")]);
         command.arg("--identity").arg(self.path("controller.pem"));
@@ -142,7 +204,7 @@ impl Stage {
         let address = format!("127.0.0.1:{}", free_port());
         let folder = self.path(name);
         let token = self.fleet(&["token", name])["token"].as_str().unwrap().to_owned();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farlane-fleet"));
+        let mut command = self.program();
         command.args(["join", &token, "--address", &address, "--label", label, "--folder"]).arg(&folder);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -156,7 +218,7 @@ impl Stage {
 
     pub(crate) fn start_agent(&mut self, index: usize) {
         let machine = &self.machines[index];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farlane-fleet"));
+        let mut command = self.program();
         command.env("FARLANE", &self.farlane).args(["agent", "--devices", "user", "--folder"]);
         command.arg(&machine.folder).args(["--listen", &machine.address]);
         command.arg("--pool").arg(format!(
@@ -190,7 +252,7 @@ impl Stage {
 
     fn command(&self, controller: usize, words: &[&str]) -> Command {
         let socket = self.path(&format!("c{controller}.sock"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farlane-fleet"));
+        let mut command = self.program();
         command.args(words).args(["--json", "--controllers"]).arg(format!("unix:{}", socket.display()));
         command
     }

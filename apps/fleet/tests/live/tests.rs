@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::{Process, Record, Stage, signal};
 
-fn rounds(usual: u32) -> u32 {
+pub(crate) fn rounds(usual: u32) -> u32 {
     std::env::var("FARLANE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
@@ -25,7 +25,7 @@ impl Load {
 
     fn next(stage: &Stage, record: &Record) -> Process {
         let runtime = format!("{}s", Self::SECONDS);
-        let options = ["--rw", "randrw", "--verify", "--iodepth", "4", "--rate_iops", "2000", "--runtime"];
+        let options = ["--rw", "randrw", "--verify", "--iodepth", "4", "--rate_iops", "200", "--runtime"];
         stage.load("load", record, &[&options[..], &[&runtime]].concat())
     }
 
@@ -38,15 +38,29 @@ impl Load {
         }
     }
 
-    /// Waits for the end of the last load, which must succeed.
-    pub(crate) fn end(mut self, stage: &Stage) {
+    /// Waits for the end of the last load, which must succeed. Returns how long a command took at
+    /// most.
+    pub(crate) fn end(mut self, stage: &Stage) -> Duration {
         let ended = self.current.wait(Duration::from_secs(60));
         assert!(ended, "{}\n{}", self.current.text(), stage.logs());
         let text = self.current.text();
         let verified = text.matches("verified:").count();
         assert!(verified > usize::try_from(self.count).unwrap(), "{text}");
-        println!("{verified} loads were verified");
+        let longest = text.lines().filter_map(longest).max().expect("a latency");
+        println!("{verified} loads were verified; the longest command took {longest:?}");
+        if longest > Duration::from_secs(5) { println!("{text}\n{}", stage.logs()); }
+        longest
     }
+}
+
+/// The longest latency of a line that `farlane bench` prints.
+fn longest(line: &str) -> Option<Duration> {
+    let (_, after) = line.split_once(" max ")?;
+    let mut words = after.split_whitespace();
+    let (number, unit): (f64, _) = (words.next()?.parse().ok()?, words.next()?);
+    let scale = [("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let (_, scale) = scale.into_iter().find(|(name, _)| *name == unit)?;
+    Some(Duration::from_secs_f64(number * scale))
 }
 
 /// Attaches a volume, writes and verifies it, detaches it: then neither the host's old key nor the

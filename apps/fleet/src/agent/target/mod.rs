@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Copy(u64, Vec<ToCopy>),
     /// Delete a snapshot.
     DeleteSnapshot(Name, Epoch),
+    /// End the target, and start the program that is installed now.
+    Restart,
 }
 
 /// A volume of the durable state.
@@ -121,6 +123,19 @@ pub(crate) struct Worker {
     is_bare: bool,
     /// Whether the target answered when it was asked last.
     is_up: bool,
+    /// Whether the target is to be ended, or ends, so that another one starts.
+    restarts: Restart,
+}
+
+/// How far the restart of a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restart {
+    /// None is under way.
+    Idle,
+    /// The target is to be ended.
+    Wanted,
+    /// The target ends by itself.
+    Ending,
 }
 
 impl Worker {
@@ -171,6 +186,7 @@ impl Worker {
             restart: Backoff::default(),
             is_bare: false,
             is_up: false,
+            restarts: Restart::Idle,
         };
         worker.read_file()?;
         Ok(worker)
@@ -271,6 +287,10 @@ impl Worker {
                 self.copies.delete(&self.frame, &snapshot, epoch);
                 return true;
             }
+            Command::Restart => {
+                self.restarts = Restart::Wanted;
+                return true;
+            }
         }
         false
     }
@@ -285,6 +305,9 @@ impl Worker {
                     self.retry.fail(now);
                 }
             }
+        }
+        if self.restarts == Restart::Wanted {
+            self.end_target();
         }
         let reached = self.reach(now);
         let is_done = match &reached {
@@ -308,7 +331,7 @@ impl Worker {
         self.process.shorten_log();
         let leave = observation.as_ref().is_some_and(|observation| self.others_are_in(observation));
         let pace = match reached {
-            _ if leave || makes => BUSY,
+            _ if leave || makes || self.restarts != Restart::Idle => BUSY,
             Reached::Unsure if self.process.is_alive() => BUSY,
             _ if !self.problems.is_empty() || lacks || self.must_write() => TROUBLED,
             _ => IDLE,
@@ -435,6 +458,18 @@ impl Worker {
         }
     }
 
+    /// Has the target end, so that the next one is the program that is installed now.
+    fn end_target(&mut self) {
+        match self.process.terminate() {
+            Ok(version) => {
+                tracing::info!("the target, farlane {version}, ends for its successor");
+                self.restarts = Restart::Ending;
+            }
+            Err(NoAnswer::Absent(_)) => self.restarts = Restart::Idle,
+            Err(error) => self.problems.note(TARGET, error.to_string()),
+        }
+    }
+
     /// The target gives no answer.
     fn miss(&mut self, error: NoAnswer, now: Instant) -> Reached {
         if !matches!(error, NoAnswer::Absent(_)) {
@@ -442,7 +477,10 @@ impl Worker {
             return Reached::Unsure;
         }
         (self.loaded, self.is_up) = (None, false);
-        if let Some(ended) = self.process.ended() {
+        let ended = self.process.ended();
+        if std::mem::replace(&mut self.restarts, Restart::Idle) == Restart::Ending {
+            self.restart.reset();
+        } else if let Some(ended) = ended {
             self.is_bare = !ended.has_answered && !self.is_bare;
             self.problems.note(TARGET, ended.why);
             self.restart.fail(now);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use live::drivers::control;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -155,14 +156,31 @@ impl Process {
     /// # Errors
     /// When there is no answer, or it is not that of a target.
     pub(super) fn status(&self) -> Result<status::Target, NoAnswer> {
-        let answer: Value = self.ask(r#"{"command":"status"}"#)?;
-        match Report::read(answer).map_err(|why| NoAnswer::Refused(why.to_string()))?.status {
+        match self.report()?.status {
             Status::Target(target) => Ok(target),
             other => {
                 let why = format!("a daemon of kind {} listens at {}", other.kind(), self.socket.display());
                 Err(NoAnswer::Refused(why))
             }
         }
+    }
+
+    /// Has the target end: it ends requests and connections first. Returns its version.
+    ///
+    /// # Errors
+    /// When there is no answer, or the system refuses.
+    pub(super) fn terminate(&self) -> Result<String, NoAnswer> {
+        let Report { farlane, pid, .. } = self.report()?;
+        let silent = |error: io::Error| NoAnswer::Silent { path: self.socket.clone(), error };
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = process.ok_or_else(|| silent(io::Error::other(format!("{pid} is no process"))))?;
+        kill_process(process, Signal::TERM).map_err(|error| silent(error.into()))?;
+        Ok(farlane)
+    }
+
+    fn report(&self) -> Result<Report, NoAnswer> {
+        let answer: Value = self.ask(r#"{"command":"status"}"#)?;
+        Report::read(answer).map_err(|why| NoAnswer::Refused(why.to_string()))
     }
 
     /// Has the target read its file again. Returns what changed, in the target's words.
