@@ -38,7 +38,7 @@ fn package(version: &str, folder: &Path) -> Result<PathBuf, String> {
 fn a_package_is_installed_reloaded_and_upgraded_under_load_with_no_failed_command() {
     let name = "the package under systemd";
     let Some(kit) = skip::kit_or_skip(name) else { return };
-    let image = kit.place().with_file_name("debian-root-2.ext4");
+    let image = kit.place().with_file_name("debian-root-3.ext4");
     let folder = tempfile::tempdir().unwrap();
     let made = script("debian-root", &[image.to_str().unwrap()])
         .and_then(|_| Ok([package("0.1.0", folder.path())?, package("0.1.1", folder.path())?]));

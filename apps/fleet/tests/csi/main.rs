@@ -4,6 +4,7 @@
 
 mod chart;
 mod controller;
+mod guest;
 mod machine;
 mod memory;
 mod node;

@@ -18,7 +18,7 @@ const VOLUMES_MAX: u64 = 4;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The suite's program: `make csi` puts it among the build's own tools.
-fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/csi-sanity");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("csi-sanity"));
@@ -31,13 +31,13 @@ fn program() -> Option<PathBuf> {
 
 /// What the suite says at its end.
 #[derive(Debug)]
-struct Summary {
-    passed: u32,
-    failed: u32,
+pub(crate) struct Summary {
+    pub(crate) passed: u32,
+    pub(crate) failed: u32,
 }
 
 /// Reads the suite's last line: `SUCCESS! -- 77 Passed | 0 Failed | 1 Pending | 25 Skipped`.
-fn summary(said: &str) -> Summary {
+pub(crate) fn summary(said: &str) -> Summary {
     let line = said.lines().rfind(|line| line.contains(" Passed | ")).unwrap_or_else(|| panic!("{said}"));
     let number = |word: &str| {
         let part = line.split(" | ").find_map(|part| part.strip_suffix(word)).unwrap();
