@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use zeroize::Zeroizing;
@@ -23,6 +24,8 @@ const ATTRIBUTE_MAX: u64 = 4096;
 const RECONNECT_DELAY: u32 = 1;
 /// The seconds after which the kernel notices that a path is silent.
 const KEEP_ALIVE: u32 = 5;
+/// How long the kernel may take to see that the owner has closed the connections of a volume.
+const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The kernel's initiator.
 #[derive(Clone, Debug)]
@@ -150,12 +153,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Removes the controllers of an attachment.
+    /// Removes the controllers of an attachment. The owner may close their connections meanwhile: a
+    /// controller that Linux removes before it has seen that waits a minute for its last commands.
     ///
     /// # Errors
     /// The system's, in words.
     pub(super) fn disconnect(&self, record: &Record) -> Result<(), String> {
-        for controller in self.controllers(record).map_err(|error| error.to_string())? {
+        let controllers = || self.controllers(record).map_err(|error| error.to_string());
+        let until = Instant::now() + CLOSES_WITHIN;
+        while controllers()?.iter().any(|one| one.is_live) && Instant::now() < until {
+            std::thread::sleep(CLOSES_WITHIN / 50);
+        }
+        for controller in controllers()? {
             let path = controller.folder.join("delete_controller");
             match File::options().write(true).open(&path).and_then(|mut file| file.write_all(b"1")) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
