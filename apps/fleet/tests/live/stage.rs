@@ -52,6 +52,12 @@ impl Process {
         panic!("{} has not ended within {patience:?}", self.log.display());
     }
 
+    /// Waits until the process ends by itself; its text, as an error if it has failed.
+    pub(crate) fn wait_for_text(mut self) -> Result<String, String> {
+        let is_well = self.wait(Duration::from_secs(60));
+        if is_well { Ok(self.text()) } else { Err(self.text()) }
+    }
+
     pub(crate) fn text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -267,7 +273,11 @@ impl Stage {
     pub(crate) fn logs(&self) -> String {
         let mut text = String::new();
         let names = (0..self.controllers.len()).map(|index| format!("c{index}.log"));
-        for name in names.chain(self.machines.iter().map(|machine| format!("{}.log", machine.name))) {
+        let of_machines = self.machines.iter().flat_map(|machine| {
+            let name = &machine.name;
+            [format!("{name}.log"), format!("{name}/target.log")]
+        });
+        for name in names.chain(of_machines) {
             let log = std::fs::read_to_string(self.path(&name)).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
             text += &format!("-- {name}\n{}\n", lines[lines.len().saturating_sub(30)..].join("\n"));

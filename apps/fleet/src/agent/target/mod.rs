@@ -318,7 +318,11 @@ impl Worker {
         if is_done && let Some(number) = self.written_for {
             self.done = number;
         }
-        self.delete(now);
+        // A target that starts may have read the file before this one: without the data of a volume
+        // that is named there, it would not start.
+        if !matches!(reached, Reached::Unsure) {
+            self.delete(now);
+        }
         let (makes, lacks) = self.copies.turn(&self.frame, now);
         let observation = match &reached {
             Reached::Running(target) => {
@@ -481,7 +485,7 @@ impl Worker {
         if std::mem::replace(&mut self.restarts, Restart::Idle) == Restart::Ending {
             self.restart.reset();
         } else if let Some(ended) = ended {
-            self.is_bare = !ended.has_answered && !self.is_bare;
+            self.is_bare = ended.is_of_file && !self.is_bare;
             self.problems.note(TARGET, ended.why);
             self.restart.fail(now);
         }
@@ -492,13 +496,7 @@ impl Worker {
         if !is_needed || !self.restart.is_due(now) {
             return Reached::Down;
         }
-        // With a file that names a lost volume, no target starts.
-        self.is_bare |= self.written.content.volumes.values().any(|offer| !offer.path.exists());
-        if self.is_bare {
-            self.written_for = None;
-        }
-        let bare = if self.is_bare { self.put(Content::default()) } else { Ok(()) };
-        match bare.and_then(|()| self.process.start()) {
+        match self.prepare_start().and_then(|()| self.process.start()) {
             Ok(()) => Reached::Unsure,
             Err(error) => {
                 self.problems.note(TARGET, error.to_string());
@@ -506,6 +504,18 @@ impl Worker {
                 Reached::Down
             }
         }
+    }
+
+    /// Makes the file one with which a target starts: without lost volumes, and without any if the
+    /// last target did not start.
+    fn prepare_start(&mut self) -> io::Result<()> {
+        let mut content = self.written.content.clone();
+        content.volumes.retain(|_, offer| !self.is_bare && offer.path.exists());
+        if content != self.written.content {
+            self.written_for = None;
+            self.put(content)?;
+        }
+        Ok(())
     }
 
     /// Removes the secrets of hosts that the running target lets in no longer.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,8 +60,8 @@ pub(super) enum NoAnswer {
 /// The end of a target.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// Whether it had served before.
-    pub(super) has_answered: bool,
+    /// Whether its file is at fault: it ended by itself, and had not served before.
+    pub(super) is_of_file: bool,
     /// How it ended, and the last line of its log.
     pub(super) why: String,
 }
@@ -113,9 +113,12 @@ impl Process {
     /// The end of a target that this agent had started; ends one that never answers.
     pub(super) fn ended(&mut self) -> Option<Ended> {
         let (child, since) = self.child.as_mut()?;
-        let has_answered = since.is_none();
+        let mut is_of_file = since.is_some();
         let how = match child.try_wait() {
-            Ok(Some(status)) => format!("it ended with {status}"),
+            Ok(Some(status)) => {
+                is_of_file &= status.signal().is_none();
+                format!("it ended with {status}")
+            }
             Ok(None) if since.is_some_and(|since| since.elapsed() > STARTS_WITHIN) => {
                 // It is this agent's own child, which holds the disks of a target that answers.
                 let _ = child.kill().and_then(|()| child.wait());
@@ -128,7 +131,7 @@ impl Process {
         let words = last_line(&self.log).unwrap_or_default();
         let log = self.log.display();
         let why = format!("{how}; its log {log} ends with: {}", words.trim().escape_debug());
-        Some(Ended { has_answered, why })
+        Some(Ended { is_of_file, why })
     }
 
     /// Takes note that the target answers: it may take any time from now on.
