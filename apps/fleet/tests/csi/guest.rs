@@ -69,7 +69,9 @@ fn run(form: &str, kills: bool) {
     }
     let found = summary(&outcome.output);
     eprintln!("csi-sanity in a guest, {form}, kills {kills}: {found:?}");
-    outcome.output.lines().filter(|line| line.contains("killed")).for_each(|line| eprintln!("{line}"));
+    let killed: Vec<_> = outcome.output.lines().filter(|line| line.contains(" killed ")).collect();
+    eprintln!("{killed:?}");
+    assert!(!kills || killed.len() == 2, "{}", outcome.output);
     assert!(found.failed == 0 && found.passed >= PASSED_MIN, "{found:?}");
 }
 
