@@ -33,6 +33,9 @@ pub enum Way {
     Ublk {
         /// Whether the far end can be reached.
         far_end: FarEndState,
+        /// Why the far end refuses this host, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refusal: Option<String>,
         /// Requests that are not answered yet.
         under_way: u64,
         /// Counts of the kernel's requests, by their kind.
@@ -46,6 +49,9 @@ pub enum Way {
     NvmeTcp {
         /// Address at which the target listens.
         target: String,
+        /// Why the far end refuses this host, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refusal: Option<String>,
     },
 }
 
@@ -83,6 +89,8 @@ pub enum FarEndState {
     Here,
     /// It cannot, and I/O waits.
     Away,
+    /// It refuses this host for good, and I/O fails.
+    Refused,
 }
 
 impl Way {
@@ -91,6 +99,13 @@ impl Way {
         match self {
             Self::Ublk { .. } => "ublk",
             Self::NvmeTcp { .. } => "nvme-tcp",
+        }
+    }
+
+    /// Why the far end refuses this host, if it does.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Ublk { refusal, .. } | Self::NvmeTcp { refusal, .. } => refusal.as_deref(),
         }
     }
 

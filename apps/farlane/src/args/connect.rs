@@ -67,6 +67,10 @@ pub(crate) struct ConnectArgs {
     /// Farlane looks for the device without end in either case
     #[arg(long, value_name = "TIME", value_parser = parse_positive_time)]
     pub(crate) timeout: Option<Duration>,
+    /// Wait this long between attempts while the subsystem refuses this host: it is not there, does
+    /// not let this host in, or does not take its key. I/O fails meanwhile
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_positive_time)]
+    pub(crate) refused_retry: Duration,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,

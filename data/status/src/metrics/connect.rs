@@ -6,11 +6,14 @@ use crate::{BlockQueue, Connect, FarEndState, Requests, Way};
 /// Adds the metrics of a block device: of its requests, or of the commands that the kernel makes of
 /// them.
 pub(super) fn block_device(page: &mut Page, of: &Connect) {
-    let Way::Ublk { far_end, under_way, requests, queues } = &of.way else {
-        return storage::namespaces(page, &Labels::new(), &of.activity);
-    };
     let device = of.device.as_deref().unwrap_or_default();
     let labels: Labels = vec![("device", device.trim_start_matches("/dev/").to_owned())];
+    let is_refused = flag(of.way.refusal().is_some());
+    let help = "Whether the far end refuses this host, so that I/O fails";
+    page.add_gauges(&labels, [("farlane_block_far_end_refused", help, is_refused)]);
+    let Way::Ublk { far_end, under_way, requests, queues, .. } = &of.way else {
+        return storage::namespaces(page, &Labels::new(), &of.activity);
+    };
     let is_here = flag(*far_end == FarEndState::Here);
     page.add_gauges(
         &labels,

@@ -65,7 +65,7 @@ impl Target {
     }
 
     pub(super) fn name_of(&self, subsystem: SubsystemKey) -> Option<Nqn> {
-        Some(self.fabrics.directory().by_key(subsystem)?.name.clone())
+        Some(self.fabrics.offered(subsystem)?.name.clone())
     }
 
     /// Ends a connection: it stands for nothing any more, and is closed once its last bytes are

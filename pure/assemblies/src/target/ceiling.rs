@@ -4,6 +4,7 @@
 //! has reached its ceiling waits: no further command of its I/O queues is taken until what it has
 //! done is paid for.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use engine::Instant;
@@ -22,8 +23,6 @@ pub(super) struct CeilingIndex(usize);
 /// The ceiling of a host in a subsystem.
 #[derive(Debug)]
 struct OfHost {
-    subsystem: SubsystemKey,
-    host: Nqn,
     rate: Rate,
     ceiling: Ceiling,
 }
@@ -32,6 +31,8 @@ struct OfHost {
 #[derive(Debug, Default)]
 pub(super) struct Ceilings {
     hosts: Vec<OfHost>,
+    /// Where each host of a subsystem is among them.
+    places: BTreeMap<(SubsystemKey, Nqn), usize>,
     /// Connections that have commands and may not begin them yet.
     waiting: Vec<ConnectionId>,
     /// When the first of them may go on.
@@ -45,10 +46,8 @@ impl Ceilings {
 
     /// The ceiling of a host, which from now on is that of `rate`.
     fn of(&mut self, subsystem: SubsystemKey, host: &Nqn, rate: Rate) -> CeilingIndex {
-        let found = self.hosts.iter().position(|one| (one.subsystem, &one.host) == (subsystem, host));
-        let index = found.unwrap_or_else(|| {
-            let (host, ceiling) = (host.clone(), Ceiling::default());
-            self.hosts.push(OfHost { subsystem, host, rate: Rate::default(), ceiling });
+        let index = *self.places.entry((subsystem, host.clone())).or_insert_with(|| {
+            self.hosts.push(OfHost { rate: Rate::default(), ceiling: Ceiling::default() });
             self.hosts.len() - 1
         });
         let one = &mut self.hosts[index];
@@ -88,8 +87,7 @@ impl Target {
     /// What the host of an association may do.
     pub(super) fn permit_of(&self, key: AssociationKey) -> Permit {
         let association = self.fabrics.association(key);
-        let terms = association
-            .and_then(|one| self.fabrics.directory().by_key(one.subsystem()?)?.terms_of(one.host()));
+        let terms = association.and_then(|one| self.fabrics.offered(one.subsystem()?)?.terms_of(one.host()));
         terms.map(|terms| terms.permit.clone()).unwrap_or_default()
     }
 
@@ -99,15 +97,19 @@ impl Target {
         let association = self.fabrics.association(key)?;
         let subsystem = association.subsystem()?;
         let host = association.host().clone();
-        let terms = self.fabrics.directory().by_key(subsystem)?.terms_of(&host)?;
+        let terms = self.fabrics.offered(subsystem)?.terms_of(&host)?;
         let rate = terms.permit.rate;
         Some(self.ceilings.of(subsystem, &host, rate))
     }
 
-    /// Has every host do from now on what the directory says.
-    pub(super) fn apply_permits(&mut self) {
+    /// Has every host, or those of subsystem `only`, do from now on what the directory says.
+    pub(super) fn apply_permits(&mut self, only: Option<SubsystemKey>) {
         let now = self.now;
         for index in 0..self.members.len() {
+            let of = self.members[index].as_ref().and_then(|member| Some(member.controller?.0));
+            if only.is_some() && only != of {
+                continue;
+            }
             let key = AssociationKey(u32::try_from(index).expect("associations are fewer than 2^32"));
             let (permit, ceiling) = (self.permit_of(key), self.ceiling_of(key));
             let Some(member) = &self.members[index] else { continue };

@@ -251,7 +251,7 @@ impl Target {
         let mut config = ControllerConfig::fabrics(association.controller().0, host);
         let peer = self.peers[id.0 as usize].as_ref()?;
         config.sgl_support = peer.connection.sgl_support();
-        let model = self.fabrics.directory().by_key(subsystem).map(|one| &one.model);
+        let model = self.fabrics.offered(subsystem).map(|one| &one.model);
         if let Transport::Fabrics(fabrics) = &mut config.transport {
             fabrics.dynamic = !matches!(model, Some(ControllerModel::Static(_)));
             fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;

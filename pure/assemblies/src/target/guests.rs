@@ -150,9 +150,7 @@ impl Target {
         match message {
             ToLane::Begin(views) => {
                 let index = key.0 as usize;
-                if self.subsystems.len() <= index {
-                    self.subsystems.resize_with(index + 1, || None);
-                }
+                self.subsystems.make_room(index);
                 self.subsystems[index] = Some(Served::lane(now, views));
             }
             ToLane::Engine(message) => {

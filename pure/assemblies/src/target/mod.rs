@@ -22,6 +22,7 @@ mod peer;
 mod reauthentication;
 mod status;
 mod subsystem;
+mod subsystems;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -42,7 +43,7 @@ use engine::{Engine, Entropy, Instant, Nanos, Origin, Outbox, Watch};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
-use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
+use nvme_fabrics::target::{AssociationKey, Directory, Subsystem, SubsystemKey};
 use nvme_fabrics::transport::ControllerEnd;
 
 use association::Member;
@@ -53,6 +54,7 @@ use lanes::LaneTraffic;
 use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
+use subsystems::Subsystems;
 
 use crate::fabric::controller;
 use crate::watch::{Direction, Port};
@@ -87,7 +89,7 @@ pub struct Target {
     /// Indexed by association.
     members: Vec<Option<Member>>,
     /// Indexed by subsystem.
-    subsystems: Vec<Option<Served>>,
+    subsystems: Subsystems,
     /// Connections whose hosts have not proved who they are.
     gate: Gate,
     /// Connections that may have something to say.
@@ -116,7 +118,7 @@ impl Target {
             peers: Vec::new(),
             connections: 0,
             members: Vec::new(),
-            subsystems: Vec::new(),
+            subsystems: Subsystems::default(),
             gate: Gate::default(),
             touched: Vec::new(),
             memory: Memory::default(),
@@ -138,9 +140,7 @@ impl Target {
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig) {
         self.now = now;
         let index = key.0 as usize;
-        if self.subsystems.len() <= index {
-            self.subsystems.resize_with(index + 1, || None);
-        }
+        self.subsystems.make_room(index);
         assert!(self.subsystems[index].is_none(), "{key:?} is here already");
         self.subsystems[index] = Some(Served::new(now, config));
         self.drain_core(key);
@@ -151,24 +151,60 @@ impl Target {
     /// is gone. A subsystem that is gone is forgotten.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.now = now;
-        let (notified, ended) = self.fabrics.set_directory(directory);
+        let changes = self.fabrics.set_directory(directory);
+        self.on_offer(changes);
+        self.apply_permits(None);
+        for index in 0..self.subsystems.len() {
+            self.forget_if_gone(SubsystemKey(u32::try_from(index).expect("keys have 32 bits")));
+        }
+        self.work();
+    }
+
+    /// Offers a subsystem, in the place of the one with its key if there is one, as
+    /// [`Target::set_directory`] with this change does.
+    pub fn put_subsystem(&mut self, now: Instant, subsystem: Subsystem) {
+        self.now = now;
+        let key = subsystem.key;
+        let changes = self.fabrics.put_subsystem(subsystem);
+        self.on_offer(changes);
+        self.apply_permits(Some(key));
+        self.forget_if_gone(key);
+        self.work();
+    }
+
+    /// Offers a subsystem no longer, as [`Target::set_directory`] with this change does.
+    pub fn remove_subsystem(&mut self, now: Instant, key: SubsystemKey) {
+        self.now = now;
+        let changes = self.fabrics.remove_subsystem(key);
+        self.on_offer(changes);
+        self.apply_permits(Some(key));
+        self.forget_if_gone(key);
+        self.work();
+    }
+
+    /// Sets whether more is meant to be offered, as [`Directory::is_partial`] says.
+    pub const fn set_partial(&mut self, is_partial: bool) {
+        self.fabrics.set_partial(is_partial);
+    }
+
+    /// Informs hosts of another offer, and ends the associations of those that it is not for.
+    fn on_offer(&mut self, (notified, ended): (Vec<AssociationKey>, Vec<AssociationKey>)) {
         for key in ended {
             self.end_association(key, &Close::NotOffered);
         }
         for key in notified {
             self.report_event(key);
         }
-        self.apply_permits();
-        for index in 0..self.subsystems.len() {
-            let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
-            let offered = self.fabrics.directory().by_key(key).is_some_and(|one| one.is_here);
-            // The home of a lane ends the lane.
-            if !offered && self.home_mut(key).is_some() {
-                self.end_all_lanes_of(key);
-                self.subsystems[index] = None;
-            }
+    }
+
+    /// Forgets a subsystem that is offered here no longer.
+    fn forget_if_gone(&mut self, key: SubsystemKey) {
+        let offered = self.fabrics.offered(key).is_some_and(|one| one.is_here);
+        // The home of a lane ends the lane.
+        if !offered && self.home_mut(key).is_some() {
+            self.end_all_lanes_of(key);
+            self.subsystems[key.0 as usize] = None;
         }
-        self.work();
     }
 
     /// Gives strangers, which are connections whose hosts have not proved who they are, no more
@@ -211,6 +247,11 @@ impl Target {
     /// The directory: what the target offers.
     pub const fn directory(&self) -> &Directory {
         self.fabrics.directory()
+    }
+
+    /// The subsystem with that key, if it is offered.
+    pub fn offered(&self, key: SubsystemKey) -> Option<&Subsystem> {
+        self.fabrics.offered(key)
     }
 
     /// The core of a subsystem, if it is here.
@@ -532,7 +573,7 @@ impl Engine for Target {
         self.end_unread();
         self.open_ceilings(false);
         self.offer_work();
-        for index in 0..self.subsystems.len() {
+        for index in self.subsystems.expired(now) {
             let due = |served: &&mut Served| served.core.poll_timeout().is_some_and(|at| at <= now);
             if let Some(served) = self.subsystems[index].as_mut().filter(due) {
                 served.core.handle_timeout(now);
@@ -549,7 +590,7 @@ impl Engine for Target {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let strangers = self.gate.poll_timeout().into_iter().chain(self.fabrics.next_work());
-        let cores = self.subsystems.iter().flatten().filter_map(|served| served.core.poll_timeout());
+        let cores = self.subsystems.poll_timeout().into_iter();
         let ceilings = self.ceilings.poll_timeout();
         let memory = self.memory.poll_timeout();
         cores.chain(strangers).chain(self.fabrics.poll_timeout()).chain(memory).chain(ceilings).min()

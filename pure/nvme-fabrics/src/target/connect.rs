@@ -232,8 +232,9 @@ impl Target {
             return self.connect_to_discovery(now, arrival, command, data);
         }
         let Some(subsystem) = self.directory.find(&data.subsystem, port) else {
-            let why = Why::UnknownSubsystem(data.subsystem);
-            return Err(Refusal::parameter(Parameter::SUBSYSTEM, why));
+            let refusal = Refusal::parameter(Parameter::SUBSYSTEM, Why::UnknownSubsystem(data.subsystem));
+            let is_final = refusal.status.do_not_retry() && !self.directory.is_partial;
+            return Err(Refusal { status: refusal.status.with_do_not_retry(is_final), ..refusal });
         };
         if !subsystem.hosts.allow(&data.host) {
             return Err(Refusal::new(FabricsStatus::InvalidHost, Why::HostNotAllowed));

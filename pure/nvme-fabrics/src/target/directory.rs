@@ -1,7 +1,7 @@
 //! The offer of a target: its subsystems, ports and referrals, and the hosts that it allows.
 
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
+use core::ops::{Range, RangeInclusive};
 
 use nvme::subsystem::Permit;
 
@@ -13,7 +13,7 @@ use crate::wire::{
 };
 
 /// Maximum number of subsystems of a target.
-pub const SUBSYSTEMS_MAX: usize = 1024;
+pub const SUBSYSTEMS_MAX: usize = 1 << 14;
 /// Maximum number of ports of a target.
 pub const PORTS_MAX: usize = 64;
 /// Maximum number of referrals of a target.
@@ -128,6 +128,13 @@ impl Subsystem {
         self.terms_of(host)?.tls.as_ref()
     }
 
+    /// Whether every host finds the same of both subsystems in the discovery log.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        (&self.name, &self.hosts, &self.ports) == (&other.name, &other.hosts, &other.ports)
+            && core::mem::discriminant(&self.model) == core::mem::discriminant(&other.model)
+            && self.encrypting().eq(other.encrypting())
+    }
+
     /// The hosts that must encrypt.
     fn encrypting(&self) -> impl Iterator<Item = &Nqn> {
         self.terms.iter().filter(|(_, terms)| terms.tls.is_some()).map(|(host, _)| host)
@@ -205,21 +212,15 @@ pub struct Directory {
     pub referrals: Vec<Referral>,
     /// The access to the discovery service.
     pub discovery: DiscoveryAccess,
+    /// Whether more is meant to be offered than is there at present. A host that is refused
+    /// meanwhile learns that a later attempt may succeed; without this, Linux gives the controller
+    /// up.
+    pub is_partial: bool,
     /// Generation Counter (GENCTR) of the discovery log.
     pub generation: u64,
 }
 
 impl Directory {
-    /// The subsystem called `name`, if a host can reach it through `port`.
-    pub fn find(&self, name: &Nqn, port: PortId) -> Option<&Subsystem> {
-        self.subsystems.iter().find(|one| one.name == *name && one.ports.contains(&port))
-    }
-
-    /// The subsystem with that key.
-    pub fn by_key(&self, key: SubsystemKey) -> Option<&Subsystem> {
-        self.subsystems.iter().find(|one| one.key == key)
-    }
-
     /// The credentials of `host`, of the first subsystem that has any.
     pub(super) fn credentials_of(&self, host: &Nqn) -> Option<&Credentials> {
         self.subsystems.iter().find_map(|one| one.terms_of(host)?.credentials.as_ref())
@@ -227,53 +228,84 @@ impl Directory {
 
     /// Whether every host gets the same discovery log from both directories.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
-        let alike = |one: &Subsystem, other: &Subsystem| {
-            (&one.name, &one.hosts, &one.ports) == (&other.name, &other.hosts, &other.ports)
-                && core::mem::discriminant(&one.model) == core::mem::discriminant(&other.model)
-                && one.encrypting().eq(other.encrypting())
-        };
         self.ports == other.ports
             && self.referrals == other.referrals
             && self.subsystems.len() == other.subsystems.len()
-            && self.subsystems.iter().zip(&other.subsystems).all(|(one, other)| alike(one, other))
+            && self.subsystems.iter().zip(&other.subsystems).all(|(one, other)| one.looks_like(other))
     }
 
     /// The discovery log for `host`, which connected to `local`: the discovery service itself at
     /// each port, then the subsystems that the host may use, then the referrals.
     pub fn log(&self, host: &Nqn, local: Option<&TransportAddress>) -> Vec<DiscoveryEntry> {
-        let mut log = Vec::new();
+        self.part_of_log(host, local, 0..u64::MAX).0
+    }
+
+    /// The entries of [`Directory::log`] whose numbers are in `wanted`, and the number of all
+    /// entries. The other entries are counted and not made.
+    pub(super) fn part_of_log(
+        &self,
+        host: &Nqn,
+        local: Option<&TransportAddress>,
+        wanted: Range<u64>,
+    ) -> (Vec<DiscoveryEntry>, u64) {
+        let mut log = Part { wanted, ..Part::default() };
         let flags = EntryFlags::DUPLICATE.and(EntryFlags::PERSISTENT);
         let may_encrypt = self.subsystems.iter().any(|one| one.tls_of(host).is_some());
         let dynamic = u16::from(ControllerChoice::Dynamic);
         for port in &self.ports {
-            let entry = entry(port.address_for(local), port.id, SubsystemType::CurrentDiscovery);
-            let security =
-                if may_encrypt && port.may_encrypt() { SecurityType::Tls13 } else { SecurityType::None };
-            log.push(DiscoveryEntry { flags, security, ..entry(Nqn::discovery(), dynamic) });
+            log.push(|| {
+                let entry = entry(port.address_for(local), port.id, SubsystemType::CurrentDiscovery);
+                let is_secure = may_encrypt && port.may_encrypt();
+                let security = if is_secure { SecurityType::Tls13 } else { SecurityType::None };
+                DiscoveryEntry { flags, security, ..entry(Nqn::discovery(), dynamic) }
+            });
         }
         for subsystem in self.subsystems.iter().filter(|one| one.hosts.allow(host)) {
             // A host that must encrypt cannot use a port without encryption.
             let reaches = |port: &&Port| subsystem.tls_of(host).is_none() || port.may_encrypt();
             let ports = self.ports.iter().filter(|port| subsystem.ports.contains(&port.id));
             for port in ports.filter(reaches) {
-                let choice = match subsystem.model {
-                    ControllerModel::Dynamic(_) => dynamic,
-                    ControllerModel::Static(_) => ControllerChoice::AnyStatic.into(),
-                };
-                let entry = entry(port.address_for(local), port.id, SubsystemType::Nvm);
-                let mut entry = entry(subsystem.name.clone(), choice);
-                if subsystem.tls_of(host).is_some() {
-                    entry.requirements.secure_channel = SecureChannel::Required;
-                    entry.security = SecurityType::Tls13;
-                }
-                log.push(entry);
+                log.push(|| {
+                    let choice = match subsystem.model {
+                        ControllerModel::Dynamic(_) => dynamic,
+                        ControllerModel::Static(_) => ControllerChoice::AnyStatic.into(),
+                    };
+                    let entry = entry(port.address_for(local), port.id, SubsystemType::Nvm);
+                    let mut entry = entry(subsystem.name.clone(), choice);
+                    if subsystem.tls_of(host).is_some() {
+                        entry.requirements.secure_channel = SecureChannel::Required;
+                        entry.security = SecurityType::Tls13;
+                    }
+                    entry
+                });
             }
         }
         for referral in &self.referrals {
-            let entry = entry(referral.address.clone(), PortId(0), SubsystemType::Referral);
-            log.push(entry(referral.name.clone(), dynamic));
+            log.push(|| {
+                let entry = entry(referral.address.clone(), PortId(0), SubsystemType::Referral);
+                entry(referral.name.clone(), dynamic)
+            });
         }
-        log
+        (log.entries, log.count)
+    }
+}
+
+/// A part of a discovery log.
+#[derive(Default)]
+struct Part {
+    /// The numbers of the entries that are wanted.
+    wanted: Range<u64>,
+    entries: Vec<DiscoveryEntry>,
+    /// How many entries there were so far.
+    count: u64,
+}
+
+impl Part {
+    fn push(&mut self, make: impl FnOnce() -> DiscoveryEntry) {
+        if self.wanted.contains(&self.count) {
+            self.entries.push(make());
+        }
+        self.count += 1;
     }
 }
 

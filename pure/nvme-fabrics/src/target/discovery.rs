@@ -14,8 +14,8 @@ use nvme::wire::{
 
 use super::{AssociationKey, QUEUE_ENTRIES_MAX, Served, Target};
 use crate::wire::{
-    DISCOVERY_LOG_CHANGED, DISCOVERY_LOG_CHANGED_ENABLE, DISCOVERY_LOG_PAGE, DiscoveryHeader, Nqn,
-    TransportAddress, TransportType, property,
+    DISCOVERY_LOG_CHANGED, DISCOVERY_LOG_CHANGED_ENABLE, DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader,
+    Nqn, TransportAddress, TransportType, property,
 };
 
 /// Maximum number of Asynchronous Event Requests outstanding.
@@ -211,19 +211,16 @@ impl Target {
         };
         let page = LID.of(entry.cdw10);
         let is_discovery = page == u32::from(DISCOVERY_LOG_PAGE);
-        let contents = if is_discovery {
-            self.log_of(key)
+        let data = if is_discovery {
+            self.log_of(key, offset, length)
         } else if page == 0 {
-            supported_pages()
+            part_of(&supported_pages(), offset, length)
         } else {
             return failed(StatusCode::InvalidLogPage);
         };
-        let start = usize::try_from(offset).ok().filter(|at| *at <= contents.len() && at.is_multiple_of(4));
-        let Some(start) = start else { return failed(StatusCode::InvalidField) };
-        let mut data = vec![0; length];
-        let rest = &contents[start..];
-        let count = rest.len().min(length);
-        data[..count].copy_from_slice(&rest[..count]);
+        let Some(data) = data.filter(|_| offset.is_multiple_of(4)) else {
+            return failed(StatusCode::InvalidField);
+        };
         // The event is about this page: reading another one does not clear it.
         if is_discovery && !RETAIN_EVENT.is_set(entry.cdw10) {
             self.discovery_of(key).notified = false;
@@ -231,18 +228,29 @@ impl Target {
         Reply::Data(data)
     }
 
-    /// The log as the association's host may see it.
-    fn log_of(&mut self, key: AssociationKey) -> Vec<u8> {
+    /// `length` bytes from `offset` on of the log as the association's host may see it, with zeroes
+    /// behind its end; `None` if the offset is behind its end. Of thousands of entries, those of
+    /// this part alone are made.
+    fn log_of(&mut self, key: AssociationKey, offset: u64, length: usize) -> Option<Vec<u8>> {
+        const ENTRY: u64 = DiscoveryEntry::LENGTH as u64;
         let local = self.discovery_of(key).local.clone();
         let host = self.of(key).host.clone();
-        let entries = self.directory.log(&host, local.as_ref());
-        let generation = self.directory.generation;
-        let header = DiscoveryHeader { generation, records: entries.len() as u64, record_format: 0 };
-        let mut log = header.emit().to_vec();
-        for entry in &entries {
-            log.extend_from_slice(&entry.emit());
+        // The header is as long as an entry, and stands before the first one.
+        let end = offset.checked_add(length as u64)?.div_ceil(ENTRY);
+        let wanted = (offset / ENTRY).saturating_sub(1)..end.saturating_sub(1);
+        let (entries, records) = self.directory.part_of_log(&host, local.as_ref(), wanted);
+        if offset > (records + 1) * ENTRY {
+            return None;
         }
-        log
+        let mut part = Vec::with_capacity((entries.len() + 1) * DiscoveryEntry::LENGTH);
+        if offset < ENTRY {
+            let generation = self.directory.generation;
+            part.extend_from_slice(&DiscoveryHeader { generation, records, record_format: 0 }.emit());
+        }
+        for entry in &entries {
+            part.extend_from_slice(&entry.emit());
+        }
+        part_of(&part, offset % ENTRY, length)
     }
 
     fn set_discovery_feature(
@@ -292,6 +300,16 @@ impl Target {
 fn feature_of(entry: &SubmissionQueueEntry) -> FeatureId {
     let [identifier, ..] = feature::FID.of(entry.cdw10).to_le_bytes();
     FeatureId::from(identifier)
+}
+
+/// `length` bytes of a page from `offset` on, with zeroes behind its end; `None` if the offset is
+/// behind its end.
+fn part_of(page: &[u8], offset: u64, length: usize) -> Option<Vec<u8>> {
+    let rest = page.get(usize::try_from(offset).ok()?..)?;
+    let mut data = vec![0; length];
+    let count = rest.len().min(length);
+    data[..count].copy_from_slice(&rest[..count]);
+    Some(data)
 }
 
 /// Supported Log Pages (00h).

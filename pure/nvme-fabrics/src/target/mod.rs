@@ -12,6 +12,7 @@ mod connect;
 mod directory;
 mod discovery;
 mod keep_alive;
+mod offer;
 mod properties;
 mod returning;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use engine::{Entropy, Instant, Nanos, Origin};
 use nvme::wire::{Status, StatusCode};
 
 use associations::Associations;
+use offer::Offer;
 use returning::Returning;
 use work::Works;
 
@@ -57,7 +59,7 @@ pub const DISCOVERY_IDLE_MAX: Nanos = Nanos::from_secs(120);
 /// The controller's side of fabrics: the directory, and the associations with hosts.
 #[derive(Debug)]
 pub struct Target {
-    directory: Directory,
+    directory: Offer,
     associations: Associations,
     /// Where the search for a free controller identifier continues.
     next_controller: u16,
@@ -70,9 +72,9 @@ pub struct Target {
 
 impl Target {
     /// A target with the offer of `directory`, which draws challenges and keys from `entropy`.
-    pub const fn new(directory: Directory, entropy: Entropy) -> Self {
+    pub fn new(directory: Directory, entropy: Entropy) -> Self {
         Self {
-            directory,
+            directory: Offer::new(directory),
             associations: Associations::new(),
             next_controller: 0,
             returning: Returning::new(),
@@ -83,7 +85,12 @@ impl Target {
 
     /// The directory: the offer of the target.
     pub const fn directory(&self) -> &Directory {
-        &self.directory
+        self.directory.directory()
+    }
+
+    /// The subsystem with that key, if it is offered.
+    pub fn offered(&self, key: SubsystemKey) -> Option<&Subsystem> {
+        self.directory.by_key(key)
     }
 
     /// Replaces the directory. Connections stay. The first list has the keys of discovery
@@ -93,7 +100,36 @@ impl Target {
     pub fn set_directory(&mut self, mut directory: Directory) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
         let changed = !directory.says_the_same(&self.directory);
         directory.generation = self.directory.generation.wrapping_add(u64::from(changed));
-        self.directory = directory;
+        self.directory = Offer::new(directory);
+        self.apply_offer(changed, |_| true)
+    }
+
+    /// Offers a subsystem, in the place of the one with its key if there is one. The lists are
+    /// those of [`Target::set_directory`].
+    pub fn put_subsystem(&mut self, subsystem: Subsystem) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
+        let key = subsystem.key;
+        let changed = self.directory.put(subsystem);
+        self.apply_offer(changed, |of| of == key)
+    }
+
+    /// Offers a subsystem no longer. The lists are those of [`Target::set_directory`].
+    pub fn remove_subsystem(&mut self, key: SubsystemKey) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
+        let changed = self.directory.remove(key).is_some();
+        self.apply_offer(changed, |of| of == key)
+    }
+
+    /// Sets whether more is meant to be offered, as [`Directory::is_partial`] says.
+    pub const fn set_partial(&mut self, is_partial: bool) {
+        self.directory.set_partial(is_partial);
+    }
+
+    /// Finds the associations with events to send and those to end, of the discovery service and of
+    /// the subsystems that `is_meant` names.
+    fn apply_offer(
+        &mut self,
+        changed: bool,
+        is_meant: impl Fn(SubsystemKey) -> bool,
+    ) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
         let Self { directory, associations, .. } = self;
         let (mut notified, mut ended) = (Vec::new(), Vec::new());
         for (key, association) in associations.iter_mut() {
@@ -106,7 +142,7 @@ impl Target {
                         notified.push(key);
                     }
                 }
-                Served::Nvm(subsystem) => {
+                Served::Nvm(subsystem) if is_meant(*subsystem) => {
                     let offered = directory.by_key(*subsystem);
                     let is_allowed = |offered: &Subsystem| {
                         let terms = offered.terms_of(&association.host).cloned().unwrap_or_default();
@@ -116,6 +152,7 @@ impl Target {
                         ended.push(key);
                     }
                 }
+                Served::Nvm(_) => {}
             }
         }
         (notified, ended)

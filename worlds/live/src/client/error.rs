@@ -176,6 +176,14 @@ pub enum Failure {
     Fabrics(fabrics::Failure),
 }
 
+impl Failure {
+    /// Whether the subsystem has refused this host for good, as [`fabrics::Failure::is_refusal`]
+    /// says.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Fabrics(failure) if failure.is_refusal())
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

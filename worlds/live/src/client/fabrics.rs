@@ -73,6 +73,10 @@ pub trait FabricDriver: Application<Event = FabricEvent> {
     /// The latest failure to reach the other end of a path, in words, if the latest attempt failed.
     fn dial_failure(&self, path: PathIndex) -> Option<String>;
 
+    /// Whether the other end of a path has refused every key that this host has for it, in the
+    /// latest attempts.
+    fn is_key_refused(&self, path: PathIndex) -> bool;
+
     /// Names the digests that were asked for and that the controller of a path has not enabled.
     fn missing_digests(&self, path: PathIndex) -> Option<&'static str>;
 
@@ -108,6 +112,8 @@ pub(super) struct Fabrics<D: FabricDriver> {
     pool: Pool,
     /// Paths whose loss was reported to the owner.
     lost: BTreeSet<PathIndex>,
+    /// Paths whose other end refuses this host for good, with the reason.
+    refused: BTreeMap<PathIndex, String>,
     /// Missing digests that were reported to the owner, for each path.
     missing: BTreeMap<PathIndex, &'static str>,
     /// News that the driver does not report.
@@ -216,6 +222,7 @@ impl<D: FabricDriver> Fabrics<D> {
             free: Vec::new(),
             pool: Pool::default(),
             lost: BTreeSet::new(),
+            refused: BTreeMap::new(),
             missing: BTreeMap::new(),
             news: VecDeque::new(),
             host,
@@ -224,6 +231,26 @@ impl<D: FabricDriver> Fabrics<D> {
 
     fn multipath(&self) -> &Multipath {
         self.blocking.driver.multipath()
+    }
+
+    /// Notes what the end of an attempt says about a path.
+    fn note_attempt(&mut self, event: &FabricEvent) {
+        let (path, why) = match event {
+            FabricEvent::PathUp(path) => (*path, None),
+            FabricEvent::PathLost(path, why) if self.blocking.driver.is_key_refused(*path) => {
+                let reason = self.blocking.driver.dial_failure(*path);
+                (*path, Some(reason.unwrap_or_else(|| why.to_string())))
+            }
+            FabricEvent::PathLost(path, _) => (*path, None),
+            FabricEvent::PathGivenUp(path, failure) => {
+                (*path, failure.is_refusal().then(|| failure.to_string()))
+            }
+            _ => return,
+        };
+        match why {
+            Some(why) => drop(self.refused.insert(path, why)),
+            None => drop(self.refused.remove(&path)),
+        }
     }
 
     /// Notes which digests a path has to do without; returns news of a change.
@@ -344,6 +371,11 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
         Ok(())
     }
 
+    fn refusal(&self) -> Option<&str> {
+        let is_everywhere = self.refused.len() == self.multipath().paths().count();
+        self.refused.values().next().filter(|_| is_everywhere).map(String::as_str)
+    }
+
     fn data_region(&self) -> DataRegion {
         DataRegion { base: BASE, length: self.places.len() as u64 }
     }
@@ -403,6 +435,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
         self.news.pop_front().map(Event::News)
     }
     fn on_event(&mut self, event: FabricEvent) -> Option<Event> {
+        self.note_attempt(&event);
         Some(match event {
             FabricEvent::Completed(completed) => Event::Completed(self.on_completed(completed)?),
             FabricEvent::AdminCompleted { cookie: PROBE, entry, .. } => Event::Probed(match entry.status() {

@@ -116,6 +116,10 @@ impl FabricDriver for InitiatorDriver {
         self.failure(usize::from(path.0)).map(ToString::to_string)
     }
 
+    fn is_key_refused(&self, path: PathIndex) -> bool {
+        Self::is_key_refused(self, usize::from(path.0))
+    }
+
     fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
         self.initiator().missing_digests(path)
     }

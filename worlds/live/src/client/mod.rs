@@ -125,6 +125,12 @@ impl Controller {
         each!(&mut self.reached, transport => transport.wait_ready(timeout))
     }
 
+    /// Why the other end refuses this host for good, if its latest answer on every path was such a
+    /// refusal. Lost connections, time-outs and full targets are none. `None` on PCI Express.
+    pub fn refusal(&self) -> Option<&str> {
+        each!(&self.reached, transport => transport.refusal())
+    }
+
     /// The time of the loop's clock.
     pub fn now(&self) -> Instant {
         each!(&self.reached, transport => transport.blocking().now())

@@ -50,6 +50,10 @@ pub(super) trait Transport {
     fn name(&self) -> String;
     fn identity(&self) -> Option<Identity<'_>>;
     fn wait_ready(&mut self, timeout: engine::Nanos) -> Result<(), AttachError>;
+    /// Why the controller refuses this host for good, if it does at present.
+    fn refusal(&self) -> Option<&str> {
+        None
+    }
 
     /// Memory for data that have a place.
     fn data_region(&self) -> DataRegion;

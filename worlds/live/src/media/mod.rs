@@ -246,6 +246,28 @@ impl Media {
         })
     }
 
+    /// The descriptor of messages of other threads, if there are other threads.
+    pub(crate) fn mail_fd(&self) -> Option<RawFd> {
+        self.sharing.as_ref().map(|sharing| sharing.poll_fd())
+    }
+
+    /// Whether [`Media::reap`] has nothing to do until a request or a message of another thread
+    /// comes.
+    pub(crate) fn may_rest(&self) -> bool {
+        let rests = |medium: &Medium| {
+            matches!(medium, Medium::Ram(_) | Medium::SharedRam(_) | Medium::File(_) | Medium::Gone)
+        };
+        self.going.is_empty() && self.in_flight() == 0 && self.media.iter().all(rests)
+    }
+
+    /// Why another device that has one of the media refuses this host for good, if any does.
+    pub fn refusal(&self) -> Option<&str> {
+        self.media.iter().find_map(|medium| match medium {
+            Medium::Remote(remote) => remote.refusal(),
+            _ => None,
+        })
+    }
+
     /// The number of requests that have not ended, over all media.
     pub fn in_flight(&self) -> usize {
         let waiting = self.sharing.as_ref().map_or(0, |sharing| sharing.waiting());

@@ -77,6 +77,11 @@ impl Served {
         self.address
     }
 
+    /// Why the far end refuses this host for good, if it does.
+    fn refusal(&self) -> Option<&str> {
+        self.target.media_of(KEY)?.refusal()
+    }
+
     /// The subsystem that the kernel uses.
     pub(super) fn core(&self) -> Option<&Core> {
         self.target.target().subsystem(KEY)
@@ -206,7 +211,7 @@ impl BlockDriver for Initiator {
 
     fn status(about: &About, served: &Served, sender: &JobSender<Served>) -> Reply<Report> {
         let (mut device, sender) =
-            (status::of_target(about, served.device(), served.address()), sender.clone());
+            (status::of_target(about, served.device(), served.address(), served.refusal()), sender.clone());
         Reply::Later(Box::new(move || {
             let next = |driver: &mut Served, after| {
                 driver.core().map(|core| next_tallies(core.tallies(), after)).unwrap_or_default()

@@ -165,6 +165,7 @@ fn place(url: &Url, args: &ConnectArgs) -> Result<Place, Error> {
         address: url.resolve()?,
         namespace: args.namespace.map(NamespaceId),
         hold: url.hold(hold),
+        refused_retry: args.refused_retry.into(),
         options: args.options(url)?,
         // A target's Deallocate makes zeroes; ours is a hint, as the block layer's is.
         deallocates_as_hint: true,

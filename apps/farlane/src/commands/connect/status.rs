@@ -24,7 +24,8 @@ fn common(about: &About, device: Option<&str>, activity: Vec<Activity>, way: Way
 
 /// The status of a block device whose requests this process answers.
 pub(super) fn of_requests(about: &About, driver: &UblkDriver) -> Reply<Report> {
-    let (about, device, nsid) = (about.clone(), driver.name(), driver.medium().namespace().0);
+    let about = About { bytes: driver.bytes(), ..about.clone() };
+    let (device, nsid) = (driver.name(), driver.medium().namespace().0);
     let (first, others) = driver.figures();
     let whole = move |all: &[Figures]| Report::of(Status::Connect(of_threads(&about, &device, nsid, all)));
     if driver.threads() == 1 {
@@ -68,10 +69,16 @@ fn of_threads(about: &About, device: &str, nsid: u32, all: &[Figures]) -> Connec
             latencies: counters::latencies(latencies),
         }
     };
-    let far_end = state(all.iter().all(|one| one.is_here));
+    let refusal = all.iter().find_map(|one| one.refusal.clone());
+    let far_end = match refusal {
+        Some(_) => FarEndState::Refused,
+        None if all.iter().all(|one| one.is_here) => FarEndState::Here,
+        None => FarEndState::Away,
+    };
     let under_way = all.iter().map(|one| one.under_way as u64).sum();
     let queues = if all.len() > 1 { (0..).zip(all).map(queue).collect() } else { Vec::new() };
-    let way = Way::Ublk { far_end, under_way, requests: Kind::ALL.map(requests).to_vec(), queues };
+    let requests = Kind::ALL.map(requests).to_vec();
+    let way = Way::Ublk { far_end, refusal, under_way, requests, queues };
     common(about, Some(device), vec![activity], way)
 }
 
@@ -80,7 +87,7 @@ fn queue((queue, figures): (u16, &Figures)) -> BlockQueue {
     let sum = |of: fn(&KindTally) -> u64| Kind::ALL.iter().map(|kind| of(figures.tally.of(*kind))).sum();
     BlockQueue {
         queue,
-        far_end: state(figures.is_here),
+        far_end: state(figures),
         under_way: figures.under_way as u64,
         counts: Counts {
             operations: sum(|kind| kind.operations),
@@ -90,13 +97,22 @@ fn queue((queue, figures): (u16, &Figures)) -> BlockQueue {
     }
 }
 
-const fn state(is_here: bool) -> FarEndState {
-    if is_here { FarEndState::Here } else { FarEndState::Away }
+const fn state(figures: &Figures) -> FarEndState {
+    match (figures.is_here, &figures.refusal) {
+        (true, _) => FarEndState::Here,
+        (false, Some(_)) => FarEndState::Refused,
+        (false, None) => FarEndState::Away,
+    }
 }
 
 /// The status of a block device of the kernel's initiator, whose target listens at `address`, but
 /// for the counts of commands.
-pub(super) fn of_target(about: &About, device: Option<&str>, address: SocketAddr) -> Connect {
-    let way = Way::NvmeTcp { target: address.to_string() };
+pub(super) fn of_target(
+    about: &About,
+    device: Option<&str>,
+    address: SocketAddr,
+    refusal: Option<&str>,
+) -> Connect {
+    let way = Way::NvmeTcp { target: address.to_string(), refusal: refusal.map(str::to_owned) };
     common(about, device, Vec::new(), way)
 }

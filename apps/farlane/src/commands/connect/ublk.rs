@@ -126,6 +126,16 @@ fn report(event: Event) {
             "the block device is {}, so it stays: its I/O waits for another farlane connect",
             users.join(", ")
         ),
+        Event::Resized(bytes) => info!("the namespace has {bytes} B by now, and so has the block device"),
+        Event::NotResized(bytes, None) => warn!(
+            "the namespace has {bytes} B by now, and the block device keeps its size: this kernel's \
+             user-space block driver resizes none (Linux 6.16 or newer does); farlane use disconnect, then \
+             farlane connect, for the new size"
+        ),
+        Event::NotResized(bytes, Some(error)) => warn!(
+            "the namespace has {bytes} B by now, and the block device keeps its size: {error}; farlane use \
+             disconnect, then farlane connect, for the new size"
+        ),
         Event::Removed => info!("the block device was removed"),
         Event::NotRemoved(error) => warn!("the block device could not be removed: {error}"),
     }

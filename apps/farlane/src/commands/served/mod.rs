@@ -231,6 +231,7 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
         address: spec.url.resolve()?,
         namespace: spec.namespace.map(NamespaceId),
         hold: spec.url.hold(spec.hold.into()),
+        refused_retry: remote::REFUSED_RETRY,
         options: controller_options(),
         deallocates_as_hint: false,
     };

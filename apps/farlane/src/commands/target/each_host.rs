@@ -51,7 +51,7 @@ impl Guest {
         let target = core.driver.target();
         let of = |connection: &ConnectionStatus| core.driver.tcp_info(connection.id);
         Self {
-            subsystem: target.directory().by_key(guest.subsystem).map(|one| one.name.to_string()),
+            subsystem: target.offered(guest.subsystem).map(|one| one.name.to_string()),
             controller: guest.controller.0,
             memory: guest.memory,
             tcp: guest.connections.iter().filter_map(of).collect(),

@@ -310,7 +310,7 @@ fn block_devices(look: &Look) -> Vec<Thing<Served>> {
     let mut things = Vec::new();
     for (socket, status) in look.statuses() {
         let Status::Connect(connect) = status else { continue };
-        let Way::Ublk { far_end, under_way, requests, queues } = &connect.way else { continue };
+        let Way::Ublk { far_end, under_way, requests, queues, .. } = &connect.way else { continue };
         let device = connect.device.clone().unwrap_or_default();
         let mut add = |served: Served| {
             let key = format!("{socket} {:?}", served.queue);
@@ -421,7 +421,11 @@ fn thread(of: String, since: &Since<'_, Work>) -> ThreadRow {
 
 fn block_device(device: String, since: &Since<'_, Served>) -> BlockDeviceRow {
     let Served { queue, far_end, under_way, counts } = since.now;
-    let far_end = if *far_end == FarEndState::Here { "here" } else { "away" };
+    let far_end = match far_end {
+        FarEndState::Here => "here",
+        FarEndState::Away => "away",
+        FarEndState::Refused => "refused",
+    };
     BlockDeviceRow {
         device,
         queue: queue.map_or_else(|| "all".to_owned(), |queue| queue.to_string()),

@@ -173,6 +173,25 @@ impl Failure {
         }
     }
 
+    /// Whether the subsystem has refused this host for good: it is not there, does not let this
+    /// host in, or one end has not proved its identity. Such an answer stays the same until people
+    /// change something, whereas a target that restarts, is busy or is full gives other answers or
+    /// none.
+    ///
+    /// As in Linux, Do Not Retry in the answer to the first Connect makes it final.
+    pub fn is_refusal(self) -> bool {
+        let passes = |status| FabricsStatus::of(status).is_some_and(FabricsStatus::may_retry);
+        let is_final = |status: Status| status.do_not_retry() && !passes(status);
+        match self {
+            Self::Authentication { .. } => true,
+            Self::Connect { queue, status, .. } => queue.is_admin() && is_final(status),
+            Self::Command { status, .. } => {
+                FabricsStatus::of(status) == Some(FabricsStatus::AuthenticationRequired) && is_final(status)
+            }
+            Self::Short { .. } | Self::NotReady | Self::Fatal | Self::ControllerLoss => false,
+        }
+    }
+
     /// Whether an I/O queue reached a controller that has ended this host's association. Either the
     /// controller lost the admin connection before the host did, or another controller has the same
     /// number: a restarted target has given the number to another path of this host, whose queues
@@ -309,5 +328,38 @@ mod tests {
         assert!(refused(2, StatusCode::CommandSequenceError).may_retry());
         assert!(!refused(0, StatusCode::CommandSequenceError).may_retry());
         assert!(!refused(2, StatusCode::InvalidField).may_retry());
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_refusal() {
+        let connect = |queue, status: Status| Failure::Connect { queue: QueueId(queue), status, dw0: 0 };
+        let of = |status: FabricsStatus| Status::from(status);
+        for refused in [
+            connect(0, of(FabricsStatus::InvalidHost)),
+            connect(0, of(FabricsStatus::InvalidParameters)),
+            connect(0, Status::from(StatusCode::InvalidField).with_do_not_retry(true)),
+            Failure::Authentication { queue: QueueId(1), why: authentication::Failure::HostSecret },
+            Failure::Command { what: "Property Get", status: of(FabricsStatus::AuthenticationRequired) },
+        ] {
+            assert!(refused.is_refusal() && !refused.may_retry(), "{refused}");
+        }
+        let may_pass = |status: FabricsStatus| of(status).with_do_not_retry(false);
+        for other in [
+            connect(0, of(FabricsStatus::ControllerBusy)),
+            connect(0, of(FabricsStatus::ControllerBusy).with_do_not_retry(true)),
+            connect(0, of(FabricsStatus::RestartDiscovery)),
+            // A target that does not offer all of its subsystems yet.
+            connect(0, may_pass(FabricsStatus::InvalidParameters)),
+            connect(0, may_pass(FabricsStatus::InvalidHost)),
+            connect(0, StatusCode::InternalError.into()),
+            // The next attempt shows what the Admin Queue is answered.
+            connect(1, of(FabricsStatus::InvalidHost)),
+            Failure::Command { what: "Identify", status: of(FabricsStatus::InvalidParameters) },
+            Failure::NotReady,
+            Failure::Fatal,
+            Failure::ControllerLoss,
+        ] {
+            assert!(!other.is_refusal(), "{other}");
+        }
     }
 }

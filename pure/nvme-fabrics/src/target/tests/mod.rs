@@ -145,6 +145,22 @@ fn a_host_connects_an_admin_queue_and_io_queues() {
 }
 
 #[test]
+fn a_target_that_is_not_complete_refuses_nothing_for_good() {
+    let unknown = || {
+        let mut ask = ask(0, 0xffff);
+        ask.data.subsystem = nqn("nqn.2026-01.io.farlane:none");
+        ask
+    };
+    let mut target = with(|directory| directory.is_partial = true);
+    let (status, dw0) = invalid(Parameter::SUBSYSTEM);
+    assert_eq!(refused(unknown(), &mut target), (status.with_do_not_retry(false), dw0));
+    assert!(ask(0, 0xffff).of(&mut target).is_ok());
+    let complete = Directory { is_partial: false, ..target.directory().clone() };
+    target.set_directory(complete);
+    assert_eq!(refused(unknown(), &mut target), (status, dw0));
+}
+
+#[test]
 fn every_wrong_connect_is_refused_by_its_name() {
     let listed = |directory: &mut Directory| {
         directory.subsystems[0].hosts = Hosts::Listed(Vec::from([nqn(HOST)]));

@@ -344,6 +344,13 @@ impl Socket {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Informs a host whose TLS handshake has failed that its key was refused.
+    pub(super) fn refuse_key(&self) {
+        if let Secure::Tls(tls) = &self.secure {
+            tls.refuse(&self.stream);
+        }
+    }
+
     /// Ends both directions at once: [`Socket::receive`] then returns [`Received::Closed`].
     pub fn give_up(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);

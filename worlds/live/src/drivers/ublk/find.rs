@@ -34,6 +34,8 @@ pub struct Found {
     pub info: Info,
     /// Whether it had another server before.
     pub is_taken_over: bool,
+    /// The length of the device in bytes.
+    pub bytes: u64,
 }
 
 /// Why there is no block device to serve.
@@ -97,11 +99,12 @@ pub fn find(
             State::Dead => control.delete(device)?,
             State::Waiting => {
                 let before = control.parameters(device)?;
-                if (before.bytes, before.block) != (limits.bytes, limits.block) {
+                let has_grown = before.bytes < limits.bytes && control.can_resize();
+                if before.block != limits.block || before.bytes != limits.bytes && !has_grown {
                     return Err(FindError::Changed { device, bytes: (before.bytes, limits.bytes) });
                 }
                 if control.take_over(device).is_ok() {
-                    return Ok(Found { info, is_taken_over: true });
+                    return Ok(Found { info, is_taken_over: true, bytes: before.bytes });
                 }
             }
             State::Live if is_running(server) => return Err(FindError::Served { device, server }),
@@ -115,7 +118,7 @@ pub fn find(
         medium.reap(&mut |_| ());
     }
     let info = control.add(settings.queues, settings.depth, settings.mark, &limits)?;
-    Ok(Found { info, is_taken_over: false })
+    Ok(Found { info, is_taken_over: false, bytes: limits.bytes })
 }
 
 /// Whether a process runs: one that has ended, and is only kept for its parent, does not.

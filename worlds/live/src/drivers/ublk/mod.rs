@@ -10,6 +10,7 @@
 //! io_uring and a host of its own ([`Threads`]). Otherwise one thread serves all queues.
 
 mod find;
+mod growth;
 mod server;
 mod tally;
 mod threads;
@@ -27,8 +28,9 @@ use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::sys::block_use;
 use crate::sys::clock::Clock;
 use crate::sys::ublk::{Control, Device, DeviceFile, Error};
+use growth::{Growth, Lengths, Step};
 use server::Server;
-use threads::Queues;
+use threads::{Queues, Reports};
 
 pub use find::{FindError, Found, Settings, find};
 pub use tally::{Kind, KindTally, Tally};
@@ -43,6 +45,11 @@ pub enum Event {
     Refused(io::Error),
     /// The block device stays, and waits for another server, because it is in use.
     Left(Vec<String>),
+    /// The namespace has become longer, and the block device with it: the length in bytes.
+    Resized(u64),
+    /// The namespace has this length by now, and the kernel does not give it to the block device.
+    /// Without an error, the kernel's driver can't.
+    NotResized(u64, Option<Error>),
     /// The block device was removed.
     Removed,
     /// The block device could not be removed.
@@ -88,6 +95,8 @@ impl From<Error> for StartError {
 pub struct Figures {
     /// Whether the other device can be reached.
     pub is_here: bool,
+    /// Why the other device refuses this host for good, if it does.
+    pub refusal: Option<String>,
     /// Requests that have come and were not answered.
     pub under_way: usize,
     /// Counts of the requests.
@@ -96,7 +105,12 @@ pub struct Figures {
 
 impl Figures {
     fn of(server: &Server) -> Self {
-        Self { is_here: server.medium.is_here(), under_way: server.under_way, tally: server.tally }
+        Self {
+            is_here: server.medium.is_here(),
+            refusal: server.medium.refusal().map(str::to_owned),
+            under_way: server.under_way,
+            tally: server.tally,
+        }
     }
 }
 
@@ -105,6 +119,8 @@ enum State {
     /// The kernel looks at the new device.
     Starting,
     Live,
+    /// The kernel gives the device this length.
+    Resizing(u64),
     /// The kernel removes the device.
     Stopping,
     Over,
@@ -119,6 +135,11 @@ pub struct UblkDriver {
     server: Server,
     queues: Queues,
     state: State,
+    /// The lengths of the namespace that the threads know, and the length of the device.
+    lengths: Lengths,
+    growth: Growth,
+    /// Whether the device is to be removed once the kernel has resized it.
+    stops_later: bool,
     /// Whether the device is to be removed even while it is in use.
     is_unwanted: Cell<bool>,
     report: fn(Event),
@@ -142,23 +163,30 @@ impl UblkDriver {
         let file = DeviceFile::open(&info)?;
         let own = if threads.is_some() { 0..1 } else { 0..info.queues };
         let mut server = Server::new(clock, Device::serve(&file, info, own)?, medium);
+        let count = if threads.is_some() { usize::from(info.queues) } else { 1 };
+        let lengths = Lengths::new(count, found.bytes);
+        let reports = Reports { report, lengths: lengths.clone() };
         let queues = match threads {
             Some(threads) => {
                 // The host of the medium answers its far end meanwhile.
                 let idle = || {
                     server.medium.reap(&mut |_| ());
                 };
-                Queues::start(clock, (&file, info), 1..info.queues, threads, report, idle)?
+                Queues::start(clock, (&file, info), 1..info.queues, threads, &reports, idle)?
             }
             None => Queues::default(),
         };
         control.begin_service(info.device, found.is_taken_over).map_err(StartError::System)?;
+        let growth = Growth::new(found.bytes, control.can_resize());
         Ok(Self {
             control,
             number: info.device,
             server,
             queues,
             state: State::Starting,
+            lengths,
+            growth,
+            stops_later: false,
             is_unwanted: Cell::new(false),
             report,
         })
@@ -166,7 +194,12 @@ impl UblkDriver {
 
     /// Whether the block device can be used.
     pub fn is_live(&self) -> bool {
-        self.state == State::Live
+        matches!(self.state, State::Live | State::Resizing(_))
+    }
+
+    /// The length of the block device in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.growth.bytes
     }
 
     /// The name of the block device, without its folder.
@@ -222,10 +255,43 @@ impl UblkDriver {
                 (self.report)(Event::Live);
             }
             (State::Starting, Err(error)) => return Err(io::Error::other(error)),
+            (State::Resizing(bytes), result) => {
+                self.state = State::Live;
+                match result {
+                    Ok(()) => {
+                        self.growth.on_resized(bytes);
+                        (self.report)(Event::Resized(bytes));
+                    }
+                    Err(error) => {
+                        self.growth.on_refused(bytes);
+                        (self.report)(Event::NotResized(bytes, Some(error)));
+                    }
+                }
+                if self.stops_later {
+                    self.stop();
+                }
+            }
             (_, Ok(())) => {}
             (_, Err(error)) => (self.report)(Event::NotRemoved(error)),
         }
         Ok(true)
+    }
+
+    /// Has the kernel give the device the length that the namespace has by now.
+    fn grow(&mut self) -> io::Result<()> {
+        self.lengths.note(0, self.server.medium.adopt_growth());
+        if self.state != State::Live || self.control.is_waiting() {
+            return Ok(());
+        }
+        match self.growth.next(self.lengths.least()) {
+            Step::Stay => {}
+            Step::Warn(bytes) => (self.report)(Event::NotResized(bytes, None)),
+            Step::Resize(bytes) => {
+                self.control.begin_resize(self.number, bytes)?;
+                self.state = State::Resizing(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Begins to remove the device. Requests that wait for an absent device end now.
@@ -269,6 +335,7 @@ impl Driver for UblkDriver {
         if let Some(error) = self.server.refusal() {
             (self.report)(Event::Refused(error));
         }
+        self.grow()?;
         let have_ended = self.queues.ended()?;
         if have_ended && self.server.is_over() && !self.control.is_waiting() {
             self.conclude(context.sources());
@@ -289,6 +356,9 @@ impl Driver for UblkDriver {
         if !users.is_empty() && !self.is_unwanted.get() {
             (self.report)(Event::Left(users));
             self.state = State::Over;
+        } else if matches!(self.state, State::Resizing(_)) {
+            // One command is begun at a time.
+            self.stops_later = true;
         } else if self.control.is_waiting() {
             // The kernel still starts the device. Without its server it gives that up.
             self.state = State::Over;

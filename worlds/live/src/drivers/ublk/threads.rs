@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use engine::{Instant, Nanos};
 
+use super::growth::Lengths;
 use super::server::Server;
 use super::{Event, Figures, StartError};
 use crate::media::RemoteMedium;
@@ -38,6 +39,15 @@ pub struct Threads {
     pub stop: Stop,
 }
 
+/// Where threads report to.
+#[derive(Clone)]
+pub(super) struct Reports {
+    /// Takes events.
+    pub(super) report: fn(Event),
+    /// The lengths that the threads know.
+    pub(super) lengths: Lengths,
+}
+
 /// The driver of a thread.
 pub(super) struct QueueDriver {
     server: Server,
@@ -47,6 +57,11 @@ pub(super) struct QueueDriver {
     has_seen: bool,
     is_over: bool,
     report: fn(Event),
+    /// The lengths that the threads know, and the number of this one.
+    lengths: Lengths,
+    number: u16,
+    /// Wakes the loop of the first queue.
+    first: Stop,
 }
 
 impl QueueDriver {
@@ -73,6 +88,9 @@ impl Driver for QueueDriver {
         let busy = self.server.turn(context.now)?;
         if let Some(error) = self.server.refusal() {
             (self.report)(Event::Refused(error));
+        }
+        if self.lengths.note(self.number.into(), self.server.medium.adopt_growth()) {
+            self.first.wake();
         }
         Ok(match (self.is_over || self.server.is_over(), busy) {
             (true, _) => Turn::Done,
@@ -120,7 +138,7 @@ impl Queues {
         (file, info): (&DeviceFile, Info),
         queues: Range<u16>,
         threads: &Threads,
-        report: fn(Event),
+        reports: &Reports,
         mut idle: impl FnMut(),
     ) -> Result<Self, StartError> {
         let mut all = Self::default();
@@ -136,7 +154,7 @@ impl Queues {
                 info,
                 threads: threads.clone(),
                 removes: all.removes.clone(),
-                report,
+                reports: reports.clone(),
                 ready: ready.clone(),
             };
             let has_ended = Arc::new(AtomicBool::new(false));
@@ -258,7 +276,7 @@ struct Start {
     info: Info,
     threads: Threads,
     removes: Arc<AtomicBool>,
-    report: fn(Event),
+    reports: Reports,
     ready: Sender<Ready>,
 }
 
@@ -273,9 +291,9 @@ impl Start {
         };
         // Without a receiver, the start has failed already.
         let is_wanted = self.ready.send((self.number, result)).is_ok();
-        let Self { removes, report, .. } = self;
-        let server = server.filter(|_| is_wanted)?;
-        Some(QueueDriver { server, removes, has_seen: false, is_over: false, report })
+        let Self { removes, reports: Reports { report, lengths }, number, threads, .. } = self;
+        let (server, first) = (server.filter(|_| is_wanted)?, threads.stop);
+        Some(QueueDriver { server, removes, has_seen: false, is_over: false, report, lengths, number, first })
     }
 
     fn server(&self) -> Result<Server, OpenError> {

@@ -79,9 +79,8 @@ impl Kernel {
     }
 
     fn over(file: Arc<File>, ring: Option<IoUring>) -> Self {
-        let calls = (0..CALLS_MAX).map(|_| None).collect();
         let ring = ring.map(ManuallyDrop::new);
-        Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }
+        Self { ring, file, calls: Vec::new(), unsubmitted: 0, under_way: 0, ended: VecDeque::new() }
     }
 
     pub(crate) const fn file(&self) -> &Arc<File> {
@@ -104,7 +103,12 @@ impl Kernel {
     /// # Panics
     /// When a call of that name is under way.
     pub(crate) fn start(&mut self, name: u32, call: Call) {
-        let slot = &mut self.calls[name as usize];
+        let index = name as usize;
+        if self.calls.len() <= index {
+            // Calls are moved: the kernel knows the places of their bytes, not theirs.
+            self.calls.resize_with(index + 1, || None);
+        }
+        let slot = &mut self.calls[index];
         assert!(slot.is_none(), "call {name} is under way already");
         let call = slot.insert(call);
         let Some(ring) = &mut self.ring else {

@@ -58,7 +58,8 @@ pub struct FileMedium {
     /// bypass it.
     direct: Option<usize>,
     notes: Vec<Note>,
-    /// The requests under way, by the name of their current call.
+    /// The requests under way, by the name of their current call. There are as many places as there
+    /// were calls at once, at most [`CALLS_MAX`].
     jobs: Vec<Option<Job>>,
     /// Names that no call has at present.
     free: Vec<u32>,
@@ -73,7 +74,8 @@ pub struct FileMedium {
     /// Whether the file system can punch holes, and zero ranges in place, as far as we know.
     can_punch: bool,
     can_zero: bool,
-    zeroes: Buffer,
+    /// The zeroes that are written where the file system can't make holes, once they were needed.
+    zeroes: Option<Buffer>,
 }
 
 /// A request under way. A request has one call at a time.
@@ -128,28 +130,24 @@ impl FileMedium {
         let Opened { file, size, regular, direct, mut notes } = opened;
         let (kernel, refused) = Kernel::new(Arc::new(file), options.ring);
         notes.extend(refused.map(|error| Note::OneAtATime(error.to_string())));
-        let mut pool = Pool::new(POOL_RETAIN);
-        let zero_length = usize::try_from(ZERO_PIECE_MAX).expect("the limit fits memory");
-        let mut zeroes = pool.take(zero_length);
-        zeroes.fill(0);
         Self {
             path: path.to_owned(),
             kernel,
-            pool,
+            pool: Pool::new(POOL_RETAIN),
             size,
             options: *options,
             regular,
             direct,
             notes,
-            jobs: (0..CALLS_MAX).map(|_| None).collect(),
-            free: (0..CALLS_MAX).rev().collect(),
+            jobs: Vec::new(),
+            free: Vec::new(),
             waiting: VecDeque::new(),
             ended: VecDeque::new(),
             reading: 0,
             freeing: if options.reserve && regular { Zeroing::InPlace } else { Zeroing::Punch },
             can_punch: true,
             can_zero: true,
-            zeroes: zeroes.freeze(),
+            zeroes: None,
         }
     }
 
@@ -250,7 +248,7 @@ impl FileMedium {
             }
             _ => true,
         };
-        memory && !self.free.is_empty()
+        memory && (!self.free.is_empty() || self.jobs.len() < CALLS_MAX as usize)
     }
 
     fn begin(&mut self, request: Request) {
@@ -272,11 +270,24 @@ impl FileMedium {
                 (offset, length, Goal::Zero { how: self.freeing, durable: false })
             }
         };
-        let name = self.free.pop().expect("room was asked for");
+        let name = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            u32::try_from(self.jobs.len() - 1).expect("room was asked for")
+        });
         let mut job = Job { id: request.id, begin, at: begin, left, repeats: 0, goal };
         let call = self.next_call(&mut job).expect("a request begins with a call");
         self.jobs[name as usize] = Some(job);
         self.kernel.start(name, call);
+    }
+
+    /// The zeroes to write. Most media never need them, and a target may have thousands of media.
+    fn zeroes(&mut self) -> &Buffer {
+        let Self { zeroes, pool, .. } = self;
+        zeroes.get_or_insert_with(|| {
+            let mut zeroes = pool.take(memory_length(ZERO_PIECE_MAX));
+            zeroes.fill(0);
+            zeroes.freeze()
+        })
     }
 
     /// Goes back to the page cache at the first request that direct transfers can't do: hosts may
@@ -323,7 +334,7 @@ impl FileMedium {
                         let length = memory_length(job.left.min(ZERO_PIECE_MAX));
                         return Some(Call::Write {
                             offset,
-                            data: self.zeroes.slice(0..length),
+                            data: self.zeroes().slice(0..length),
                             durable: false,
                         });
                     }

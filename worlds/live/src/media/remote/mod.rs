@@ -15,6 +15,7 @@ use engine::Watch;
 use engine::{Instant, Nanos};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
+use nvme::host::Namespace;
 use nvme::media::{Completion, Request};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::host::multipath::Request as Submission;
@@ -33,6 +34,8 @@ const PIECES_MAX: u32 = 256;
 const ROUNDS_MAX: usize = 16;
 /// The interval at which a new host for the device is tried after one has ended.
 const RETRY: Nanos = Nanos::from_secs(1);
+/// The usual interval while the device refuses this host for good.
+pub const REFUSED_RETRY: Nanos = Nanos::from_secs(10);
 
 /// The state of the connection to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub struct RemoteMedium {
     /// The log says that digests are missing.
     is_logged: bool,
     link: Link,
+    /// Why the device refuses this host for good, until it is there again.
+    refusal: Option<String>,
     /// The time at which the device was last there.
     seen: Instant,
     /// The serial number by which the device is recognized when it is back.
@@ -115,6 +120,12 @@ impl RemoteMedium {
         self.link == Link::Here
     }
 
+    /// Why the device refuses this host for good, as it said last. Requests fail until the device
+    /// is there again.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
     /// The serial number of the device's controller.
     pub fn serial(&self) -> &str {
         &self.serial
@@ -128,6 +139,17 @@ impl RemoteMedium {
     /// The model number of the device's controller.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Adopts the size that the device says the namespace has, if it is longer than the known one
+    /// and the device is there. Returns the known size in bytes.
+    pub fn adopt_growth(&mut self) -> u64 {
+        let known = self.size();
+        let identity = self.controller.as_ref().filter(|_| self.link == Link::Here);
+        let namespaces = identity.and_then(Controller::identity).map_or(&[][..], |one| one.namespaces);
+        let id = self.extent().id;
+        let is_longer = |one: &&Namespace| one.id == id && one.blocks * u64::from(one.block_bytes) > known;
+        if namespaces.iter().any(|one| is_longer(&one)) { self.measure() } else { known }
     }
 
     /// Adopts the size that the device says the namespace has by now; returns the size in bytes.
@@ -226,6 +248,7 @@ impl RemoteMedium {
             match event {
                 Event::Completed(completed) => self.on_completed(completed, out),
                 Event::Here(_) => self.on_here(),
+                Event::Away(_) if self.is_refused() => self.lose(""),
                 Event::Away(news) => {
                     if self.link == Link::Here {
                         self.log(&format!(
@@ -258,11 +281,26 @@ impl RemoteMedium {
         if self.link == Link::Here {
             self.seen = now;
         }
-        if !matches!(self.link, Link::Lost { .. } | Link::Coming) {
+        let refusal = self.controller.as_ref().and_then(Controller::refusal).map(str::to_owned);
+        if let Some(why) = refusal.filter(|why| self.refusal.as_ref() != Some(why)) {
+            let again = self.place.refused_retry;
+            self.log(&format!("refuses this host: {why}; I/O fails, and it is tried again every {again}"));
+            self.refusal = Some(why);
+        } else if !matches!(self.link, Link::Lost { .. } | Link::Coming) {
             self.log(&format!("can't be used: {why}; trying again"));
         }
         self.controller = None;
-        self.link = Link::Lost { again: now + RETRY };
+        self.link = Link::Lost { again: now + self.retry() };
+    }
+
+    /// Whether the host has just learned that the device refuses it for good.
+    fn is_refused(&self) -> bool {
+        self.controller.as_ref().is_some_and(|controller| controller.refusal().is_some())
+    }
+
+    /// How long to wait before another host is tried.
+    fn retry(&self) -> Nanos {
+        if self.refusal.is_some() { self.place.refused_retry } else { RETRY }
     }
 
     /// The device can be used again, if it is still the same device.
@@ -274,7 +312,7 @@ impl RemoteMedium {
             Some((extent, abilities)) => {
                 self.log("is back");
                 (self.commands.extents[0], self.commands.abilities) = (extent, abilities);
-                self.link = Link::Here;
+                (self.link, self.refusal) = (Link::Here, None);
             }
             None => self.lose("another device is there, or its namespace is gone or can't be served"),
         }
@@ -301,14 +339,15 @@ impl RemoteMedium {
             // The host's commands do not come back to it: another host gets them.
             self.commands.take_back_all();
             if again <= now {
-                self.link = Link::Lost { again: now + RETRY };
+                self.link = Link::Lost { again: now + self.retry() };
                 if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
                     (self.controller, self.is_logged, self.link) = (Some(controller), false, Link::Coming);
                     is_busy = true;
                 }
             }
         }
-        if now >= self.expiry() && self.link != Link::Away {
+        let is_hopeless = self.refusal.is_some() || now >= self.expiry();
+        if is_hopeless && self.link != Link::Away {
             let before = self.in_flight();
             self.commands.give_up(out);
             is_busy |= self.in_flight() < before;
@@ -337,8 +376,12 @@ impl RemoteMedium {
             controller.submit_io(controller.now(), submission).map_err(|error| refused(&error))
         };
         commands.fill(submit, out).unwrap_or_else(|Lost| {
-            self.lose("it accepts no commands");
-            1
+            // An event may say why.
+            let moved = self.exchange(out);
+            if matches!(self.link, Link::Here | Link::Away) {
+                self.lose("it accepts no commands");
+            }
+            moved + 1
         })
     }
 
@@ -373,6 +416,7 @@ impl fmt::Debug for RemoteMedium {
         f.debug_struct("RemoteMedium")
             .field("place", &self.place)
             .field("link", &self.link)
+            .field("refusal", &self.refusal)
             .field("in_flight", &self.in_flight())
             .finish_non_exhaustive()
     }

@@ -24,6 +24,9 @@ pub struct Place {
     pub namespace: Option<NamespaceId>,
     /// How long commands wait while the device is away.
     pub hold: Nanos,
+    /// How long to wait before the next attempt while the device refuses this host for good.
+    /// Requests fail at once meanwhile.
+    pub refused_retry: Nanos,
     /// How the device is used. The medium adds the options that it needs of its host.
     pub options: Options,
     /// Whether [`nvme::media::Operation::Deallocate`] is a hint, after which nothing has to read
@@ -126,6 +129,7 @@ pub fn open(
         queue: 0,
         is_logged: false,
         link: Link::Here,
+        refusal: None,
         seen: clock.now(),
         commands,
         serial,

@@ -36,6 +36,7 @@ pub(super) enum Command {
     StartRecovery,
     EndRecovery,
     GetFeatures,
+    UpdateSize,
 }
 
 impl Command {
@@ -52,6 +53,7 @@ impl Command {
             Self::StartRecovery => (BOTH, 0x10),
             Self::EndRecovery => (BOTH, 0x11),
             Self::GetFeatures => (FROM, 0x13),
+            Self::UpdateSize => (BOTH, 0x15),
         };
         code(direction, CONTROL_STRUCTURE, number)
     }
@@ -69,6 +71,7 @@ impl Command {
             Self::StartRecovery => "taking over the device",
             Self::EndRecovery => "continuing the device",
             Self::GetFeatures => "asking for features",
+            Self::UpdateSize => "giving the device another size",
         }
     }
 }
@@ -106,6 +109,14 @@ pub(super) const RECOVERY: u64 = 1 << 3 | 1 << 4;
 pub(super) const ENCODED: u64 = 1 << 6;
 /// Data are read and written by `pread` and `pwrite` (`UBLK_F_USER_COPY`).
 pub(super) const USER_COPY: u64 = 1 << 7;
+/// A device in use gets another size by `UBLK_U_CMD_UPDATE_SIZE` (`UBLK_F_UPDATE_SIZE`), from Linux
+/// 6.16 on.
+pub(super) const UPDATE_SIZE: u64 = 1 << 10;
+
+/// The value with `UBLK_U_CMD_UPDATE_SIZE`: the size in sectors.
+pub(super) const fn size_value(bytes: u64) -> u64 {
+    bytes / SECTOR as u64
+}
 
 /// `UBLK_S_DEV_LIVE`, `UBLK_S_DEV_QUIESCED` and `UBLK_S_DEV_FAIL_IO`.
 const LIVE: u16 = 1;
@@ -355,10 +366,21 @@ mod tests {
             (Command::GetParameters, 0x8020_7509),
             (Command::EndRecovery, 0xc020_7511),
             (Command::GetFeatures, 0x8020_7513),
+            (Command::UpdateSize, 0xc020_7515),
         ] {
             assert_eq!(command.code(), code, "{command:?}");
         }
         assert_eq!((FETCH, COMMIT_AND_FETCH), (0xc010_7520, 0xc010_7521));
+    }
+
+    #[test]
+    fn another_size_is_given_in_sectors() {
+        let bytes = control(3, 0, 0, size_value(5 << 30));
+        assert_eq!(bytes[0..4], 3_u32.to_ne_bytes());
+        assert_eq!(bytes[4..8], [0xff, 0xff, 0, 0]);
+        assert_eq!(bytes[8..16], [0; 8]);
+        assert_eq!(bytes[16..24], (5_u64 << 21).to_ne_bytes());
+        assert_eq!(UPDATE_SIZE, 0x400);
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::time::Duration;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::fs::{Mode, OFlags};
 
-use super::abi::{ANY_DEVICE, Command, ENCODED, Info, Parameters, RECOVERY, State, USER_COPY, control};
+use super::abi::{
+    ANY_DEVICE, Command, ENCODED, Info, Parameters, RECOVERY, State, UPDATE_SIZE, USER_COPY, control,
+    size_value,
+};
 
 /// The control file.
 const PATH: &str = "/dev/ublk-control";
@@ -91,6 +94,8 @@ pub(super) fn open(path: &str) -> Result<OwnedFd, Error> {
 pub struct Control {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: OwnedFd,
+    /// What the driver knows.
+    features: u64,
     /// The command that was begun and has not ended.
     begun: Option<Command>,
 }
@@ -103,12 +108,18 @@ impl Control {
     pub fn open() -> Result<Self, Error> {
         let file = open(PATH)?;
         let ring = IoUring::builder().build(4)?;
-        let mut control = Self { ring, file, begun: None };
+        let mut control = Self { ring, file, features: 0, begun: None };
         let mut features = [0; 8];
         // Drivers that do not know the question are too old.
         control.ask(Command::GetFeatures, 0, &mut features).map_err(|_| Error::Old)?;
-        let has_all = u64::from_ne_bytes(features) & NEEDED == NEEDED;
+        control.features = u64::from_ne_bytes(features);
+        let has_all = control.features & NEEDED == NEEDED;
         has_all.then_some(control).ok_or(Error::Old)
+    }
+
+    /// Whether a device gets another size while it is used.
+    pub const fn can_resize(&self) -> bool {
+        self.features & UPDATE_SIZE != 0
     }
 
     /// The descriptor that becomes readable when a command that was begun has ended.
@@ -171,7 +182,7 @@ impl Control {
             state: State::Dead,
             server: -1,
             mark,
-            flags: NEEDED,
+            flags: NEEDED | self.features & UPDATE_SIZE,
         };
         let mut bytes = wanted.emit();
         self.ask(Command::Add, ANY_DEVICE, &mut bytes)?;
@@ -226,6 +237,14 @@ impl Control {
     /// When the system refuses.
     pub(crate) fn begin_stop(&mut self, device: u32) -> io::Result<()> {
         self.begin(Command::Stop, device, 0)
+    }
+
+    /// Begins to give a device in use another size in bytes.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn begin_resize(&mut self, device: u32, bytes: u64) -> io::Result<()> {
+        self.begin(Command::UpdateSize, device, size_value(bytes))
     }
 
     /// How the command that was begun has ended, if it has.

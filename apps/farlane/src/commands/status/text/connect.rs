@@ -10,7 +10,9 @@ pub(crate) fn text(of: &Connect) -> String {
     if of.read_only {
         text += ", read-only";
     }
-    if of.way.is_away() {
+    if let Some(why) = of.way.refusal() {
+        text += &format!("; refused, and I/O fails: {why}");
+    } else if of.way.is_away() {
         text += "; the far end is away, and I/O waits";
     }
     text.push('\n');
@@ -29,13 +31,21 @@ pub(crate) fn text(of: &Connect) -> String {
 /// A queue of a block device.
 fn queue(of: &BlockQueue) -> String {
     let BlockQueue { queue, far_end, under_way, counts } = of;
-    let away = if *far_end == FarEndState::Away { ", its connection is away" } else { "" };
+    let away = match far_end {
+        FarEndState::Here => "",
+        FarEndState::Away => ", its connection is away",
+        FarEndState::Refused => ", its connection is refused",
+    };
     let (operations, errors) = (counts.operations, counts.errors);
     format!("  queue {queue}: {operations} requests, {under_way} under way, {errors} errors{away}\n")
 }
 
 /// The place of a block device and its state, for a row of `farlane observe list`.
 pub(crate) fn row(of: &Connect) -> [String; 2] {
-    let state = if of.way.is_away() { "the far end is away" } else { "connected" };
+    let state = match (of.way.refusal(), of.way.is_away()) {
+        (Some(_), _) => "refused",
+        (None, true) => "the far end is away",
+        (None, false) => "connected",
+    };
     [format!("{} as {}", of.url, of.device.as_deref().unwrap_or_default()), state.to_owned()]
 }

@@ -252,7 +252,7 @@ impl Server {
             |(address, name): &(SocketAddr, Nqn)| Referral { address: (*address).into(), name: name.clone() };
         let referrals = self.referrals.iter().map(referral).collect();
         let discovery = self.discovery.map_or_else(DiscoveryAccess::default, DiscoveryAccess::from);
-        let directory = Directory { subsystems, ports, referrals, discovery, generation: 0 };
+        let directory = Directory { subsystems, ports, referrals, discovery, is_partial: false, generation: 0 };
         if let Some(announcer) = &mut self.announcer {
             let of_tcp = self.ports.iter().filter(|(_, spec, _)| spec.fabric == Fabric::Tcp);
             let addresses: Vec<_> = of_tcp.map(|(_, _, address)| *address).collect();

@@ -16,7 +16,7 @@ use engine::{Engine, Instant, Nanos, Pool, Watch};
 use nvme_fabrics::tls::Psk;
 use nvme_tcp::SharedPool;
 
-use super::{Received, Socket};
+use super::{Received, Socket, tls};
 use crate::carrier::LOOKS;
 use crate::carrier::tcp::connect;
 use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
@@ -108,6 +108,9 @@ pub(crate) struct InitiatorShell {
     pub(crate) events: VecDeque<Output>,
     /// The last failure to reach each path, if any.
     failures: Vec<Option<io::Error>>,
+    /// How many attempts on each path, up to the latest one, the other end has ended by an alert of
+    /// TLS against the key.
+    denied: Vec<usize>,
     /// The keys that the host may prove by TLS; without any, it speaks without TLS.
     psks: Vec<Psk>,
     /// The devices that reach the paths by queue pairs, if any are reached so.
@@ -144,6 +147,7 @@ impl InitiatorDriver {
             connections: Vec::new(),
             events: VecDeque::new(),
             failures: (0..count).map(|_| None).collect(),
+            denied: vec![0; count],
             psks,
             devices: None,
             precedence: Precedence::default(),
@@ -190,6 +194,14 @@ impl InitiatorDriver {
         self.shell.failures.get(path)?.as_ref()
     }
 
+    /// Whether the other end of the path of this index has refused every key of this host, at each
+    /// of its addresses, in the latest attempts.
+    pub fn is_key_refused(&self, path: usize) -> bool {
+        let attempts = |addresses: &Vec<SocketAddr>| addresses.len() * self.shell.psks.len();
+        let needed = self.shell.addresses.get(path).map_or(0, attempts);
+        needed > 0 && self.shell.denied.get(path).is_some_and(|denied| *denied >= needed)
+    }
+
     /// Looks at the attempts to connect; returns whether any has ended.
     fn dialling(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
@@ -231,7 +243,10 @@ impl InitiatorDriver {
                         false => self.begin(now, established),
                     }
                 }
-                Err(error) => self.shell.on_failed(now, id, error, self.initiator.engine_mut()),
+                Err(error) => {
+                    self.shell.denied[usize::from(id.path.0)] = 0;
+                    self.shell.on_failed(now, id, error, self.initiator.engine_mut());
+                }
             }
         }
         busy
@@ -257,7 +272,11 @@ impl InitiatorDriver {
             let connection = self.shell.connections.swap_remove(index);
             match (outcome, connection) {
                 (Ok(_), Connection::Proving { established, .. }) => self.begin(now, established),
-                (Err(error), _) => self.shell.on_failed(now, id, error, self.initiator.engine_mut()),
+                (Err(error), _) => {
+                    let denied = &mut self.shell.denied[usize::from(id.path.0)];
+                    *denied = if tls::is_denial(&error) { *denied + 1 } else { 0 };
+                    self.shell.on_failed(now, id, error, self.initiator.engine_mut());
+                }
                 _ => {}
             }
         }
@@ -268,6 +287,7 @@ impl InitiatorDriver {
     fn begin(&mut self, now: Instant, established: Established) {
         let id = established.id;
         self.shell.failures[usize::from(id.path.0)] = None;
+        self.shell.denied[usize::from(id.path.0)] = 0;
         if let Some([host, controller]) = established.socket.ends() {
             self.initiator.engine_mut().set_ends(id, host, controller);
         }
@@ -560,6 +580,7 @@ mod tests {
             connections: Vec::new(),
             events: VecDeque::new(),
             failures: vec![None],
+            denied: vec![0],
             psks: Vec::new(),
             devices: None,
             precedence: Precedence::default(),

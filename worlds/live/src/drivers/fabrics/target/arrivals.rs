@@ -9,6 +9,7 @@ use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Inpu
 use engine::{Engine, Instant};
 
 use super::link::Link;
+use super::lively::name_of;
 use super::{Event, Moved, TargetDriver};
 use crate::drivers::fabrics::Socket;
 use crate::reactor::{Attention, Sources};
@@ -32,7 +33,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 if self.registered.contains(&(key, descriptor)) {
                     continue;
                 }
-                match sources.add(descriptor, Attention::EachTurn) {
+                // Media at rest are looked at when other threads have messages for them.
+                let attention = match media.mail_fd() == Some(descriptor) {
+                    true => Attention::Named(name_of(key)),
+                    false => Attention::EachTurn,
+                };
+                match sources.add(descriptor, attention) {
                     Ok(()) => self.registered.push((key, descriptor)),
                     Err(error) => {
                         self.unregistered.push(key);

@@ -4,6 +4,7 @@ mod arrivals;
 mod changes;
 mod letters;
 mod link;
+mod lively;
 mod mailbox;
 mod pairs;
 mod shell;
@@ -34,7 +35,6 @@ use crate::carrier::LOOKS;
 use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Received;
 use crate::drivers::fabrics::tls::Acceptor;
-use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 use crate::sys::tcp_info::TcpInfo;
@@ -226,21 +226,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.pairs.remove_port(id);
     }
 
-    /// Replaces the offer, as [`Target::set_directory`] does. Media of subsystems that are gone are
-    /// closed.
-    pub fn set_directory(&mut self, now: Instant, directory: Directory) {
-        self.acceptor = Acceptor::new(&directory);
-        self.target.engine_mut().set_directory(now, directory);
-        self.target.exchange(now, &mut self.shell);
-        for (index, media) in (0..).zip(&mut self.shell.media) {
-            let key = SubsystemKey(index);
-            if !self.target.engine().serves(key) {
-                *media = None;
-                self.registered.retain(|(of, _)| *of != key);
-            }
-        }
-    }
-
     /// The kernel's information on a host's TCP connection.
     pub fn tcp_info(&self, connection: ConnectionId) -> Option<TcpInfo> {
         let link = self.shell.links.get(connection.0 as usize)?.as_ref()?;
@@ -369,6 +354,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                         && link.proved.is_none()
                     {
                         let (peer, why) = (socket.peer(), why.to_string());
+                        // A key that is meant to be known may be known later.
+                        if !self.target.engine().directory().is_partial {
+                            socket.refuse_key();
+                        }
                         self.target.engine_mut().count_refused("tls");
                         (self.shell.report)(Event::NotEncrypted { peer, why });
                     }
@@ -512,6 +501,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let sources = context.sources();
         self.register(sources);
         self.now = self.now.max(context.now);
+        self.shell.lively.heed(context.named);
         let mut busy = self.take_letters(self.now, sources);
         busy |= self.receive_at_rest(context);
         // Nothing else comes soon from anywhere.
@@ -552,7 +542,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.shell.lingering.first().map(|(at, _)| *at);
-        let media = self.shell.media.iter().flatten().filter_map(Media::poll_timeout);
+        let media = self.media_timeout().into_iter();
         let again = (!self.is_registered()).then(|| self.now + REGISTER_AGAIN);
         media
             .chain(self.target.poll_timeout())

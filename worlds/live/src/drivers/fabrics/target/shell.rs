@@ -11,6 +11,7 @@ use nvme_fabrics::target::{SubsystemKey, WorkId};
 use super::Event;
 use super::letters::Leaving;
 use super::link::Link;
+use super::lively::LivelyMedia;
 use super::mailbox::Moved;
 use crate::drivers::fabrics::Socket;
 use crate::media::Media;
@@ -41,6 +42,8 @@ pub(super) struct TargetShell<F> {
     pub(super) work: Option<(WorkId, Work)>,
     /// The media, by subsystem.
     pub(super) media: Vec<Option<Media>>,
+    /// The media that are looked at in each turn.
+    pub(super) lively: LivelyMedia,
     /// Completions that media have given at once.
     pub(super) inputs: VecDeque<(SubsystemKey, Completion)>,
     /// What will go to the mailboxes of other reactors.
@@ -61,15 +64,18 @@ impl<F: FnMut(Event)> TargetShell<F> {
             admitted: Vec::new(),
             work: None,
             media: Vec::new(),
+            lively: LivelyMedia::new(),
             inputs: VecDeque::new(),
             leaving: Vec::new(),
             report,
         }
     }
 
-    /// The media of a subsystem that is here.
+    /// The media of a subsystem that is here, which are looked at in each turn from now on.
     pub(super) fn media_of(&mut self, key: SubsystemKey) -> Option<&mut Media> {
-        self.media.get_mut(key.0 as usize)?.as_mut()
+        let media = self.media.get_mut(key.0 as usize)?.as_mut()?;
+        self.lively.wake(key);
+        Some(media)
     }
 }
 
@@ -77,16 +83,18 @@ impl<F: FnMut(Event)> Shell<Target> for TargetShell<F> {
     fn pass(&mut self, now: Instant, output: Output, _: &mut Target) {
         match output {
             Output::Media { subsystem, owner, request } => {
-                let Self { media, inputs, .. } = self;
+                let Self { media, inputs, lively, .. } = self;
                 if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                    lively.wake(subsystem);
                     media.submit_for(owner, request, &mut |completion| {
                         inputs.push_back((subsystem, completion));
                     });
                 }
             }
             Output::Disowned { subsystem, request } => {
-                let Self { media, inputs, .. } = self;
+                let Self { media, inputs, lively, .. } = self;
                 if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                    lively.wake(subsystem);
                     media.disown(request, &mut |completion| inputs.push_back((subsystem, completion)));
                 }
             }

@@ -35,6 +35,17 @@ use secrets::Secrets;
 /// The first byte of a TLS handshake (RFC 8446, ContentType handshake).
 const HANDSHAKE: u8 = 22;
 
+/// Alerts (RFC 8446, 6.2).
+const HANDSHAKE_FAILURE: u8 = 40;
+const ILLEGAL_PARAMETER: u8 = 47;
+const ACCESS_DENIED: u8 = 49;
+const DECRYPT_ERROR: u8 = 51;
+const INSUFFICIENT_SECURITY: u8 = 71;
+const UNKNOWN_PSK_IDENTITY: u8 = 115;
+/// A record with the alert by which a target refuses every key alike, so that strangers do not
+/// learn which hosts are known: it comes before any key is agreed on.
+const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, HANDSHAKE_FAILURE];
+
 /// The TLS settings of the target's end for its hosts.
 #[derive(Clone, Default)]
 pub(super) struct Acceptor(Arc<[Psk]>);
@@ -180,6 +191,15 @@ impl Tls {
         self.close(socket);
     }
 
+    /// Informs a host whose handshake has failed that its key was refused, as far as the system
+    /// takes these bytes at once.
+    pub(super) fn refuse(&self, socket: &TcpStream) {
+        if matches!(self.0, State::Handshake(_)) {
+            // A connection that is gone already needs no reason.
+            let _ = Direct(socket).write(&REFUSAL);
+        }
+    }
+
     /// Announces to the other end that nothing more comes.
     pub(super) fn close(&mut self, socket: &TcpStream) {
         match &mut self.0 {
@@ -258,11 +278,16 @@ impl Handshake {
         if error.kind() == ErrorType::IOError {
             return io::Error::last_os_error();
         }
-        let text = match &self.end {
-            End::Host => host_words(self.session.alert(), error),
-            End::Target(acceptor) => self.target_words(acceptor, error),
+        let alert = self.session.alert();
+        let (kind, text) = match &self.end {
+            // A target that ends, or has no room for strangers, closes connections without a word.
+            End::Host if !alert.is_some_and(is_about_key) => {
+                (ErrorKind::ConnectionAborted, host_words(alert, error))
+            }
+            End::Host => (ErrorKind::PermissionDenied, host_words(alert, error)),
+            End::Target(acceptor) => (ErrorKind::PermissionDenied, self.target_words(acceptor, error)),
         };
-        io::Error::new(ErrorKind::PermissionDenied, format!("TLS: {text}"))
+        io::Error::new(kind, format!("TLS: {text}"))
     }
 
     /// Why a host was not let in, by its offer.
@@ -318,6 +343,24 @@ fn host_words(alert: Option<u8>, error: &Error) -> String {
         "{ended}: it has no key of this host for this subsystem, or another key, or it speaks NVMe/TCP \
          without TLS there; its log says more"
     )
+}
+
+/// Whether an alert (RFC 8446, 6) says that the other end does not take this end's key.
+const fn is_about_key(alert: u8) -> bool {
+    matches!(
+        alert,
+        HANDSHAKE_FAILURE
+            | ILLEGAL_PARAMETER
+            | ACCESS_DENIED
+            | DECRYPT_ERROR
+            | INSUFFICIENT_SECURITY
+            | UNKNOWN_PSK_IDENTITY
+    )
+}
+
+/// Whether a host's handshake has failed because the target has refused its key.
+pub(super) fn is_denial(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied
 }
 
 /// Whether the first byte that a connection brings begins a TLS handshake.
