@@ -257,10 +257,21 @@ pub(crate) enum TargetAction {
     #[command(after_help = ANA_EXAMPLES)]
     Ana(AnaArgs),
 
+    /// Offer the subsystems of a file, too, or change those that have their names.
+    ///
+    /// No other subsystem is touched, so the cost does not depend on their number. The file has
+    /// [[subsystem]] tables as the --config file has, and nothing else; its paths are absolute
+    Put(PutArgs),
+    /// Offer a subsystem no longer: its hosts are disconnected, and its files are let go.
+    ///
+    /// No other subsystem is touched
+    Drop(DropArgs),
+
     /// Write the changes made at run time to the --config file; its comments stay.
     ///
-    /// These are namespaces that were added, removed or resized, and the states of groups. This
-    /// command changes the file, with its own rights; the target does not
+    /// These are subsystems that were put or dropped, namespaces that were added, removed or
+    /// resized, and the states of groups. This command changes the file, with its own rights; the
+    /// target does not
     #[command(after_help = SAVE_EXAMPLES)]
     Save(SaveArgs),
     /// Read the --config file again; connections to remaining subsystems are kept
@@ -340,6 +351,24 @@ pub(crate) struct AddArgs {
     /// Put the namespace into this group for Asymmetric Namespace Access [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ana_group: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    /// The file with the subsystems, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropArgs {
+    /// The name of the subsystem
+    #[arg(value_name = "NQN")]
+    pub(crate) nqn: Nqn,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
 }
 
 #[derive(Debug, Args)]

@@ -55,6 +55,7 @@ mod record_mistakes;
 mod record_raw;
 mod record_ring;
 mod record_stripes;
+mod refused_hosts;
 mod sandbox;
 mod schemas;
 mod service;

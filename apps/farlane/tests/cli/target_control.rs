@@ -295,3 +295,76 @@ fn what_was_changed_is_saved_and_the_next_start_offers_the_same() {
     let _target = other.target(&["--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "1MiB"]);
     assert!(other.refused(&["save"]).contains("was not started with --config"));
 }
+
+#[test]
+fn a_subsystem_is_put_and_dropped_and_saved_and_no_other_is_touched() {
+    let place = Place::new();
+    let mut target = place.offer(SAVED);
+    let (put, other) = (place.path("put.toml"), "nqn.2026-01.io.farlane:put");
+    let text = |size: &str, more: &str| {
+        let disk = place.path("put.img");
+        let text = format!(
+            "[[subsystem]]\nnqn = \"{other}\"\nserial = \"PUT\"\n{more}\n[[subsystem.namespace]]\n\
+             path = \"{disk}\"\nsize = \"{size}\"\n"
+        );
+        fs::write(&put, text).unwrap();
+    };
+    // A host of another subsystem is at work meanwhile.
+    let load = ["bench", &url(&target), "--rw", "randrw", "--verify", "--runtime", "4s"];
+    let running = crate::support::running::Running::start(&load);
+    sleep(Duration::from_millis(500));
+    text("2MiB", "");
+    assert_eq!(place.ask(&["put", &put]), format!("{other} is offered\n"));
+    assert_eq!(place.ask(&["put", &put]), format!("{other} is as before\n"));
+    let of_put = format!("nvme-tcp://{}/{other}", target.address);
+    let read = ["use", "read", &of_put, "--length", "4096", "--output", "/dev/null"];
+    succeed(&read);
+    text("4MiB", "hosts = [\"nqn.2014-08.org.example:one\"]");
+    let said = place.ask(&["put", &put]);
+    assert!(said.contains("has other hosts") && said.contains("4194304 B"), "{said}");
+    assert!(fail(&read).contains("Connect Invalid Host"));
+    // Dropped, its file is free, and it may be put again.
+    assert_eq!(place.ask(&["drop", other]), format!("{other} is no longer offered\n"));
+    assert!(fail(&read).contains("Connect Invalid Parameters (SUBNQN)"));
+    assert!(place.refused(&["drop", other]).contains(&format!("there is no subsystem {other}")));
+    text("4MiB", "");
+    place.ask(&["put", &put]);
+    for (bad, why) in [
+        ("[[port]]\nlisten = \"127.0.0.1:0\"\n", "port"),
+        (
+            "[[subsystem]]\nnqn = \"nqn.2026-01.io.farlane:x\"\n[[subsystem.namespace]]\npath = \"x\"\n",
+            "absolute",
+        ),
+        ("[[subsystem]]\nnqn = \"nqn.2026-01.io.farlane:x\"\nports = [\"127.0.0.1:9\"]\n", "no [[port]]"),
+        ("[[subsystem]]\nnqn = \"x\"\n", "line 2"),
+    ] {
+        fs::write(place.path("bad.toml"), bad).unwrap();
+        let said = place.refused(&["put", &place.path("bad.toml")]);
+        assert!(said.contains(why), "{bad}: {said}");
+    }
+    let output = running.output();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // What was put is saved, and what was dropped is saved, too.
+    place.ask(&["save"]);
+    assert!(place.ask(&["save"]).contains("is up to date already"));
+    assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
+    place.ask(&["drop", NQN]);
+    place.ask(&["save"]);
+    assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
+    target.end_by("TERM");
+    let target = place.target(&["--config", &place.path("target.toml")]);
+    let saved = fs::read_to_string(place.path("target.toml")).unwrap();
+    assert!(saved.contains("# ours") && !saved.contains(NQN), "{saved}");
+    succeed(&[
+        "use",
+        "read",
+        &format!("nvme-tcp://{}/{other}", target.address),
+        "--length",
+        "4096",
+        "--output",
+        "/dev/null",
+    ]);
+    // Without save, the next reload offers what the file says.
+    place.ask(&["drop", other]);
+    assert_eq!(place.ask(&["reload"]), format!("{other} is offered\n"));
+}

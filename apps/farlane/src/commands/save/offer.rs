@@ -32,6 +32,9 @@ pub(crate) struct Subsystems {
     #[serde(default)]
     pub(crate) config: Option<PathBuf>,
     pub(crate) subsystems: Vec<Subsystem>,
+    /// Names of subsystems that were dropped at run time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dropped: Vec<String>,
 }
 
 /// A subsystem of a target.
@@ -40,6 +43,9 @@ pub(crate) struct Subsystem {
     pub(crate) nqn: String,
     pub(crate) namespaces: Vec<OfferedNamespace>,
     pub(crate) ana: Vec<Access>,
+    /// The text with the `[[subsystem]]` table by which it was put at run time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
 }
 
 /// How one port, or every port, reaches a group of namespaces.

@@ -1,5 +1,7 @@
-//! `farlane target status`, `add`, `remove`, `resize`, `ana`, `save` and `reload`: requests to a
-//! running target.
+//! `farlane target status`, `add`, `remove`, `resize`, `ana`, `put`, `drop`, `save` and `reload`:
+//! requests to a running target.
+
+use std::path::Path;
 
 use ::status::Status;
 use serde::de::DeserializeOwned;
@@ -10,6 +12,10 @@ use crate::args::{SubsystemArgs, TargetAction};
 use crate::commands::control::{self, await_far, print_changes};
 use crate::commands::{print, print_json, status};
 use crate::error::Error;
+use crate::whole_file;
+
+/// The longest text of subsystems, in bytes: a request of a control socket has room for it.
+const PUT_MAX: u64 = 32 << 10;
 
 pub(super) fn run(action: TargetAction) -> Result<(), Error> {
     match action {
@@ -49,6 +55,20 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
                 return print_json(&done);
             }
             print(&format!("group {} of {} is {}\n", done.group, done.nqn, done.state.word()))
+        }
+        TargetAction::Put(args) => {
+            let (path, standard_input) = (&args.file, Path::new("/dev/stdin"));
+            let path = if path.as_os_str() == "-" { standard_input } else { path };
+            let text = whole_file::read(path, PUT_MAX)?;
+            print_changes(&control::ask_only(
+                "target",
+                args.control.control.as_ref(),
+                &Request::Put { text },
+            )?)
+        }
+        TargetAction::Drop(args) => {
+            let (given, nqn) = (args.control.control.as_ref(), args.nqn.to_string());
+            print_changes(&control::ask_only("target", given, &Request::Drop { nqn })?)
         }
         TargetAction::Save(args) => {
             let offered = control::ask_only("target", args.control.control.as_ref(), &Request::Offered)?;

@@ -1,6 +1,6 @@
 //! A target's offer, in the form of its configuration file (TOML).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use live::client::Provider;
 use live::media::MEDIA_MAX;
 use live::sys::address::Place;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
-use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
+use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, SUBSYSTEMS_MAX, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
 use serde::Deserialize;
 use toml::Spanned;
@@ -39,6 +39,8 @@ pub(crate) struct Offer {
     pub(crate) prove_within: Option<Duration>,
     /// The number of threads that execute commands, if the file sets it.
     pub(crate) cores: Option<usize>,
+    /// Whether more subsystems are meant to be offered than the file has.
+    pub(crate) is_partial: bool,
 }
 
 impl Offer {
@@ -48,25 +50,11 @@ impl Offer {
     /// # Errors
     /// When they are admitted elsewhere, without `insecure`, or there are too many.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.subsystems.iter().try_for_each(|one| check_media(one.count_media()))?;
         let count = self.subsystems.iter().map(SubsystemSpec::tls_keys).sum();
         if count > TLS_KEYS_MAX {
             return Err(Error::TooManyTlsKeys { count, most: TLS_KEYS_MAX });
         }
-        if self.insecure {
-            return Ok(());
-        }
-        for open in self.subsystems.iter().filter(|one| !one.is_closed()) {
-            let reached = |port: &&PortSpec| {
-                !port.listen.ip().is_loopback()
-                    && (open.ports.is_empty() || open.ports.contains(&port.listen))
-            };
-            if let Some(port) = self.ports.iter().find(reached) {
-                let (address, subsystem) = (port.listen, open.nqn.to_string());
-                return Err(Error::ExposedSubsystem { address, subsystem });
-            }
-        }
-        Ok(())
+        self.subsystems.iter().try_for_each(|one| one.check(&self.ports, self.insecure))
     }
 
     /// Bytes of memory that hold data of all subsystems.
@@ -136,6 +124,26 @@ impl SubsystemSpec {
         }
     }
 
+    /// Checks that there are not too many media, and that hosts without authentication are admitted
+    /// on loopback only, unless `is_insecure`.
+    ///
+    /// # Errors
+    /// When there are too many, or hosts are admitted elsewhere.
+    pub(super) fn check(&self, ports: &[PortSpec], is_insecure: bool) -> Result<(), Error> {
+        check_media(self.count_media())?;
+        if is_insecure || self.is_closed() {
+            return Ok(());
+        }
+        let is_exposed = |port: &&PortSpec| !port.listen.ip().is_loopback() && self.is_at(port);
+        match ports.iter().find(is_exposed) {
+            Some(port) => {
+                let (address, subsystem) = (port.listen, self.nqn.to_string());
+                Err(Error::ExposedSubsystem { address, subsystem })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether hosts reach the subsystem by `port`.
     pub(crate) fn is_at(&self, port: &PortSpec) -> bool {
         self.ports.is_empty() || self.ports.contains(&port.listen)
@@ -151,7 +159,7 @@ impl SubsystemSpec {
         is_closed(&self.allowed(), &self.terms)
     }
 
-    fn tls_keys(&self) -> usize {
+    pub(super) fn tls_keys(&self) -> usize {
         self.terms.iter().filter(|(_, terms)| terms.tls.is_some()).count()
     }
 }
@@ -192,11 +200,20 @@ struct FileTable {
     prove_within: Option<Text<ProofMax>>,
     cores: Option<Cores>,
     #[serde(default)]
+    partial: bool,
+    #[serde(default)]
     port: Vec<PortTable>,
     #[serde(default)]
     subsystem: Vec<SubsystemTable>,
     #[serde(default)]
     referral: Vec<ReferralTable>,
+}
+
+/// Subsystems for a target that runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PutTable {
+    subsystem: Vec<SubsystemTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -287,6 +304,29 @@ pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
     parse(&text).map_err(|why| Error::Config { path: path.to_owned(), why })
 }
 
+/// The subsystems of a text with nothing but `[[subsystem]]`, for a target with these ports.
+///
+/// # Errors
+/// When the text has a wrong value or another table, or a relative path.
+pub(super) fn parse_subsystems(text: &str, ports: &[PortSpec]) -> Result<Vec<SubsystemSpec>, String> {
+    let file: PutTable = texts::parse(text)?;
+    let mut seen = Seen::default();
+    let mut specs = Vec::new();
+    for table in file.subsystem {
+        let hosts = table.host.iter().flat_map(|host| host.get_ref().paths());
+        let media = table.namespace.iter().filter_map(|one| one.get_ref().path.as_ref());
+        let state = table.state.iter().map(Spanned::get_ref);
+        if let Some(path) = hosts.chain(media).chain(state).find(|path| path.is_relative()) {
+            return Err(format!(
+                "{}: the target may work in another folder; give an absolute path",
+                path.display()
+            ));
+        }
+        specs.push(subsystem(table, ports, &mut seen).map_err(|wrong| wrong.in_text(text))?);
+    }
+    Ok(specs)
+}
+
 /// The namespaces that a file of this text lists for each subsystem.
 ///
 /// # Errors
@@ -301,17 +341,15 @@ pub(crate) fn listed_in(text: &str) -> Result<Vec<(String, Vec<Listed>)>, String
 
 pub(super) fn parse(text: &str) -> Result<Offer, String> {
     let file: FileTable = texts::parse(text)?;
-    offer(file).map_err(|Wrong { span, key, why }| {
-        let line = text[..span.start].matches('\n').count() + 1;
-        format!("line {line}, {key}: {why}")
-    })
+    offer(file).map_err(|wrong| wrong.in_text(text))
 }
 
 fn offer(file: FileTable) -> Result<Offer, Wrong> {
     let prove_within = file.prove_within.map(|Text(ProofMax(time))| time);
     let cores = file.cores.map(|Cores(count)| count);
     let (insecure, discovery) = (file.insecure, file.discovery);
-    let mut offer = Offer { insecure, discovery, prove_within, cores, ..Offer::default() };
+    let is_partial = file.partial;
+    let mut offer = Offer { insecure, discovery, prove_within, cores, is_partial, ..Offer::default() };
     for port in file.port {
         let Text(Place(listen)) = *port.listen.get_ref();
         if offer.ports.iter().any(|other| other.listen == listen) {
@@ -324,8 +362,9 @@ fn offer(file: FileTable) -> Result<Offer, Wrong> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 4420));
         offer.ports.push(PortSpec { listen, fabric: Fabric::Tcp, advertise: None });
     }
+    let mut seen = Seen::default();
     for table in file.subsystem {
-        let subsystem = subsystem(table, &offer)?;
+        let subsystem = subsystem(table, &offer.ports, &mut seen)?;
         offer.subsystems.push(subsystem);
     }
     for referral in file.referral {
@@ -335,33 +374,43 @@ fn offer(file: FileTable) -> Result<Offer, Wrong> {
     Ok(offer)
 }
 
-fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wrong> {
+/// Names and states of the subsystems of a file so far.
+#[derive(Default)]
+struct Seen {
+    names: HashSet<Nqn>,
+    states: HashSet<PathBuf>,
+}
+
+fn subsystem(table: SubsystemTable, at: &[PortSpec], seen: &mut Seen) -> Result<SubsystemSpec, Wrong> {
     let Text(nqn) = table.nqn.get_ref().clone();
     if nqn.is_discovery() {
         return Err(Wrong::at(&table.nqn, "nqn", "that is the discovery service's own name"));
     }
-    if offer.subsystems.iter().any(|other| other.nqn == nqn) {
+    if seen.names.len() == SUBSYSTEMS_MAX {
+        let why = format!("more than {SUBSYSTEMS_MAX} subsystems; start a second target for the others");
+        return Err(Wrong::at(&table.nqn, "nqn", why));
+    }
+    if !seen.names.insert(nqn.clone()) {
         return Err(Wrong::at(&table.nqn, "nqn", format!("there is a {nqn} already")));
     }
     let mut ports = Vec::new();
     for port in table.ports {
         let Text(Place(listen)) = *port.get_ref();
-        if !offer.ports.iter().any(|other| other.listen == listen) {
+        if !at.iter().any(|other| other.listen == listen) {
             return Err(Wrong::at(&port, "ports", format!("no [[port]] listens on {listen}")));
         }
         ports.push(listen);
     }
     let model = model(table.controllers)?;
     let listed = namespaces(table.namespace)?;
-    let (ana_groups, access) = access(table.ana_groups, &table.ana, &listed, offer)?;
+    let (ana_groups, access) = access(table.ana_groups, &table.ana, &listed, at)?;
     let mut allowed: Vec<Nqn> = table.hosts.into_iter().map(|Text(host)| host).collect();
     let terms = hosts(table.host, &mut allowed)?;
     let listed = listed.into_iter().map(|(one, _)| one).collect();
     let (serial, source) = (table.serial, Source::Listed(listed));
-    let is_taken = |path: &Spanned<PathBuf>| {
-        offer.subsystems.iter().any(|other| other.state.as_ref() == Some(path.get_ref()))
-    };
-    if let Some(path) = table.state.as_ref().filter(|path| is_taken(path)) {
+    if let Some(path) = &table.state
+        && !seen.states.insert(path.get_ref().clone())
+    {
         return Err(Wrong::at(path, "state", "another subsystem keeps its state there"));
     }
     let state = table.state.map(Spanned::into_inner);
@@ -419,7 +468,7 @@ fn access(
     groups: Option<Spanned<u32>>,
     tables: &[Spanned<AccessTable>],
     listed: &[(Listed, Spanned<()>)],
-    offer: &Offer,
+    at: &[PortSpec],
 ) -> Result<(u32, Vec<AccessSpec>), Wrong> {
     let of_namespaces = listed.iter().map(|(one, _)| one.ana_group).filter(|group| *group > first_group());
     let of_ports = tables.iter().map(|table| table.get_ref().group);
@@ -443,7 +492,7 @@ fn access(
             let why = format!("{group} is not one of {count} groups, 1 to {ANA_GROUPS_MAX}");
             return Err(Wrong::at(table, "group", why));
         }
-        if let Some(port) = port.filter(|port| !offer.ports.iter().any(|other| other.listen == *port)) {
+        if let Some(port) = port.filter(|port| !at.iter().any(|other| other.listen == *port)) {
             return Err(Wrong::at(table, "port", format!("no [[port]] listens on {port}")));
         }
         access.push(AccessSpec { port, group, state });

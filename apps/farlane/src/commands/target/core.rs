@@ -12,7 +12,7 @@ use live::reactor::{Context, Driver, Sources, Turn};
 use live::sys::clock::Clock;
 use nvme::subsystem::{Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
 use nvme::wire::NamespaceId;
-use nvme_fabrics::target::{Directory, SubsystemKey};
+use nvme_fabrics::target::{Directory, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
 
 use super::config::{Listed, Source};
@@ -42,6 +42,24 @@ pub(super) struct NewSubsystem {
     /// The most data in bytes that one command moves.
     pub(super) transfer_bytes_max: u32,
     pub(super) source: Source,
+    /// Whether the target has so many subsystems that each has few namespaces.
+    pub(super) is_one_of_many: bool,
+}
+
+/// From this number of subsystems on, each has room for few namespaces: room takes memory.
+pub(super) const MANY_SUBSYSTEMS: usize = 256;
+/// The highest identifier of a namespace in one of many subsystems, unless its file has higher
+/// ones.
+const NAMESPACES_OF_MANY: u32 = 32;
+
+/// The highest identifier that a namespace may have (NN) in a subsystem of this configuration.
+fn namespaces_max(is_one_of_many: bool, config: &Config) -> u32 {
+    // Hosts may have created namespaces that the state remembers.
+    if !is_one_of_many || config.state.is_some() {
+        return NAMESPACE_ID_MAX;
+    }
+    let highest = config.namespaces.iter().map(|one| one.id.0).max().unwrap_or(0);
+    highest.next_multiple_of(NAMESPACES_OF_MANY).clamp(NAMESPACES_OF_MANY, NAMESPACE_ID_MAX)
 }
 
 /// A subsystem that a reactor has begun to run.
@@ -84,7 +102,7 @@ impl Core {
         };
         core.subsystem_name = new.name.to_string();
         core.commands_max = COMMANDS_MAX;
-        core.namespaces_max = NAMESPACE_ID_MAX;
+        core.namespaces_max = namespaces_max(new.is_one_of_many, &core);
         core.ana_groups = new.ana_groups;
         core.transfer_bytes_max = new.transfer_bytes_max;
         self.driver.add_subsystem(self.now(), key, core, media);
@@ -207,6 +225,14 @@ impl Core {
     ) -> bool {
         let now = self.now();
         self.driver.set_controller_access(now, key, ControllerId(controller), group, state.into())
+    }
+
+    pub(super) fn put_subsystem(&mut self, subsystem: Subsystem) {
+        self.driver.put_subsystem(self.now(), subsystem);
+    }
+
+    pub(super) fn remove_subsystem(&mut self, key: SubsystemKey) {
+        self.driver.remove_subsystem(self.now(), key);
     }
 
     pub(super) fn set_directory(&mut self, directory: Directory) {

@@ -11,7 +11,7 @@ use engine::Nanos;
 use live::drivers::fabrics::target::{Mailbox, Obituary, StrangerLimits};
 use live::reactor::{JobSender, Jobs, Reactor, Stop, WithJobs, jobs, pin, processors};
 use live::sys::clock::Clock;
-use nvme_fabrics::target::{Directory, SubsystemKey};
+use nvme_fabrics::target::{Directory, Subsystem, SubsystemKey};
 use tracing::{error, info};
 
 use super::core::Core;
@@ -141,6 +141,43 @@ impl Cores {
         Ok(())
     }
 
+    /// Offers a subsystem on each core, in the place of the one with its key if there is one; on
+    /// the first core last.
+    pub(super) fn put_subsystem(&mut self, subsystem: &Subsystem) -> Result<(), Error> {
+        let (count, key) = (1 + self.others.len(), subsystem.key);
+        let of = |core: usize| Subsystem { is_here: Mailbox::home(key, count) == core, ..subsystem.clone() };
+        for (index, other) in (1..).zip(&self.others) {
+            let subsystem = of(index);
+            let known = subsystem.clone();
+            other.change(move |directory| match directory.subsystems.iter_mut().find(|one| one.key == key) {
+                Some(before) => *before = known,
+                None => directory.subsystems.push(known),
+            });
+            let _ = other.sender.run(move |core| core.put_subsystem(subsystem));
+        }
+        self.first.put_subsystem(of(0));
+        Ok(())
+    }
+
+    /// Offers a subsystem no longer, on the first core first: no connection for it comes to another
+    /// core any more.
+    pub(super) fn remove_subsystem(&mut self, key: SubsystemKey) -> Result<(), Error> {
+        self.first.remove_subsystem(key);
+        for other in &self.others {
+            other.change(|directory| directory.subsystems.retain(|one| one.key != key));
+            let _ = other.sender.run(move |core| core.remove_subsystem(key));
+        }
+        Ok(())
+    }
+
+    /// Sets whether more is meant to be offered.
+    pub(super) fn set_partial(&mut self, is_partial: bool) -> Result<(), Error> {
+        for other in &self.others {
+            other.change(|directory| directory.is_partial = is_partial);
+        }
+        self.each(move |core| core.driver.set_partial(is_partial)).map(drop)
+    }
+
     /// Has the first `count` cores execute commands of hosts. The queues of others are closed, and
     /// their hosts connect them again.
     pub(super) fn set_active(&mut self, count: usize) -> Result<(), Error> {
@@ -169,6 +206,11 @@ impl Cores {
 }
 
 impl Other {
+    /// Changes the directory with which the core begins if its thread starts again.
+    fn change(&self, change: impl FnOnce(&mut Directory)) {
+        change(&mut self.directory.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
         let gone =
             || Error::Output(io::Error::other("a thread of the target has failed; try again in a while"));

@@ -35,6 +35,15 @@ pub(super) struct HostTable {
     bandwidth: Option<Text<Size>>,
 }
 
+impl HostTable {
+    /// The files with the host's secrets.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.dhchap_secret_file, &self.dhchap_controller_secret_file, &self.tls_key_file]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// The authentication and the permissions of each host. Adds the hosts to the allowed hosts.
 pub(super) fn hosts(
     tables: Vec<Spanned<HostTable>>,

@@ -56,6 +56,17 @@ pub(super) enum Request {
         /// for all.
         controller: Option<u16>,
     },
+    /// Offers subsystems, each in the place of the one with its name if there is one. No other
+    /// subsystem is touched.
+    Put {
+        /// `[[subsystem]]` tables of a configuration file, with absolute paths.
+        text: String,
+    },
+    /// Offers a subsystem no longer.
+    Drop {
+        /// NQN of the subsystem.
+        nqn: String,
+    },
     /// Reports the content of a configuration file by which the next start offers the same.
     Offered,
     /// Reads the configuration file again.

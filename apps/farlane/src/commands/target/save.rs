@@ -1,5 +1,8 @@
 //! A target's offer in its file: `[[subsystem.namespace]]` and `[[subsystem.ana]]`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use nvme::subsystem::BlockSize;
 use nvme::wire::Guard;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, Value, value};
@@ -22,7 +25,8 @@ pub(super) fn save(args: &SaveArgs, offered: &Subsystems) -> Result<(), Error> {
 
 /// Makes the document, whose text is given, offer the same as the target.
 fn change(text: &str, document: &mut DocumentMut, offered: &Subsystems) -> Result<(), String> {
-    let known = listed_in(text)?;
+    let text = change_subsystems(text, document, offered)?;
+    let known = listed_in(&text)?;
     let item = document.get_mut("subsystem");
     let mut tables: Vec<&mut dyn TableLike> = match item {
         Some(Item::ArrayOfTables(several)) => {
@@ -41,6 +45,52 @@ fn change(text: &str, document: &mut DocumentMut, offered: &Subsystems) -> Resul
         change_access(*table, &now.ana)?;
     }
     Ok(())
+}
+
+/// Adds the subsystems that were put at run time, in the places of those with their names, and
+/// takes away those that were dropped. Returns the document's text.
+fn change_subsystems<'a>(
+    text: &'a str,
+    document: &mut DocumentMut,
+    offered: &Subsystems,
+) -> Result<Cow<'a, str>, String> {
+    let texts = offered.subsystems.iter().filter_map(|one| Some((one.nqn.as_str(), one.text.as_deref()?)));
+    let texts: BTreeMap<&str, &str> = texts.collect();
+    if texts.is_empty() && offered.dropped.is_empty() {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut tables = take(document.as_table_mut(), "subsystem")?;
+    let name_of = |table: &Table| table.get("nqn").and_then(Item::as_str).map(str::to_owned);
+    let is_dropped = |name: &String| offered.dropped.contains(name);
+    tables.retain(|table| !name_of(table).as_ref().is_some_and(is_dropped));
+    let places = tables.iter().enumerate().filter_map(|(place, table)| Some((name_of(table)?, place)));
+    let places: BTreeMap<String, usize> = places.collect();
+    for (nqn, text) in texts {
+        let mut source: DocumentMut = text.parse().map_err(|error| format!("{nqn}: {error}"))?;
+        let given = take(source.as_table_mut(), "subsystem")?;
+        let found = given.iter().find(|table| name_of(table).as_deref() == Some(nqn));
+        let mut table = found.ok_or_else(|| format!("{nqn} was put by a text without it"))?.clone();
+        forget_position(&mut table);
+        match places.get(nqn).and_then(|place| tables.get_mut(*place)) {
+            Some(before) if before.to_string() == table.to_string() => {}
+            Some(before) => *before = table,
+            None => tables.push(table),
+        }
+    }
+    put(document.as_table_mut(), "subsystem", tables);
+    Ok(Cow::Owned(document.to_string()))
+}
+
+/// Has a table and those in it stand where the table is put, not where it stood in its own text.
+fn forget_position(table: &mut Table) {
+    table.set_position(None);
+    for (_, item) in table.iter_mut() {
+        match item {
+            Item::Table(inner) => forget_position(inner),
+            Item::ArrayOfTables(several) => several.iter_mut().for_each(forget_position),
+            Item::None | Item::Value(_) => {}
+        }
+    }
 }
 
 fn change_namespaces(
@@ -256,5 +306,35 @@ nqn = "nqn.2026-01.io.farlane:two"
         assert_eq!(of_first, [1, 2, 3], "{now}");
         let again = offered(&format!("{grown},{new}"), &format!("{slow},{port}"));
         assert_eq!(changed(&now, &again), now, "what is saved twice is saved");
+    }
+
+    #[test]
+    fn a_subsystem_that_was_put_stands_in_the_file_and_one_that_was_dropped_does_not() {
+        let text = "[[subsystem]]\nnqn = \"nqn.2026-01.io.farlane:new\"\nserial = \"NEW\"\n\
+                    [[subsystem.namespace]]\nram = \"1MiB\"\n[[subsystem.namespace]]\nram = \"2MiB\"\n\
+                    [[subsystem]]\nnqn = \"nqn.2026-01.io.farlane:one\"\nserial = \"ONE\"\n\
+                    [[subsystem.namespace]]\nram = \"3MiB\"\n";
+        let of = |nqn: &str, namespaces: &str| {
+            format!(
+                r#"{{"nqn":"nqn.2026-01.io.farlane:{nqn}","namespaces":[{namespaces}],"ana":[],"text":{}}}"#,
+                serde_json::to_string(text).unwrap()
+            )
+        };
+        let offered: Subsystems = serde_json::from_str(&format!(
+            r#"{{"dropped":["nqn.2026-01.io.farlane:two"],"subsystems":[{},{}]}}"#,
+            of("new", r#"{"nsid":1,"ram":"1MiB"},{"nsid":2,"ram":"4MiB"}"#),
+            of("one", r#"{"nsid":1,"ram":"3MiB"}"#),
+        ))
+        .unwrap();
+        let now = changed(TEXT, &offered);
+        let names = |text: &str| listed_in(text).unwrap().into_iter().map(|(nqn, _)| nqn).collect::<Vec<_>>();
+        assert_eq!(names(TEXT), ["one", "two"].map(|name| format!("nqn.2026-01.io.farlane:{name}")));
+        assert_eq!(names(&now), ["one", "new"].map(|name| format!("nqn.2026-01.io.farlane:{name}")), "{now}");
+        assert!(now.starts_with("# what we offer\n[[port]]\nlisten"), "{now}");
+        for kept in ["serial = \"ONE\"", "serial = \"NEW\"", "\"3MiB\"", "\"4194304\""] {
+            assert!(now.contains(kept), "{kept}: {now}");
+        }
+        assert!(!now.contains("disk.img") && !now.contains("non-optimized"), "{now}");
+        assert_eq!(changed(&now, &offered), now, "what is saved twice is saved");
     }
 }

@@ -66,4 +66,11 @@ impl Wrong {
     pub(super) fn at<T>(place: &Spanned<T>, key: &'static str, why: impl Into<String>) -> Self {
         Self { span: place.span(), key, why: why.into() }
     }
+
+    /// The error in words, for the text that has the value.
+    pub(super) fn in_text(self, text: &str) -> String {
+        let Self { span, key, why } = self;
+        let line = text[..span.start].matches('\n').count() + 1;
+        format!("line {line}, {key}: {why}")
+    }
 }

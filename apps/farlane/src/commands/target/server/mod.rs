@@ -2,11 +2,14 @@
 
 mod access;
 mod offered;
+mod put;
 mod reload;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use assemblies::fabric::Fabric;
@@ -20,7 +23,7 @@ use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::Value;
 
 use super::config::{Listed, Offer, PortSpec, Source, SubsystemSpec};
-use super::core::{Added, Core, NewSubsystem};
+use super::core::{Added, Core, MANY_SUBSYSTEMS, NewSubsystem};
 use super::cores::Cores;
 use super::request::{Changed, Request, Resized};
 use crate::args::{Backing, Discovery};
@@ -42,6 +45,8 @@ struct Offered {
     spec: SubsystemSpec,
     /// Namespaces that the configuration file lists, and namespaces added since.
     listed: Vec<Listed>,
+    /// The text that described the subsystem at run time, and may describe others, too.
+    text: Option<Arc<str>>,
 }
 
 /// Where hosts find a subsystem.
@@ -76,6 +81,14 @@ pub(super) struct Server {
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
     subsystems: Vec<Offered>,
     referrals: Vec<(SocketAddr, Nqn)>,
+    /// Whether the configuration file lists less than is meant to be offered, and the subsystems
+    /// that it lists and that can't be offered at present.
+    is_partial: bool,
+    missing: BTreeSet<String>,
+    /// Subsystems that were dropped at run time.
+    dropped: BTreeSet<String>,
+    /// The number of subsystems with which the target has started.
+    count_at_start: usize,
     next_key: u32,
     next_port: u16,
 }
@@ -102,6 +115,10 @@ impl Server {
             ports: Vec::new(),
             subsystems: Vec::new(),
             referrals: Vec::new(),
+            is_partial: offer.is_partial,
+            missing: BTreeSet::new(),
+            dropped: BTreeSet::new(),
+            count_at_start: offer.subsystems.len(),
             next_key: 0,
             next_port: 1,
         };
@@ -204,6 +221,7 @@ impl Server {
             Source::Given(_) => Vec::new(),
             Source::Listed(listed) => listed.clone(),
         };
+        let is_one_of_many = self.subsystems.len().max(self.count_at_start) >= MANY_SUBSYSTEMS;
         let source = std::mem::replace(&mut spec.source, Source::Listed(Vec::new()));
         let new = NewSubsystem {
             name: spec.nqn.clone(),
@@ -212,6 +230,7 @@ impl Server {
             ana_groups: spec.ana_groups,
             transfer_bytes_max: spec.max_transfer.0,
             source,
+            is_one_of_many,
         };
         // The queue pairs of a port of RoCE or verbs stay with the first core.
         let by_pairs = |port: &PortSpec| matches!(port.fabric, Fabric::Roce | Fabric::Verbs);
@@ -221,9 +240,28 @@ impl Server {
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
         let Added { serial, store } = self.cores.on(key, move |core| core.add_subsystem(key, new))??;
-        self.subsystems.push(Offered { key, serial, store, spec, listed });
+        self.subsystems.push(Offered { key, serial, store, spec, listed, text: None });
         self.apply_access(self.subsystems.len() - 1, None)?;
         Ok(())
+    }
+
+    /// Whether more is meant to be offered than is.
+    fn is_incomplete(&self) -> bool {
+        self.is_partial || !self.missing.is_empty()
+    }
+
+    /// A subsystem for the engines.
+    fn described(&self, offered: &Offered) -> Subsystem {
+        let ports = self.ports.iter().filter(|(_, port, _)| offered.spec.is_at(port));
+        Subsystem {
+            key: offered.key,
+            name: offered.spec.nqn.clone(),
+            hosts: offered.spec.allowed(),
+            terms: offered.spec.terms.clone(),
+            model: offered.spec.model.clone(),
+            ports: ports.map(|(id, ..)| *id).collect(),
+            is_here: true,
+        }
     }
 
     /// Sends the current offer to the engines. The engines notify the hosts.
@@ -234,25 +272,13 @@ impl Server {
             is_any: spec.advertise.is_none() && address.ip().is_unspecified(),
         };
         let ports: Vec<_> = self.ports.iter().map(port).collect();
-        let reached = |spec: &SubsystemSpec| {
-            let of = |(_, port, _): &&(PortId, PortSpec, SocketAddr)| spec.is_at(port);
-            self.ports.iter().filter(of).map(|(id, ..)| *id).collect()
-        };
-        let subsystem = |offered: &Offered| Subsystem {
-            key: offered.key,
-            name: offered.spec.nqn.clone(),
-            hosts: offered.spec.allowed(),
-            terms: offered.spec.terms.clone(),
-            model: offered.spec.model.clone(),
-            ports: reached(&offered.spec),
-            is_here: true,
-        };
-        let subsystems = self.subsystems.iter().map(subsystem).collect();
+        let subsystems = self.subsystems.iter().map(|one| self.described(one)).collect();
         let referral =
             |(address, name): &(SocketAddr, Nqn)| Referral { address: (*address).into(), name: name.clone() };
         let referrals = self.referrals.iter().map(referral).collect();
         let discovery = self.discovery.map_or_else(DiscoveryAccess::default, DiscoveryAccess::from);
-        let directory = Directory { subsystems, ports, referrals, discovery, is_partial: false, generation: 0 };
+        let is_partial = self.is_incomplete();
+        let directory = Directory { subsystems, ports, referrals, discovery, is_partial, generation: 0 };
         if let Some(announcer) = &mut self.announcer {
             let of_tcp = self.ports.iter().filter(|(_, spec, _)| spec.fabric == Fabric::Tcp);
             let addresses: Vec<_> = of_tcp.map(|(_, _, address)| *address).collect();
@@ -277,6 +303,8 @@ impl Server {
             Request::Ana { nqn, group, state, port, controller } => {
                 self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
             }
+            Request::Put { text } => self.put(&text),
+            Request::Drop { nqn } => self.drop_subsystem(&nqn),
             Request::Offered => self.report_offered(),
             Request::Status | Request::Reload => Err("every daemon answers it by itself".to_owned()),
         }
@@ -286,10 +314,7 @@ impl Server {
         match nqn {
             None if self.subsystems.len() == 1 => Ok(0),
             None => Err("there are several subsystems: choose one with --nqn".to_owned()),
-            Some(name) => {
-                let found = self.subsystems.iter().position(|one| one.spec.nqn.as_str() == name);
-                found.ok_or(format!("there is no subsystem {name}"))
-            }
+            Some(name) => self.place_of(name).ok_or(format!("there is no subsystem {name}")),
         }
     }
 

@@ -21,8 +21,10 @@ impl Server {
             nqn: one.spec.nqn.to_string(),
             namespaces: one.listed.iter().map(namespace).collect(),
             ana: one.spec.access.iter().map(access).collect(),
+            text: one.text.as_deref().map(str::to_owned),
         };
         let subsystems = self.subsystems.iter().map(subsystem).collect();
-        reply(&Subsystems { config, subsystems })
+        let dropped = self.dropped.iter().cloned().collect();
+        reply(&Subsystems { config, subsystems, dropped })
     }
 }

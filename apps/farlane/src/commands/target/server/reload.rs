@@ -1,12 +1,15 @@
 //! Reading the configuration file again: unchanged parts keep their connections.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use live::sys::service;
+use nvme_fabrics::wire::Nqn;
 use serde_json::Value;
 
 use super::super::config::{self, Listed, PortSpec, Source, SubsystemSpec};
-use super::{Offered, Server};
+use super::Server;
+use super::put::News;
 use crate::commands::control::{Reloaded, reply};
 use crate::commands::served::changes::resized;
 use crate::commands::served::running::Running;
@@ -19,28 +22,42 @@ impl Server {
         let mut offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
         offer.insecure |= self.insecure;
         offer.check().map_err(|error| error.to_string())?;
-        let mut changes = Vec::new();
-        self.reload_ports(&offer.ports, &mut changes);
-        let gone = |one: &Offered| !offer.subsystems.iter().any(|other| other.nqn == one.spec.nqn);
-        let removed: Vec<_> = self.subsystems.extract_if(.., |one| gone(one)).collect();
-        changes.extend(removed.iter().map(|one| format!("{} is no longer offered", one.spec.nqn)));
-        if !removed.is_empty() {
-            drop(removed);
-            // Their files are let go now: a subsystem that is to be offered may have them.
-            self.publish().map_err(|error| error.to_string())?;
+        if offer.is_partial {
+            self.is_partial = true;
+            self.cores.set_partial(true).map_err(|error| error.to_string())?;
         }
+        let (mut changes, mut news) = (Vec::new(), News::default());
+        let has_other_ports = self.reload_ports(&offer.ports, &mut changes);
+        news.is_general = has_other_ports;
+        let wanted: HashSet<&Nqn> = offer.subsystems.iter().map(|spec| &spec.nqn).collect();
+        let removed: Vec<_> = self.subsystems.extract_if(.., |one| !wanted.contains(&one.spec.nqn)).collect();
+        changes.extend(removed.iter().map(|one| format!("{} is no longer offered", one.spec.nqn)));
+        // Their files are let go now: a subsystem that is to be offered may have them.
+        self.let_go(removed).map_err(|error| error.to_string())?;
+        let places = self.subsystems.iter().enumerate().map(|(place, one)| (one.spec.nqn.clone(), place));
+        let places: HashMap<Nqn, usize> = places.collect();
+        (self.is_partial, self.missing, self.dropped) = (offer.is_partial, BTreeSet::new(), BTreeSet::new());
         for spec in offer.subsystems {
             let name = spec.nqn.clone();
-            match self.subsystems.iter().position(|one| one.spec.nqn == name) {
-                Some(index) => self.reload_subsystem(index, spec, &mut changes),
-                None => changes.push(match self.add_subsystem(spec) {
-                    Ok(()) => format!("{name} is offered"),
-                    Err(error) => format!("{name} can't be offered: {error}"),
-                }),
+            if let Some(index) = places.get(&name) {
+                self.subsystems[*index].text = None;
+                self.reload_subsystem(*index, spec, has_other_ports, &mut changes, &mut news);
+                continue;
             }
+            changes.push(match self.add_subsystem(spec) {
+                Ok(()) => {
+                    news.put.insert(self.subsystems[self.subsystems.len() - 1].key);
+                    format!("{name} is offered")
+                }
+                Err(error) => {
+                    self.missing.insert(name.to_string());
+                    format!("{name} can't be offered: {error}")
+                }
+            });
         }
         if !self.is_discovery_given && self.discovery != offer.discovery {
             changes.push("others may use the discovery service".to_owned());
+            news.is_general = true;
             self.discovery = offer.discovery;
         }
         if self.prove_within != offer.prove_within {
@@ -60,16 +77,19 @@ impl Server {
         }
         if self.referrals != offer.referrals {
             changes.push("referrals have changed".to_owned());
+            news.is_general = true;
             self.referrals = offer.referrals;
         }
-        self.publish().map_err(|error| error.to_string())?;
+        self.publish_news(&news).map_err(|error| error.to_string())?;
         for change in &changes {
             info!("{change}");
         }
         reply(&Reloaded { changes })
     }
 
-    fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {
+    /// Listens where the file says. Returns whether hosts may find subsystems at other ports.
+    fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) -> bool {
+        let before: Vec<PortSpec> = self.ports.iter().map(|(_, spec, _)| *spec).collect();
         let is_same =
             |one: &PortSpec, other: &PortSpec| (one.listen, one.fabric) == (other.listen, other.fabric);
         let gone = |spec: &PortSpec| !ports.iter().any(|other| is_same(spec, other));
@@ -87,9 +107,19 @@ impl Server {
                 }),
             }
         }
+        !self.ports.iter().map(|(_, spec, _)| spec).eq(&before)
     }
 
-    fn reload_subsystem(&mut self, index: usize, mut spec: SubsystemSpec, changes: &mut Vec<String>) {
+    /// Changes a subsystem to its present description. One that is described as before costs a
+    /// comparison, unless the ports are others than before.
+    pub(super) fn reload_subsystem(
+        &mut self,
+        index: usize,
+        mut spec: SubsystemSpec,
+        has_other_ports: bool,
+        changes: &mut Vec<String>,
+        news: &mut News,
+    ) {
         let Source::Listed(wanted) = &mut spec.source else { return };
         let wanted = std::mem::take(wanted);
         let name = spec.nqn.clone();
@@ -108,7 +138,7 @@ impl Server {
             spec.state.clone_from(&self.subsystems[index].spec.state);
         }
         self.reload_namespaces(index, wanted, changes);
-        let offered = &mut self.subsystems[index];
+        let (offered, before) = (&mut self.subsystems[index], changes.len());
         if offered.spec.hosts != spec.hosts
             || offered.spec.ports != spec.ports
             || offered.spec.model != spec.model
@@ -119,11 +149,17 @@ impl Server {
             changes
                 .push(format!("{name} has other secrets; hosts whose secret has changed are disconnected"));
         }
-        if offered.spec.access != spec.access {
+        if changes.len() > before {
+            news.put.insert(offered.key);
+        }
+        let has_other_access = offered.spec.access != spec.access;
+        if has_other_access {
             changes.push(format!("{name} is reached in other ways (ANA)"));
         }
         offered.spec = spec;
-        if let Err(error) = self.apply_access(index, None) {
+        if (has_other_access || has_other_ports)
+            && let Err(error) = self.apply_access(index, None)
+        {
             changes.push(format!("{name}: {error}"));
         }
     }
