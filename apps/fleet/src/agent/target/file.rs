@@ -24,6 +24,8 @@ const VOLUME: &str = "raw";
 /// The volumes that have hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
+    /// Whether volumes are left out that hosts are meant to reach. Hosts then keep trying.
+    pub(super) is_partial: bool,
     pub(super) volumes: BTreeMap<Name, Offer>,
 }
 
@@ -57,6 +59,8 @@ pub(super) struct Frame {
 #[serde(deny_unknown_fields)]
 struct File {
     discovery: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
     port: Vec<Port>,
     #[serde(default)]
     subsystem: Vec<Subsystem>,
@@ -110,6 +114,13 @@ fn parse_secret_name(path: &Path) -> Option<(Name, Epoch)> {
     Some((Name::new(parts.next()?).ok()?, parse_epoch(parts.next()?)?))
 }
 
+impl Content {
+    /// No volumes, for the time until those are known that hosts are meant to reach.
+    pub(super) fn not_yet() -> Self {
+        Self { is_partial: true, volumes: BTreeMap::new() }
+    }
+}
+
 impl Frame {
     /// The folder of a pool of this machine.
     pub(super) fn pool(&self, name: &Name) -> Option<&Path> {
@@ -145,6 +156,7 @@ impl Frame {
         };
         toml::to_string(&File {
             discovery: "keyed".to_owned(),
+            partial: content.is_partial,
             port: self.listen.iter().map(|listen| Port { listen: *listen }).collect(),
             subsystem: content.volumes.iter().map(subsystem).collect(),
         })
@@ -156,7 +168,7 @@ impl Frame {
     /// When an agent with these pools writes no such file.
     pub(super) fn parse(&self, text: &str) -> Result<Content, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        let mut content = Content::default();
+        let mut content = Content { is_partial: file.partial, ..Content::default() };
         for subsystem in file.subsystem {
             let nqn = subsystem.nqn.clone();
             let (volume, offer) =
@@ -240,9 +252,10 @@ mod tests {
     fn a_file_is_the_record_of_the_hosts() {
         let alone = offer("alone", &[admission("a", "h", Mode::Exclusive, 5)]);
         let shared = [admission("b", "h", Mode::Shared, 6), admission("c", "i", Mode::Read, 7)];
-        let content = Content { volumes: [alone, offer("several", &shared)].into() };
+        let mut content = Content { is_partial: false, volumes: [alone, offer("several", &shared)].into() };
         for encrypt in [false, true] {
             let frame = frame(encrypt);
+            content.is_partial = encrypt;
             let text = frame.emit(&content).unwrap();
             assert_eq!(frame.parse(&text).unwrap(), content, "{text}");
             assert_eq!(text.contains("tls-key-file"), encrypt);
@@ -270,7 +283,8 @@ mod tests {
     #[test]
     fn files_of_others_are_no_record() {
         let frame = frame(false);
-        let content = Content { volumes: [offer("v", &[admission("a", "h", Mode::Exclusive, 5)])].into() };
+        let volumes = [offer("v", &[admission("a", "h", Mode::Exclusive, 5)])].into();
+        let content = Content { volumes, ..Content::default() };
         let good = frame.emit(&content).unwrap();
         for (part, other) in [
             ("fleet:v:E2-5", "disk"),

@@ -197,7 +197,7 @@ impl Worker {
     /// state.
     fn read_file(&mut self) -> Result<(), AgentError> {
         let parsed = match files::read(&self.config, FILE_BYTES_MAX) {
-            Ok(None) => return Ok(self.put(Content::default())?),
+            Ok(None) => return Ok(self.put(Content::not_yet())?),
             Ok(Some(bytes)) => {
                 let text = String::from_utf8(bytes).map_err(|error| error.to_string());
                 text.and_then(|text| Ok(Written { content: self.frame.parse(&text)?, text }))
@@ -209,7 +209,7 @@ impl Worker {
             Err(why) => {
                 let path = self.config.display();
                 tracing::warn!("{path}: {why}; all hosts are let out, and let in again by the durable state");
-                self.put(Content::default())?;
+                self.put(Content::not_yet())?;
             }
         }
         Ok(())
@@ -368,6 +368,7 @@ impl Worker {
                     content.volumes.extend(offer.map(|offer| (served.name, offer)));
                 }
                 Err(error) => {
+                    content.is_partial = true;
                     self.problems.note(&name, error.to_string());
                     self.retry.fail(Instant::now());
                 }
@@ -511,7 +512,8 @@ impl Worker {
     fn prepare_start(&mut self) -> io::Result<()> {
         let mut content = self.written.content.clone();
         content.volumes.retain(|_, offer| !self.is_bare && offer.path.exists());
-        if content != self.written.content {
+        if content.volumes.len() < self.written.content.volumes.len() {
+            content.is_partial = true;
             self.written_for = None;
             self.put(content)?;
         }
