@@ -18,6 +18,9 @@ use super::{Close, ConnectionId, Event, Output, Target};
 pub(super) struct Member {
     /// The subsystem and the controller in it; `None` for a discovery controller.
     pub(super) controller: Option<(SubsystemKey, ControllerKey)>,
+    /// The subsystem's name, which is known after the subsystem has gone, too; `None` for the
+    /// discovery service.
+    name: Option<Nqn>,
     pub(super) admin: ConnectionId,
     /// The I/O queues and their connections.
     pub(super) queues: Vec<(QueueId, ConnectionId)>,
@@ -39,6 +42,7 @@ impl Member {
     ) -> Self {
         Self {
             controller,
+            name: None,
             admin,
             queues: Vec::new(),
             away: Vec::new(),
@@ -56,7 +60,9 @@ impl Member {
 }
 
 impl Target {
-    pub(super) fn add_member(&mut self, key: AssociationKey, member: Member) {
+    pub(super) fn add_member(&mut self, key: AssociationKey, mut member: Member) {
+        let subsystem = self.fabrics.association(key).and_then(|association| association.subsystem());
+        member.name = subsystem.and_then(|key| self.name_of(key));
         let index = key.0 as usize;
         if self.members.len() <= index {
             self.members.resize_with(index + 1, || None);
@@ -207,10 +213,10 @@ impl Target {
             }
         }
         let Some(ended) = self.fabrics.end(key) else { return };
-        let subsystem = ended.subsystem().and_then(|key| self.name_of(key));
         let (host, controller) = (ended.host().clone(), ended.controller());
         let is_worth_a_word = ended.is_proven() || !matches!(why, Close::Lost | Close::Crowded);
         if is_worth_a_word {
+            let subsystem = member.name;
             self.log(Event::Ended { host, peer: admin, subsystem, controller, why: why.clone() });
         }
         if let Some((subsystem, _)) = member.controller {

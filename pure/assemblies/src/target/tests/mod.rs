@@ -357,6 +357,20 @@ fn discovery_reports_offers_and_changes() {
 }
 
 #[test]
+fn a_host_leaves_the_subsystem_that_is_gone_by_its_name() {
+    let mut bench = TestBench::new(directory());
+    let host = bench.admin_queue(DISK).unwrap();
+    bench.enable(host);
+    let now = bench.now;
+    bench.target.set_directory(now, Directory::default());
+    bench.run();
+    assert!(bench.is_closed(host));
+    let said: Vec<_> = bench.events.iter().map(ToString::to_string).collect();
+    let left = said.iter().find(|line| line.contains("no longer offered")).expect("an end");
+    assert!(left.contains(&alloc::format!("has left {DISK}, controller")), "{left}");
+}
+
+#[test]
 fn a_target_that_ends_closes_everything() {
     let mut bench = TestBench::new(directory());
     let host = bench.admin_queue(DISK).unwrap();
