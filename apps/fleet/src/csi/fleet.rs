@@ -56,6 +56,8 @@ pub struct Item {
     pub progress: Progress,
     /// The subsystem's NVMe Qualified Name (NQN), of an attachment whose host is let in.
     pub nqn: Option<String>,
+    /// Whether the host reaches the volume, of an attachment.
+    pub connected: bool,
 }
 
 /// How far an object is.

@@ -68,6 +68,7 @@ impl From<api::Item> for Item {
     fn from(item: api::Item) -> Self {
         let api::Item { name, revision, object, status } = item;
         let nqn = status.as_ref().and_then(|status| status.nqn.clone());
+        let connected = status.as_ref().and_then(|status| status.connected).unwrap_or_default();
         let progress = match status {
             None => Progress::Ready,
             Some(Status { phase, .. }) if ["ready", "attached", "connected"].contains(&&*phase) => {
@@ -76,7 +77,7 @@ impl From<api::Item> for Item {
             Some(Status { phase, message, .. }) if STUCK.contains(&&*phase) => Progress::Stuck(message),
             Some(Status { message, .. }) => Progress::Pending(message),
         };
-        Self { name: name.0, revision, object, progress, nqn }
+        Self { name: name.0, revision, object, progress, nqn, connected }
     }
 }
 

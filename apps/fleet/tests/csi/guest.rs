@@ -11,7 +11,7 @@ use crate::sanity::{program, summary};
 /// The script of the guest.
 const SCRIPT: &str = include_str!("guest.sh");
 /// The fewest of the suite's tests that must run and pass.
-const PASSED_MIN: u32 = 70;
+const PASSED_MIN: u32 = 80;
 /// How long a guest may take. It is interpreted.
 const LIMIT: Duration = Duration::from_secs(1500);
 

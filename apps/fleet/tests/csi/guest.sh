@@ -49,13 +49,20 @@ fleet detach byhand-here && fleet volume delete byhand || fail "the volume stays
 for i in $(seq 100); do [ "$(kernels)" = 0 ] && break; sleep 0.2; done
 [ "$(kernels)" = 0 ] || fail "the device stays"
 
+# The processes whose command line has these words.
+pids_of() {
+    for one in /proc/[0-9]*; do
+        tr '\0' ' ' 2>/dev/null <"$one/cmdline" | grep -q -- "$1" && echo "${one#/proc/}"
+    done
+    true
+}
 kill_parts() {
     while :; do
         sleep 6
-        pkill -9 -f "farlane-fleet up" && echo "killed controller and agent"
+        kill -9 $(pids_of "farlane-fleet up ") && echo "killed controller and agent"
         start_up
         sleep 6
-        pkill -9 -f "farlane target" && echo "killed the target"
+        kill -9 $(pids_of "farlane target ") && echo "killed the target"
     done
 }
 if [ "$KILLS" = 1 ]; then
@@ -69,7 +76,7 @@ within csi-sanity --csi.endpoint=unix:///run/csi.sock --csi.mountdir=/tmp/mount 
 if [ "$KILLS" = 1 ]; then
     kill $killer
     sort /tmp/kills | uniq -c
-    pgrep -f "farlane-fleet up" >/dev/null || start_up
+    [ -n "$(pids_of "farlane-fleet up ")" ] || start_up
 fi
 [ $status = 0 ] || { grep -B 3 -A 12 "\[FAIL\]\|Summarizing" /tmp/sanity | head -n 150; }
 grep " Passed | " /tmp/sanity
@@ -86,6 +93,7 @@ for i in $(seq 100); do [ "$(kernels)" = 0 ] && break; sleep 0.2; done
 [ "$(kernels)" = 0 ] || fail "a device of the kernel stays"
 ! mount | grep -q /newroot/tmp/ || fail "something is mounted: $(mount)"
 dmesg | grep -q -i "I/O error\|corrupt" && fail "the kernel has complaints"
-pkill -9 -f "farlane" || true
+kill -9 $(pids_of farlane-fleet) || true
+kill -9 $(pids_of "farlane target ") || true
 sleep 0.5
 echo "nothing is left"

@@ -318,7 +318,8 @@ impl Core {
             _ => (),
         }
         let object = wire::Object::wire(object);
-        Item { name: key.name.to_string(), revision, object, progress, nqn: subsystem }
+        let connected = subsystem.is_some();
+        Item { name: key.name.to_string(), revision, object, progress, nqn: subsystem, connected }
     }
 }
 

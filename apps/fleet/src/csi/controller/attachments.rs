@@ -1,6 +1,7 @@
 //! Attachments: a volume is published to a node, or no longer.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use fleet::controller::{Expect, Wait};
 use fleet::object::Kind;
@@ -17,6 +18,10 @@ use crate::wire::{Attachment, Mode, Name, Object, Volume};
 const OWNER: &str = "csi";
 /// How often an attachment that ends while it is asked for is made anew within one call.
 const ATTEMPTS: usize = 3;
+/// How long a host may take to connect before it is believed to be away.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
+/// The time between two looks at it.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl<F: Fleet> Controller<F> {
     pub(super) async fn publish(
@@ -45,7 +50,21 @@ impl<F: Fleet> Controller<F> {
                 "the fleet names no subsystem for the attachment of {id} to {node} yet: ask again"
             )));
         };
+        self.connects(item.connected, &item.name).await;
         Ok(ControllerPublishVolumeResponse { publish_context: HashMap::from([(NQN.to_owned(), nqn)]) })
+    }
+
+    /// Waits a while until the host reaches its volume. Linux holds up all connections of a machine
+    /// for a minute where a volume goes away while it connects, as it would if it were unpublished
+    /// at once. A machine that does not answer gets its device later.
+    async fn connects(&self, mut is_connected: bool, attachment: &str) {
+        let until = Instant::now() + CONNECTS_WITHIN.min(self.patience);
+        while !is_connected && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+            let item = self.ask(self.fleet.get(Kind::Attachment, attachment)).await;
+            // One that is gone, or a fleet that does not answer, is another call's to see.
+            is_connected = item.map_or(true, |item| item.connected);
+        }
     }
 
     async fn node_is_there(&self, node: &str) -> Result<(), Status> {
