@@ -61,7 +61,7 @@ pub(super) enum Command {
   farlane fleet controller --store file:/var/lib/farlane-fleet/store
   farlane fleet controller --store etcd://10.0.0.1:2379,10.0.0.2:2379/prod --listen 0.0.0.0:4410")]
     Controller(ControllerArgs),
-    /// Run the agent of this machine. SIGHUP restarts its target, with the program installed by then
+    /// Run the agent of this machine. SIGHUP restarts its target, as the program that is installed
     #[command(after_help = "Example:\n  farlane fleet agent --pool fast=/srv/fast --listen 0.0.0.0:4420")]
     Agent(AgentArgs),
     /// Make a token with which one machine joins, once
