@@ -320,7 +320,7 @@ async fn an_object_that_cannot_be_read_is_named_and_nothing_is_decided() {
     let Some(etcd) = Etcd::start() else { return };
     etcd.control(&["put", "/farlane/v1/test/volume/tape", "{\"kind\":\"volume\",\"bytes\":\"many\"}"]);
     // Kinds of other versions are no concern of this one.
-    etcd.control(&["put", "/farlane/v1/test/snapshot/s", "?"]);
+    etcd.control(&["put", "/farlane/v1/test/replica/r", "?"]);
     let mut controller = etcd.controller().await;
     controller.elected().await;
     controller.request(Request::List(1));
