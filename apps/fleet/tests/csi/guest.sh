@@ -9,13 +9,15 @@ mount -t sysfs sys /newroot/sys
 mount -t devtmpfs dev /newroot/dev
 mount -t tmpfs run /newroot/run
 mount -t tmpfs tmp /newroot/tmp
+# Room for all volumes and snapshots, which have holes only.
+mount -t tmpfs -o size=16g srv /newroot/srv
 mkdir -p /newroot/dev/shm
 cp /fleet/* /newroot/usr/local/bin/
 within() { chroot /newroot /usr/bin/env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root "$@"; }
 fleet() { within farlane-fleet "$@" --controllers unix:/run/fleet.sock --timeout 120s; }
 fail() {
     echo "FAILED: $*"
-    grep -v " INFO " /newroot/var/log/csi.log | head -n 40
+    grep " WARN \|code=[^IAN]" /newroot/var/log/csi.log | tail -n 40
     tail -n 40 /newroot/var/log/up.log /newroot/var/log/csi.log
     tail -n 20 /newroot/var/lib/fleet/agent/target.log
     fleet get volume || true

@@ -28,8 +28,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.exchange(now, &mut self.shell);
     }
 
-    /// Replaces the offer, as [`Target::set_directory`] does. Media of subsystems that are gone are
-    /// closed.
+    /// Replaces the offer, as [`set_directory`](assemblies::target::Target::set_directory) of the
+    /// engine does. Media of subsystems that are gone are closed.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.acceptor = Acceptor::new(&directory);
         self.target.engine_mut().set_directory(now, directory);
@@ -39,7 +39,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Offers a subsystem, as [`Target::put_subsystem`] does.
+    /// Offers a subsystem, as [`put_subsystem`](assemblies::target::Target::put_subsystem) of the
+    /// engine does.
     pub fn put_subsystem(&mut self, now: Instant, subsystem: Subsystem) {
         let key = subsystem.key;
         let had_keys = self.has_tls_keys(key);
@@ -47,7 +48,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.on_changed(now, key, had_keys);
     }
 
-    /// Offers a subsystem no longer, as [`Target::remove_subsystem`] does, and closes its media.
+    /// Offers a subsystem no longer, as
+    /// [`remove_subsystem`](assemblies::target::Target::remove_subsystem) of the engine does, and
+    /// closes its media.
     pub fn remove_subsystem(&mut self, now: Instant, key: SubsystemKey) {
         let had_keys = self.has_tls_keys(key);
         self.target.engine_mut().remove_subsystem(now, key);
