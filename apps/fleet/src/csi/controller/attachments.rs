@@ -20,8 +20,8 @@ const OWNER: &str = "csi";
 const ATTEMPTS: usize = 3;
 /// How long a host may take to connect before it is believed to be away.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
-/// The time between two looks at it.
-const LOOK: Duration = Duration::from_millis(50);
+/// The time between two looks at what a call waits for.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 impl<F: Fleet> Controller<F> {
     pub(super) async fn publish(

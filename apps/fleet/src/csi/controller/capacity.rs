@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::Controller;
 use super::volumes::signed;
-use crate::csi::fleet::{Fleet, FleetError, Space};
+use crate::csi::fleet::{Fleet, FleetError, Progress, Space};
 use crate::csi::parameters::{NODE, Parameters, TOPOLOGY};
 use crate::csi::proto::{GetCapacityRequest, GetCapacityResponse, Topology, TopologyRequirement};
 use crate::csi::{capability, check};
@@ -39,6 +39,19 @@ impl<F: Fleet> Controller<F> {
             maximum_volume_size: Some(signed(most)),
             minimum_volume_size: None,
         })
+    }
+
+    /// The pools whose machines are away, of all or of the one that is named.
+    pub(super) async fn pools_away(&self, pool: Option<&str>) -> Result<Vec<String>, Status> {
+        let nodes = self.ask(self.fleet.list(Kind::Node)).await?;
+        let is_away =
+            |node: &str| nodes.iter().any(|one| one.name == node && one.progress != Progress::Ready);
+        let pools = self.ask(self.fleet.list(Kind::Pool)).await?;
+        let away = pools.into_iter().filter(|one| {
+            let is_meant = pool.is_none_or(|pool| pool == one.name);
+            is_meant && matches!(&one.object, Object::Pool(pool) if is_away(&pool.node.0))
+        });
+        Ok(away.map(|one| one.name).collect())
     }
 
     /// The free space of the pools that are fit for a volume.

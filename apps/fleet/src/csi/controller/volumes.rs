@@ -1,9 +1,12 @@
 //! Volumes: created, deleted, expanded, given another class.
 
+use std::time::Instant;
+
 use fleet::controller::{Expect, Wait};
 use fleet::object::Kind;
 use tonic::Status;
 
+use super::attachments::LOOK;
 use super::snapshots::content_source;
 use super::{Controller, missing_volume};
 use crate::csi::capability;
@@ -106,14 +109,28 @@ impl<F: Fleet> Controller<F> {
         bytes: u64,
     ) -> Result<Option<Volume>, Status> {
         let Parameters { class, pool } = parameters;
-        let spaces = self.spaces(class.as_deref(), near.as_deref(), pool.as_deref()).await?;
-        let most = spaces.iter().map(|one| one.free).max();
-        if most.is_none_or(|most| most < bytes) {
-            let most = most.unwrap_or(0);
-            return Err(Status::resource_exhausted(format!(
-                "no pool is fit for {bytes} bytes, the most is {most}: see `farlane fleet pool list`, and the \
-                 predictions for the class"
-            )));
+        let until = Instant::now() + self.patience;
+        loop {
+            let spaces = self.spaces(class.as_deref(), near.as_deref(), pool.as_deref()).await?;
+            let most = spaces.iter().map(|one| one.free).max().unwrap_or(0);
+            if most >= bytes && !spaces.is_empty() {
+                break;
+            }
+            // A caller would look for room elsewhere. That of a machine that is away comes back.
+            let away = self.pools_away(pool.as_deref()).await?;
+            if away.is_empty() {
+                return Err(Status::resource_exhausted(format!(
+                    "no pool is fit for {bytes} bytes, the most is {most}: see `farlane fleet pool list`, and \
+                     the predictions for the class"
+                )));
+            }
+            if Instant::now() >= until {
+                return Err(Status::unavailable(format!(
+                    "no pool is fit for {bytes} bytes while the agents of these are away: {}; ask again",
+                    away.join(", ")
+                )));
+            }
+            tokio::time::sleep(LOOK).await;
         }
         let new = Volume {
             bytes,
