@@ -56,13 +56,13 @@ pub struct OwnedVolume {
 /// Data that is made from other data in its pool, for its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedCopy {
-    /// What is made.
+    /// The copy.
     pub data: Data,
     /// What it is made from.
     pub of: Data,
     /// The pool that holds both.
     pub pool: Name,
-    /// The size in bytes of what is made.
+    /// The size of the copy in bytes.
     pub bytes: u64,
     /// What distinguishes it from others that had its name.
     pub epoch: Epoch,
@@ -129,13 +129,13 @@ pub struct PoolReport {
 /// Data that is made from other data, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyReport {
-    /// What is made.
+    /// The copy.
     pub data: Data,
     /// What it is made from.
     pub of: Data,
     /// The pool that holds both.
     pub pool: Name,
-    /// The size in bytes of what is made.
+    /// The size of the copy in bytes.
     pub bytes: u64,
     /// What distinguishes it from others that had its name.
     pub epoch: Epoch,

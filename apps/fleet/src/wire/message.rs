@@ -106,13 +106,13 @@ mirrors! {
 
     /// Data that is made from other data in its pool, for its owner.
     struct OwnedCopy = slice::OwnedCopy {
-        /// What is made.
+        /// The copy.
         data: Data,
         /// What it is made from.
         of: Data,
         /// The pool that holds both.
         pool: Name,
-        /// The size in bytes of what is made.
+        /// The size of the copy in bytes.
         bytes: u64,
         /// What distinguishes it from others that had its name.
         epoch: Epoch,
@@ -194,13 +194,13 @@ mirrors! {
 
     /// Data that is made from other data, as its owner sees it.
     struct CopyReport = slice::CopyReport {
-        /// What is made.
+        /// The copy.
         data: Data,
         /// What it is made from.
         of: Data,
         /// The pool that holds both.
         pool: Name,
-        /// The size in bytes of what is made.
+        /// The size of the copy in bytes.
         bytes: u64,
         /// What distinguishes it from others that had its name.
         epoch: Epoch,
@@ -267,7 +267,7 @@ mirrors! {
         of: Data,
         /// The pool that holds both.
         pool: Name,
-        /// The size in bytes of what is made.
+        /// The size of the copy in bytes.
         bytes: u64,
         /// What distinguishes it from others that had its name.
         epoch: Epoch,

@@ -35,9 +35,9 @@ pub struct ToCopy {
 pub struct Copies {
     /// The number of the latest [`Output::Copy`] that was taken before anything here was observed.
     pub number: u64,
-    /// What is durable, and when it was made, in seconds since 1970.
+    /// The durable copies, and when each was made, in seconds since 1970.
     pub present: Vec<(Data, Epoch, u64)>,
-    /// What is being made. It may become present yet.
+    /// The copies under way. They may become present yet.
     pub making: Vec<Data>,
     /// Why something is not made, in sentences.
     pub problems: Vec<(Data, String)>,
@@ -95,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// What is to be made now.
+    /// The copies to make now.
     fn to_copy(&self, observed: &Observation) -> Vec<ToCopy> {
         let unmade = self.saved.copies.iter().filter(|(data, copy)| {
             let is_there = observed.copies.made_at(data, copy.epoch).is_some();

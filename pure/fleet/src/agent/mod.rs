@@ -61,7 +61,7 @@ pub enum Output {
         /// The pool that holds it.
         pool: Name,
     },
-    /// Make this data from other data, and nothing else: what is being made and is not here ends.
+    /// Make this data from other data, and nothing else: work on other copies ends.
     /// Each is durable as a whole, or is not there. The world tries until it succeeds, or until the
     /// next such output.
     Copy {
@@ -145,7 +145,7 @@ pub struct Agent {
     reported: Option<Report>,
     report_at: Instant,
     refused: Vec<Refusal>,
-    /// What is to be made from other data, and the number of times that this has changed.
+    /// The copies to make, and the number of times that they have changed.
     copying: Vec<ToCopy>,
     copy_number: u64,
     /// The latest slice, if something in it has to wait for something to go.

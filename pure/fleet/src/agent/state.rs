@@ -30,7 +30,7 @@ pub struct SavedCopy {
     pub of: Data,
     /// The pool that holds both.
     pub pool: Name,
-    /// The size in bytes of what is made.
+    /// The size of the copy in bytes.
     pub bytes: u64,
     /// What distinguishes it from others that had its name.
     pub epoch: Epoch,

@@ -39,7 +39,7 @@ struct Bench {
     lists: Vec<Vec<Admission>>,
     connected: Vec<(Name, Epoch)>,
     disconnected: Vec<Name>,
-    /// What is to be made from other data.
+    /// The copies to make.
     copying: Vec<ToCopy>,
 }
 
@@ -348,7 +348,7 @@ impl Bench {
         bench
     }
 
-    /// What is to be made becomes durable.
+    /// The copies under way become durable.
     fn make(&mut self) {
         for one in core::mem::take(&mut self.copying) {
             match &one.data {

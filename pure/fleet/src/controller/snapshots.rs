@@ -210,7 +210,7 @@ impl Controller {
         snapshots.chain(volumes).collect()
     }
 
-    /// Whether something is still to be made from data. What is to be deleted counts if something
+    /// Whether something is still to be made from data. A copy to delete counts if something
     /// else is to be made from it. There are no circles, as sources are there first.
     pub(super) fn is_awaited(&self, data: &Data) -> bool {
         let volumes = self.cache.volumes().filter(|(_, _, one)| one.is_to_copy());

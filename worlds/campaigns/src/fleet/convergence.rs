@@ -141,7 +141,7 @@ impl World {
             SnapshotPhase::Ready => None,
             SnapshotPhase::Deleting if self.is_kept_as_source(name) => None,
             SnapshotPhase::WaitsForCopy(problem) if waits(&problem) => None,
-            // A store that was restored may want what is long gone.
+            // A store that was restored may want data that is long gone.
             SnapshotPhase::Lost(_) | SnapshotPhase::WaitsForCopy(_) if self.restored => None,
             phase => Some(format!("the snapshot {name} is {phase:?}")),
         });

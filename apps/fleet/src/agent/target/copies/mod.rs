@@ -81,7 +81,7 @@ impl Copies {
         self.known = known;
     }
 
-    /// Takes a list of what to make. What is being made and is not in it ends.
+    /// Takes a list of what to make. Work on anything else ends.
     pub(super) fn want(&mut self, number: u64, wanted: Vec<ToCopy>) {
         (self.number, self.wanted) = (number, wanted);
         let wanted = &self.wanted;
@@ -245,7 +245,7 @@ fn make(copy: &ToCopy, from: &Path, to: &Path, stop: &AtomicBool) -> io::Result<
         files::sync_folder_of(to)
     });
     made.inspect_err(|_| {
-        // The next attempt, or the next agent, removes what is left.
+        // The next attempt, or the next agent, removes the rest.
         let _ = std::fs::remove_file(&part);
     })
 }

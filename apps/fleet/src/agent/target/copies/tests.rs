@@ -97,7 +97,7 @@ impl Bench {
         self.copies.want(number, vec![copy]);
     }
 
-    /// Lets copies go on until none is being made. Returns what is there.
+    /// Lets copies go on until none is being made. Returns the copies that are there.
     fn settle(&mut self) -> fleet::agent::Copies {
         for _ in 0..2_000 {
             let (is_busy, _) = self.copies.turn(&self.frame, Instant::now());
