@@ -483,15 +483,15 @@ impl Worker {
         }
         (self.loaded, self.is_up) = (None, false);
         let ended = self.process.ended();
+        if self.process.is_alive() {
+            return Reached::Unsure;
+        }
         if std::mem::replace(&mut self.restarts, Restart::Idle) == Restart::Ending {
             self.restart.reset();
         } else if let Some(ended) = ended {
             self.is_bare = ended.is_of_file && !self.is_bare;
             self.problems.note(TARGET, ended.why);
             self.restart.fail(now);
-        }
-        if self.process.is_alive() {
-            return Reached::Unsure;
         }
         let is_needed = !self.known.is_empty() || !self.written.content.volumes.is_empty();
         if !is_needed || !self.restart.is_due(now) {

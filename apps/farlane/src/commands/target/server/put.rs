@@ -43,7 +43,11 @@ impl Server {
                     }
                 }
                 None => {
-                    self.add_subsystem(spec).map_err(|error| format!("{name} can't be offered: {error}"))?;
+                    if let Err(error) = self.add_subsystem(spec) {
+                        // Those before it are offered.
+                        self.publish_news(&news).map_err(|error| error.to_string())?;
+                        return Err(format!("{name} can't be offered: {error}"));
+                    }
                     news.put.insert(self.subsystems[self.subsystems.len() - 1].key);
                     changes.push(format!("{name} is offered"));
                 }
