@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: gateware-lint gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -109,6 +109,12 @@ test: setup ## every test, guests among them, and a campaign of 300 seeds of eac
 lint: setup ## formatting, lints and links between document comments; warnings are errors
 	@scripts/setup --fleet
 	@scripts/prove lint
+
+gateware-lint: ## the circuits of gateware/rtl under -Wall
+	@scripts/gateware lint
+
+gateware-test: ## lint, golden vectors and 50 seeds of the circuits (needs Verilator, which scripts/setup --tests installs)
+	@scripts/gateware test
 
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-network-models --bench hops

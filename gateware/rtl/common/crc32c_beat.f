@@ -1,0 +1,1 @@
+crc32c_beat.sv

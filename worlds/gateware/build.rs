@@ -1,0 +1,85 @@
+//! Compiles the circuits of `gateware/rtl`: Verilator turns each model into C++, and the C++
+//! compiler turns that and the model's shim into a library.
+//!
+//! Without Verilator the crate is empty, and a warning says so. Then the rest of the workspace
+//! builds all the same.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The circuits: folder and top module. `gateware/rtl/FOLDER/TOP.f` lists the sources, packages
+/// first, and `shim/TOP.cpp` is the model's shim.
+const MODELS: [(&str, &str); 1] = [("common", "crc32c_beat")];
+
+fn main() {
+    println!("cargo:rustc-check-cfg=cfg(verilated)");
+    println!("cargo:rerun-if-env-changed=VERILATOR");
+    let verilator = env::var("VERILATOR").unwrap_or_else(|_| "verilator".to_owned());
+    let Some(root) = verilator_root(&verilator) else {
+        println!(
+            "cargo:warning=no circuits: the program verilator was not found; install Debian's package verilator"
+        );
+        return;
+    };
+    println!("cargo:rustc-cfg=verilated");
+    let rtl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gateware/rtl");
+    println!("cargo:rerun-if-changed={}", rtl.display());
+    println!("cargo:rerun-if-changed=shim");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("Cargo names the folder for what a build makes"));
+    let mut build = compiler(&root);
+    for (place, top) in MODELS {
+        let folder = out.join(top);
+        verilate(&verilator, &rtl.join(place).join(format!("{top}.f")), top, &folder);
+        build.include(&folder).files(written(&folder)).file(format!("shim/{top}.cpp"));
+    }
+    build.compile("circuits");
+}
+
+/// The folder that has Verilator's own headers, if the program is there.
+fn verilator_root(verilator: &str) -> Option<PathBuf> {
+    let output = Command::new(verilator).args(["--getenv", "VERILATOR_ROOT"]).output().ok()?;
+    let root = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(root.trim()))
+}
+
+/// The C++ compiler, with what all models share.
+fn compiler(root: &Path) -> cc::Build {
+    let include = root.join("include");
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(2).debug(false).warnings(false);
+    build.include(&include).include(include.join("vltstd"));
+    build.files(["verilated.cpp", "verilated_threads.cpp"].map(|file| include.join(file)));
+    for switch in
+        ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD", "VL_IGNORE_UNKNOWN_ARCH"]
+    {
+        build.define(switch, "0");
+    }
+    build
+}
+
+/// Has Verilator write the C++ of the circuit `top`, whose sources are in `list`, into `folder`.
+/// Warnings are errors.
+fn verilate(verilator: &str, list: &Path, top: &str, folder: &Path) {
+    // Files of an earlier run, which had other parts, would be compiled as well.
+    let _ = fs::remove_dir_all(folder);
+    let status = Command::new(verilator)
+        .args(["--cc", "-Wall", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--assert"])
+        .args(["--top-module", top, "--prefix", &format!("V{top}"), "--Mdir"])
+        .arg(folder)
+        .arg("-F")
+        .arg(list)
+        .status();
+    let passed = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+    assert!(passed, "{verilator} refuses the circuit {top}: {status:?}");
+}
+
+/// The C++ files in `folder`, in an order that is always the same.
+fn written(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("Verilator has made the folder");
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "cpp"));
+    files.sort();
+    files
+}

@@ -1,0 +1,15 @@
+// What the shims of all models share. A shim has four C functions for its model: make, free, size
+// and cycle. `cycle` takes all inputs, lets the circuit settle, returns all outputs, and then gives
+// it a rising clock edge. So outputs are those that the circuit shows before that edge.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <verilated.h>
+
+// A model with its context, so that models on different threads have nothing in common.
+template <typename Model>
+struct Held {
+    VerilatedContext context;
+    Model model{&context};
+};
