@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The circuits: folder and top module. `gateware/rtl/FOLDER/TOP.f` lists the sources, packages
 /// first, and `shim/TOP.cpp` is the model's shim.
-const MODELS: [(&str, &str); 1] = [("common", "crc32c_beat")];
+const MODELS: [(&str, &str); 2] = [("common", "crc32c_beat"), ("niq", "niq")];
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(verilated)");

@@ -13,6 +13,14 @@ mod digest;
 #[cfg(verilated)]
 #[expect(unsafe_code, reason = "the only calls of C++: a model's functions")]
 mod ffi;
+#[cfg(verilated)]
+mod niq;
+#[cfg(verilated)]
+mod stream;
 
 #[cfg(verilated)]
 pub use digest::DigestCircuit;
+#[cfg(verilated)]
+pub use niq::{Bars, CardCircuit, Fate, Times, Window};
+#[cfg(verilated)]
+pub use stream::Stalls;

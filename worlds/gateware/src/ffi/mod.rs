@@ -1,5 +1,7 @@
 //! The models' functions, each model behind an owner that frees it.
 
 mod digest;
+mod niq;
 
 pub(crate) use digest::Crc32cBeat;
+pub(crate) use niq::{Inputs as NiqInputs, Niq, Outputs as NiqOutputs};

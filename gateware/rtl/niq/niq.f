@@ -1,0 +1,10 @@
+niq_pkg.sv
+niq_requests.sv
+niq_slots.sv
+niq_lines.sv
+niq_filters.sv
+niq_transmit.sv
+niq_receive.sv
+niq_registers.sv
+niq_completer.sv
+niq.sv
