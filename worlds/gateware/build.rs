@@ -9,9 +9,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The circuits: folder and top module. `gateware/rtl/FOLDER/TOP.f` lists the sources, packages
-/// first, and `shim/TOP.cpp` is the model's shim.
-const MODELS: [(&str, &str); 2] = [("common", "crc32c_beat"), ("niq", "niq")];
+/// The circuits: folder, top module and parameters. `gateware/rtl/FOLDER/TOP.f` lists the sources,
+/// packages first, and `shim/TOP.cpp` is the model's shim.
+const MODELS: [(&str, &str, &[&str]); 3] = [
+    ("common", "crc32c_beat", &[]),
+    ("niq", "niq", &[]),
+    // Every payload that a host or a device may set, and as much in flight as makes sense of it.
+    (
+        "tunnel",
+        "tunnel_port",
+        &[
+            "-GMaxPayload=4096",
+            "-GReplayFrames=256",
+            "-GReplayBeats=16384",
+            "-GMainItems=512",
+            "-GMainBeats=8192",
+            "-GSideItems=64",
+            "-GSideBeats=1024",
+        ],
+    ),
+];
 
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(verilated)");
@@ -29,9 +46,9 @@ fn main() {
     println!("cargo:rerun-if-changed=shim");
     let out = PathBuf::from(env::var("OUT_DIR").expect("Cargo names the folder for what a build makes"));
     let mut build = compiler(&root);
-    for (place, top) in MODELS {
+    for (place, top, parameters) in MODELS {
         let folder = out.join(top);
-        verilate(&verilator, &rtl.join(place).join(format!("{top}.f")), top, &folder);
+        verilate(&verilator, &rtl.join(place).join(format!("{top}.f")), top, parameters, &folder);
         build.include(&folder).files(written(&folder)).file(format!("shim/{top}.cpp"));
     }
     build.compile("circuits");
@@ -61,13 +78,14 @@ fn compiler(root: &Path) -> cc::Build {
 
 /// Has Verilator write the C++ of the circuit `top`, whose sources are in `list`, into `folder`.
 /// Warnings are errors.
-fn verilate(verilator: &str, list: &Path, top: &str, folder: &Path) {
+fn verilate(verilator: &str, list: &Path, top: &str, parameters: &[&str], folder: &Path) {
     // Files of an earlier run, which had other parts, would be compiled as well.
     let _ = fs::remove_dir_all(folder);
     let status = Command::new(verilator)
         .args(["--cc", "-Wall", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--assert"])
         .args(["--top-module", top, "--prefix", &format!("V{top}"), "--Mdir"])
         .arg(folder)
+        .args(parameters)
         .arg("-F")
         .arg(list)
         .status();

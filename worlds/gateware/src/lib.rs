@@ -16,6 +16,8 @@ mod ffi;
 #[cfg(verilated)]
 mod niq;
 #[cfg(verilated)]
+pub mod port;
+#[cfg(verilated)]
 mod stream;
 
 #[cfg(verilated)]

@@ -2,6 +2,8 @@
 
 mod digest;
 mod niq;
+mod port;
 
 pub(crate) use digest::Crc32cBeat;
 pub(crate) use niq::{Inputs as NiqInputs, Niq, Outputs as NiqOutputs};
+pub(crate) use port::{PortIn, PortOut, TunnelPort};

@@ -1,0 +1,15 @@
+tunnel_pkg.sv
+../common/crc32c_beat.sv
+../common/ram_2p.sv
+../common/stream_window.sv
+tunnel_hello_rx.sv
+tunnel_hello_tx.sv
+tunnel_rx.sv
+tunnel_store.sv
+tunnel_grants.sv
+tunnel_admit.sv
+tunnel_replay.sv
+tunnel_tx.sv
+tunnel_timers.sv
+tunnel_session.sv
+tunnel_port.sv
