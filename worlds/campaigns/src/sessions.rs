@@ -8,6 +8,7 @@ use sim::media::MediaProfile;
 use sim::stream::{ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::Session;
+use tunnel::frame::Role;
 use tunnel::session::{Config, Input, Output, SEGMENT_LIMIT};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
@@ -64,11 +65,60 @@ impl Label {
     }
 }
 
+/// What an end does with its session, which may be another implementation than [`Session`].
+pub trait Member: core::fmt::Debug {
+    /// Handles an input; see [`Engine::handle_input`].
+    fn handle_input(&mut self, now: Instant, input: Input);
+    /// Handles everything that is due; see [`Engine::handle_timeout`].
+    fn handle_timeout(&mut self, now: Instant);
+    /// The next output; see [`Engine::poll_output`].
+    fn poll_output(&mut self) -> Option<Output>;
+    /// When something is due; see [`Engine::poll_timeout`].
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Sends a packet; see [`Session::send`].
+    fn send(&mut self, now: Instant, packet: Packet);
+    /// Says how long segments may be; see [`Session::set_segment_max`].
+    fn set_segment_max(&mut self, bytes: usize);
+}
+
+impl Member for Session {
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        Engine::handle_input(self, now, input);
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        Engine::handle_timeout(self, now);
+    }
+    fn poll_output(&mut self) -> Option<Output> {
+        Engine::poll_output(self)
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        Engine::poll_timeout(self)
+    }
+    fn send(&mut self, now: Instant, packet: Packet) {
+        Self::send(self, now, packet);
+    }
+    fn set_segment_max(&mut self, bytes: usize) {
+        Self::set_segment_max(self, bytes);
+    }
+}
+
+/// Makes an end's session: for each run of the end another one.
+pub type Maker = fn(Role, &Config, &Rng) -> Box<dyn Member>;
+
+/// Makes the engine's session.
+pub fn engine(role: Role, config: &Config, rng: &Rng) -> Box<dyn Member> {
+    Box::new(match role {
+        Role::Upstream => Session::upstream(config.clone(), rng.fork("session")),
+        Role::Downstream => Session::downstream(config.clone(), rng.fork("session")),
+    })
+}
+
 /// One end: a session, its connection, and the packets that it sends and expects.
 #[derive(Debug)]
 pub struct End {
     config: Config,
-    session: Session,
+    make: Maker,
+    session: Box<dyn Member>,
     /// The node to dial; `None` at the downstream end, which waits.
     peer: Option<NodeId>,
     connection: Option<ConnectionId>,
@@ -100,10 +150,12 @@ pub struct End {
 }
 
 impl End {
-    fn new(config: Config, peer: Option<NodeId>, lanes: u8, rng: Rng) -> Self {
+    fn new(make: Maker, config: Config, peer: Option<NodeId>, lanes: u8, rng: Rng) -> Self {
+        let role = if peer.is_some() { Role::Upstream } else { Role::Downstream };
         Self {
-            session: session(&config, peer, &rng),
+            session: make(role, &config, &rng),
             config,
+            make,
             peer,
             connection: None,
             dialled: None,
@@ -277,13 +329,6 @@ impl End {
     }
 }
 
-fn session(config: &Config, peer: Option<NodeId>, rng: &Rng) -> Session {
-    match peer {
-        Some(_) => Session::upstream(config.clone(), rng.fork("session")),
-        None => Session::downstream(config.clone(), rng.fork("session")),
-    }
-}
-
 impl Node for End {
     type Packet = Vec<u8>;
 
@@ -349,7 +394,8 @@ impl Node for End {
         let lanes = if self.joined.is_some() { LANES } else { 1 };
         let lossy = self.lossy.as_ref().map(|lossy| lossy.port());
         let lossy = lossy.map(|port| Lossy::new(port, self.peer.is_some(), rng.fork("datagrams")));
-        let old = std::mem::replace(self, Self { lossy, ..Self::new(config, self.peer, lanes, rng) });
+        let old =
+            std::mem::replace(self, Self { lossy, ..Self::new(self.make, config, self.peer, lanes, rng) });
         self.phase = old.phase;
         self.incarnation = old.incarnation + 1;
         (self.received, self.downs, self.wrong) = (old.received, old.downs, old.wrong);
@@ -394,20 +440,20 @@ impl Subject for End {
 
 /// Runs two sessions over one link, for `seed`.
 pub fn run(seed: u64) -> Outcome {
-    run_over(seed, 1)
+    run_over(seed, [engine; 2], 1)
 }
 
 /// Runs two sessions over two links, for `seed`. The first copy of each byte wins, and either link
 /// may fail alone.
 pub fn run_paths(seed: u64) -> Outcome {
-    run_over(seed, LANES)
+    run_over(seed, [engine; 2], LANES)
 }
 
 /// Runs two sessions over datagrams that get lost, doubled, late and cut short, for `seed`. Ends
 /// are killed and paused as well.
 pub fn run_datagrams(seed: u64) -> Outcome {
     let mut world = World::new(seed);
-    let [far, near] = ends(&mut world, 1);
+    let [far, near] = ends(&mut world, [engine; 2], 1);
     let (one, other) = world.join(far, near, LATENCY);
     for (node, port, name) in [(far, one, "far"), (near, other, "near")] {
         let lossy = Lossy::new(port, node == near, world.rng(&format!("datagrams of {name}")));
@@ -426,8 +472,8 @@ pub fn run_datagrams(seed: u64) -> Outcome {
     outcome
 }
 
-/// Two ends, far and near.
-fn ends(world: &mut World<End>, lanes: u8) -> [NodeId; 2] {
+/// Two ends, far and near, with these makers of their sessions.
+fn ends(world: &mut World<End>, [far, near]: [Maker; 2], lanes: u8) -> [NodeId; 2] {
     let config = |world: &World<End>, name: &str| Config {
         handshake: HOLD / 8,
         redial: (HOLD / 64, HOLD / 8),
@@ -435,8 +481,8 @@ fn ends(world: &mut World<End>, lanes: u8) -> [NodeId; 2] {
         digests: world.rng("digests").one_in(2),
         ..impatient(name, instance(&mut world.rng(&format!("instance of {name}"))), HOLD)
     };
-    let far = world.add(End::new(config(world, "far"), None, lanes, world.rng("far")));
-    let near = world.add(End::new(config(world, "near"), Some(far), lanes, world.rng("near")));
+    let far = world.add(End::new(far, config(world, "far"), None, lanes, world.rng("far")));
+    let near = world.add(End::new(near, config(world, "near"), Some(far), lanes, world.rng("near")));
     [far, near]
 }
 
@@ -451,9 +497,14 @@ const fn limits() -> Limits {
     Limits { chaos: Nanos::from_millis(4800), drain: settle, verify: settle }
 }
 
-fn run_over(seed: u64, lanes: u8) -> Outcome {
+/// Runs sessions that `makers` make, of the far end and the near end, over one link, for `seed`.
+pub fn run_made(seed: u64, makers: [Maker; 2]) -> Outcome {
+    run_over(seed, makers, 1)
+}
+
+fn run_over(seed: u64, makers: [Maker; 2], lanes: u8) -> Outcome {
     let mut world = World::new(seed);
-    let [far, near] = ends(&mut world, lanes);
+    let [far, near] = ends(&mut world, makers, lanes);
     for lane in 0..lanes {
         world.link_lane(near, far, Lane(lane), LinkProfile::default());
     }

@@ -9,6 +9,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(verilated)]
+pub mod campaign;
+#[cfg(verilated)]
 mod digest;
 #[cfg(verilated)]
 #[expect(unsafe_code, reason = "the only calls of C++: a model's functions")]

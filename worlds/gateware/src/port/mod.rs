@@ -25,10 +25,11 @@ const WINDOW: [u32; 6] = [128, 2048, 32, 512, 128, 2048];
 ///
 /// To the world, the circuit's work takes no time: at each input, the port gets cycles until it is
 /// quiet. Events of the link have no details, as the circuit shows none.
-#[derive(Debug)]
 pub struct Port {
     pins: Pins,
     now: Instant,
+    /// The circuit has had no cycle but those of its reset.
+    fresh: bool,
     dialling: bool,
 }
 
@@ -72,11 +73,11 @@ impl Port {
             cfg_window: std::array::from_fn(|place| window[5 - place]),
             ..PortIn::default()
         };
-        Self { pins: Pins::new(inputs, entropy, pace), now: Instant::ZERO, dialling: false }
+        Self { pins: Pins::new(inputs, entropy, pace), now: Instant::ZERO, fresh: true, dialling: false }
     }
 
     fn settle(&mut self, now: Instant) {
-        self.now = now;
+        (self.now, self.fresh) = (now, false);
         self.pins.settle(now);
     }
 
@@ -135,7 +136,7 @@ impl Port {
     pub fn waiting(&self) -> usize {
         self.pins.tlps.len()
     }
-    /// Who waits for whom, for the report of a world that never settles.
+    /// Who waits for whom.
     pub fn describe(&self) -> String {
         self.pins.describe()
     }
@@ -165,6 +166,12 @@ impl Port {
             Effect::Resumed => Output::Resumed,
             Effect::Reset => Output::Reset,
         }
+    }
+}
+
+impl core::fmt::Debug for Port {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "circuit: {}", self.describe())
     }
 }
 
@@ -235,6 +242,9 @@ impl Engine for Port {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
+        if self.fresh {
+            return Some(Instant::ZERO);
+        }
         let PortOut { wake_at, .. } = *self.pins.outputs();
         (wake_at != u64::MAX).then_some(Instant::from_nanos(wake_at))
     }

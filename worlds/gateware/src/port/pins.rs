@@ -144,8 +144,8 @@ impl Pins {
         let pulsed = self.inputs.net_failed || self.inputs.hot_reset;
         (self.inputs.net_failed, self.inputs.hot_reset) = (false, false);
         let waits = !self.bytes.is_empty() && self.outputs.s_net_tready;
-        let held = !even && self.tlps.len() > 0;
-        self.outputs.busy || moved || pulsed || waits || (held && !self.tlp_offered)
+        let held = !gives_tlp && self.tlps.len() > 0;
+        self.outputs.busy || moved || pulsed || waits || held
     }
 
     fn offer_bytes(&mut self) {

@@ -1,0 +1,4 @@
+//! The circuit beside the engine.
+
+mod example;
+mod order;
