@@ -43,7 +43,11 @@ module crc32c_beat (
     unique case (dwords)
       3'd1: moved = {data[31:0] ^ state, 96'h0};
       3'd2: moved = {data[63:32], data[31:0] ^ state, 64'h0};
+`ifdef MUTANT_CRC_SHORT_BEAT
+      3'd3: moved = {data[95:32], data[31:0] ^ state, data[127:96]};
+`else
       3'd3: moved = {data[95:32], data[31:0] ^ state, 32'h0};
+`endif
       default: moved = {data[127:32], data[31:0] ^ state};
     endcase
     for (int row = 0; row < 32; row++) next[row] = ^(moved & Rows[row]);

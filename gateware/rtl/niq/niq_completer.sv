@@ -74,7 +74,11 @@ module niq_completer
   logic [3:0][31:0]  beat, beat_next;
   logic              has_room;
 
+`ifdef MUTANT_NIQ_ANSWER_PAST_BOUNDARY
+  assign to_boundary = 6'd32;
+`else
   assign to_boundary = 6'd32 - {1'b0, request.address[4:0]};
+`endif
   assign part = left < {5'd0, to_boundary} ? left[5:0] : to_boundary;
 
   assign read_ready = state == ACCEPT && !is_clearing;
@@ -219,7 +223,11 @@ module niq_completer
 
   assign head = fifo[read_at];
   assign pop = tlp_tvalid && tlp_tready;
+`ifdef MUTANT_NIQ_ANSWER_GAPS
+  assign tlp_tvalid = held != 5'd0;
+`else
   assign tlp_tvalid = whole != 5'd0;
+`endif
   assign tlp_tdata = head.data;
   assign tlp_tlast = head.last;
   for (genvar i = 0; i < 4; i++) begin : g_keep

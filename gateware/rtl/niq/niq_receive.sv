@@ -181,14 +181,23 @@ module niq_receive
       word.strobe[2] ? word.data[2] : awaited_parts[host][31:0]
   };
   assign reports = word_valid && parts_now[1:0] == 2'b11;
+`ifdef MUTANT_NIQ_TAKEN_UNCHECKED
+  // A host that reports fewer lines than before is believed.
+  assign is_fault = returned_now > given[host];
+`else
   assign is_fault = returned_now - returned[host] > given[host] - returned[host];
+`endif
   assign failure = '{valid: reports && is_fault, of_queue: host, fault: FAULT_TAKEN};
 
   logic [63:0] given_next;
   logic        is_due;
   assign given_next = given[queue] + 64'd1;
+`ifdef MUTANT_NIQ_INTERRUPT_TWICE
+  assign is_due = is_given && awaited[queue] != 64'd0 && awaited[queue] <= given_next;
+`else
   assign is_due = is_given && awaited[queue] > interrupted[queue]
                   && awaited[queue] <= given_next;
+`endif
 
   for (genvar i = 0; i < 4; i++) begin : g_queue
     logic is_host;

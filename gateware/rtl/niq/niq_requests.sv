@@ -12,7 +12,7 @@
 //
 // A beat that crosses a line of 64 bytes takes two cycles, so that a write is for one slot. Writes
 // to BAR0 take a cycle each double word. Writes of other than whole double words, poisoned ones,
-// those outside the BARs, and messages are dropped.
+// those outside the BARs or across a page, and messages are dropped.
 //
 // Reads leave after all earlier writes. `write_ready` and `read_ready` may be low for any time.
 module niq_requests
@@ -57,7 +57,7 @@ module niq_requests
   logic [9:0]  length_field;
   logic [10:0] length;
   logic        is_long, has_data, is_memory, is_write, is_message, is_completion;
-  logic        hits_bar0, hits_bar2, is_whole;
+  logic        hits_bar0, hits_bar2, is_in_page, is_whole;
   logic [63:2] place;
   logic [3:0]  first, last;
   logic [2:0]  lead, trail;
@@ -78,9 +78,15 @@ module niq_requests
   assign place = is_long ? {word[2], word[3][31:2]} : {32'd0, word[2][31:2]};
   assign hits_bar0 = place[63:12] == bar0;
   assign hits_bar2 = place[63:18] == bar2;
+  // Requests must not cross a page of 4 KiB. PCIe Base, 2.2.7.
+  assign is_in_page = {2'd0, place[11:2]} + {1'b0, length} <= 12'd1024;
   assign first = word[1][3:0];
   assign last = word[1][7:4];
-  assign is_whole = first == 4'hf && (length == 11'd1 || last == 4'hf);
+`ifdef MUTANT_NIQ_PARTIAL_WRITES
+  assign is_whole = is_in_page && first == 4'hf;
+`else
+  assign is_whole = is_in_page && first == 4'hf && (length == 11'd1 || last == 4'hf);
+`endif
 
   // Byte Count and the low bits of Lower Address. PCIe Base, 2.3.1.1, table of byte counts.
   always_comb begin
@@ -93,7 +99,7 @@ module niq_requests
   end
 
   assign read = '{
-      supported: is_memory && !has_data && (hits_bar0 || hits_bar2),
+      supported: is_memory && !has_data && is_in_page && (hits_bar0 || hits_bar2),
       window: hits_bar2,
       address: hits_bar2 ? place[17:2] : {6'd0, place[11:2]},
       length: length,
@@ -126,7 +132,11 @@ module niq_requests
   assign kept = tlp_tkeep[12] ? 3'd4 : tlp_tkeep[8] ? 3'd3 : tlp_tkeep[4] ? 3'd2
                 : {2'd0, tlp_tkeep[0]};
   assign in_beat = kept > {1'b0, from} ? kept - {1'b0, from} : 3'd0;
+`ifdef MUTANT_NIQ_WRITE_CROSSES_LINE
+  assign in_line = 3'd4;
+`else
   assign in_line = at[3:2] == 2'b11 ? 3'd4 - {1'b0, at[1:0]} : 3'd4;
+`endif
 
   always_comb begin
     count = in_beat;

@@ -36,7 +36,11 @@ module niq_slots
 
   // A lap is the number of a slot divided by the number of slots; these are of its bit 0.
   function automatic logic lap_bit(input logic [8:0] count, input logic [7:0] slot);
+`ifdef MUTANT_NIQ_LAP_BEHIND
+    return slot > count[7:0] ? count[8] : !count[8];
+`else
     return slot >= count[7:0] ? count[8] : !count[8];
+`endif
   endfunction
 
   queue_t      queue;

@@ -97,7 +97,11 @@ module niq_transmit
   always_comb begin
     row_at = {queue, taken[queue][7:0], step + 2'd1};
     if (state == LOOK) row_at[1:0] = 2'd3;
+`ifdef MUTANT_NIQ_ROWS_SWAPPED
+    if (state == HEAD) row_at[1:0] = 2'd1;
+`else
     if (state == HEAD) row_at[1:0] = 2'd0;
+`endif
   end
 
   always_comb begin
