@@ -7,9 +7,17 @@
 #include <memory>
 #include <verilated.h>
 
-// A model with its context, so that models on different threads have nothing in common.
+// A model with its context, so that models on different threads have nothing in common. A context
+// has a pool of threads unless it is limited to one before its model is made.
 template <typename Model>
 struct Held {
     VerilatedContext context;
-    Model model{&context};
+    Model model;
+    Held() : model{single(context)} {}
+
+private:
+    static VerilatedContext* single(VerilatedContext& context) {
+        context.threads(1);
+        return &context;
+    }
 };
