@@ -221,6 +221,18 @@ pub struct Admission {
     pub mode: Mode,
     /// The epoch in which the host was let in. Its keys and its subsystem's name have it.
     pub epoch: Epoch,
+    /// What carries the host's commands.
+    pub transport: Transport,
+}
+
+/// What carries the commands of a host to the owner of a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// NVMe over TCP, to the owner's target.
+    #[default]
+    NvmeTcp,
+    /// PCIe over TCP, to a far end of its own at the owner. It has one host.
+    Tunnel,
 }
 
 /// What a host may do beside others.
@@ -252,6 +264,8 @@ pub struct Attachment {
     pub node: Name,
     /// What the host may do beside others.
     pub mode: Mode,
+    /// What carries the host's commands.
+    pub transport: Transport,
     /// The user or the object (a claim's identifier) for which the attachment exists.
     pub owner: String,
     /// Whether the attachment is to end. It is deleted once the owner lets the host in no longer.

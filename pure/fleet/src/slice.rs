@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::object::{Admission, Data, Mode};
+use crate::object::{Admission, Data, Mode, Transport};
 use crate::store::Revision;
 use crate::{Epoch, Name};
 
@@ -83,6 +83,8 @@ pub struct HostAttachment {
     pub epoch: Epoch,
     /// What the host may do.
     pub mode: Mode,
+    /// What carries the host's commands.
+    pub transport: Transport,
     /// The machine that owns the volume.
     pub owner: Name,
     /// Where the owner is reached.

@@ -3,7 +3,7 @@
 //! Neither the store nor a controller has the master secret. A secret is valid for one host, one
 //! attachment and one epoch: the host that was let in before has another.
 
-use std::fmt;
+use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +11,7 @@ use engine::crc32;
 use fleet::Name;
 use fleet::object::Admission;
 use hkdf::Hkdf;
+use live::carrier::identity::{Fingerprint, Identity};
 use live::sys::entropy;
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -18,12 +19,20 @@ use zeroize::Zeroizing;
 use super::state::Folder;
 use super::{AgentError, files};
 use crate::naming;
-use crate::wire::{self, Credential, Wire};
+use crate::wire::{self, Credential, TunnelCredential, Wire};
 
 /// Bytes of the master secret, and of each key.
 const BYTES: usize = 32;
 /// What separates these keys from others that may one day be derived from the same secret.
 const SALT: &[u8] = b"farlane fleet: keys of attachments, version 1";
+
+/// The keys of a far end.
+pub(crate) struct Far {
+    /// Its private key (PEM).
+    pub(crate) key: Zeroizing<String>,
+    /// The fingerprint of the only host that it admits.
+    pub(crate) host: Fingerprint,
+}
 
 /// The master secret of an owner.
 pub(crate) struct Master {
@@ -65,7 +74,7 @@ impl Master {
         Ok(Self { secret, encrypt })
     }
 
-    /// The credential of a host that was let in.
+    /// The credential of a host that was let in, for the target.
     pub(crate) fn credential(&self, volume: &Name, admission: &Admission) -> Credential {
         let Admission { attachment, mode, epoch, .. } = admission;
         Credential {
@@ -74,7 +83,36 @@ impl Master {
             nqn: naming::subsystem_nqn(volume, *mode, *epoch),
             dhchap: text("DHHC-1", &self.derive("dhchap", volume, admission)),
             tls: self.encrypt.then(|| text("NVMeTLSkey-1", &self.derive("tls", volume, admission))),
+            tunnel: None,
         }
+    }
+
+    /// What a host needs to reach the far end of a volume at this port.
+    ///
+    /// # Errors
+    /// When the cryptography refuses a key, which it does for none.
+    pub(crate) fn tunnel(
+        &self,
+        volume: &Name,
+        admission: &Admission,
+        port: u16,
+    ) -> io::Result<TunnelCredential> {
+        let far = self.identity("tunnel far end", volume, admission)?.fingerprint();
+        let key = self.identity("tunnel host", volume, admission)?.private_pem();
+        Ok(TunnelCredential { port, far: far.to_string(), key })
+    }
+
+    /// The key of a volume's far end, and that of its host.
+    ///
+    /// # Errors
+    /// When the cryptography refuses a key, which it does for none.
+    pub(crate) fn far(&self, volume: &Name, admission: &Admission) -> io::Result<Far> {
+        let key = Zeroizing::new(self.identity("tunnel far end", volume, admission)?.private_pem());
+        Ok(Far { key, host: self.identity("tunnel host", volume, admission)?.fingerprint() })
+    }
+
+    fn identity(&self, purpose: &str, volume: &Name, admission: &Admission) -> io::Result<Identity> {
+        Identity::of_seed(&self.derive(purpose, volume, admission)).map_err(io::Error::other)
     }
 
     fn derive(&self, purpose: &str, volume: &Name, admission: &Admission) -> Zeroizing<[u8; BYTES]> {
@@ -99,14 +137,15 @@ fn text(form: &str, key: &[u8; BYTES]) -> String {
 mod tests {
     use super::*;
     use fleet::Epoch;
-    use fleet::object::Mode;
+    use fleet::object::{Mode, Transport};
     use nvme_fabrics::authentication::Secret;
     use nvme_fabrics::tls::TlsKey;
     use std::os::unix::fs::PermissionsExt;
 
     fn admission(attachment: &str, node: &str, number: u64) -> Admission {
         let [attachment, node] = [attachment, node].map(|text| Name::new(text).unwrap());
-        Admission { attachment, node, mode: Mode::Exclusive, epoch: Epoch { incarnation: 0, number } }
+        let (mode, transport) = (Mode::Exclusive, Transport::default());
+        Admission { attachment, node, mode, epoch: Epoch { incarnation: 0, number }, transport }
     }
 
     #[test]

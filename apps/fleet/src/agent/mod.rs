@@ -12,15 +12,18 @@
 //! | `master.key` | the secret from which those of hosts are derived |
 //! | `target/` | the target's file, and the secrets of the hosts that it lets in |
 //! | `target.sock`, `target.log` | the target's control socket, and its messages |
+//! | `exports/`, `ports.json` | the far ends of volumes that hosts reach by tunnel, and their ports |
 //! | `volumes/` | a mark for each volume whose file was made |
 //! | `attachments/` | a [`Record`] for each attachment: where programs find the volume |
 //! | `credentials/` | the secrets of this machine as a host |
 //! | `agent.lock` | one agent alone uses the folder |
 
 mod backoff;
+mod daemon;
 mod files;
 mod hosts;
 mod keys;
+mod ports;
 mod problems;
 mod state;
 mod target;
@@ -32,9 +35,10 @@ use std::sync::{Arc, mpsc as blocking};
 use std::time::Duration;
 
 use engine::{Engine as _, Instant, drain};
+use fleet::Name;
 use fleet::agent::{Agent, Input, Observation, Output, State};
+use fleet::object::{Admission, Transport};
 use fleet::slice::Report;
-use fleet::{Name, object::Admission};
 use live::sys::clock::Clock;
 use live::sys::secrets::keep_from_dumps;
 use tokio::sync::{mpsc, watch};
@@ -46,6 +50,8 @@ use backoff::Backoff;
 use hosts::{Credentials, Found, Hosts};
 pub use hosts::{Record, Way, find};
 use keys::Master;
+use ports::Ports;
+pub use ports::Tunnels;
 use state::Folder;
 use target::{Known, Worker};
 
@@ -66,6 +72,8 @@ pub enum Devices {
     Ublk,
     /// No block devices: programs connect by themselves, by a [`Record`].
     User,
+    /// Sockets of `farlane attach`, at which virtual machines find SSDs. Tunnels carry them.
+    Guest,
 }
 
 /// What an agent needs to know of its machine.
@@ -75,6 +83,8 @@ pub struct Settings {
     pub folder: PathBuf,
     /// Where the target listens.
     pub listen: Vec<SocketAddr>,
+    /// Where the far ends of volumes listen that hosts reach by tunnel.
+    pub tunnels: Tunnels,
     /// The program `farlane`.
     pub farlane: PathBuf,
     /// The pools of this machine, each a folder. A controller does not choose paths.
@@ -158,6 +168,7 @@ pub async fn run(settings: Settings, link: Link, signals: Signals) -> Result<(),
 struct Running {
     folder: Arc<Folder>,
     master: Arc<Master>,
+    ports: Arc<Ports>,
     credentials: Credentials,
     clock: Clock,
     engine: Agent,
@@ -194,7 +205,9 @@ impl Running {
         let state = state.unwrap_or_default();
         let master = Arc::new(Master::of(&folder, is_used, settings.encrypt)?);
         let credentials = Credentials::open(folder.join("credentials"))?;
-        let worker = Worker::new(Arc::clone(&folder), settings, Arc::clone(&master))?;
+        let ports = Arc::new(Ports::open(folder.join("ports.json"), settings.tunnels.clone())?);
+        let keys = (Arc::clone(&master), Arc::clone(&ports));
+        let worker = Worker::new(Arc::clone(&folder), settings, keys)?;
         let machine = Hosts::new(Arc::clone(&folder), settings, credentials.clone())?;
         let (target, commands) = blocking::channel();
         let (observe, observed) = mpsc::unbounded_channel();
@@ -214,6 +227,7 @@ impl Running {
         Ok(Self {
             folder,
             master,
+            ports,
             credentials,
             clock,
             engine: Agent::new(clock.now(), state),
@@ -328,13 +342,26 @@ impl Running {
 
     fn report(&self, report: &Report) {
         let of = |volume: &fleet::slice::VolumeReport| {
-            let credential = |one: &Admission| self.master.credential(&volume.name, one);
+            let credential = |one: &Admission| self.credential(&volume.name, one);
             volume.admitted.iter().map(credential).collect::<Vec<Credential>>()
         };
         let credentials = report.volumes.iter().flat_map(of).collect();
         let report = wire::Report::wire(report);
         // The link may be ending.
         let _ = self.outgoing.send(FromAgent::Report { report, credentials });
+    }
+
+    /// What a host that is let in needs to prove itself.
+    fn credential(&self, volume: &Name, one: &Admission) -> Credential {
+        let mut credential = self.master.credential(volume, one);
+        if one.transport == Transport::Tunnel {
+            let port = self.ports.of(volume);
+            match port.and_then(|port| self.master.tunnel(volume, one, port)) {
+                Ok(tunnel) => credential.tunnel = Some(tunnel),
+                Err(error) => tracing::warn!("the tunnel of {volume}: {error}"),
+            }
+        }
+        credential
     }
 
     fn save(&mut self, number: u64, state: Arc<State>, backoff: Backoff) {

@@ -7,10 +7,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::csi::CsiArgs;
+use crate::agent::Tunnels;
 use crate::api::client::Place;
 use crate::channel::{Controllers, DEFAULT_LISTEN};
 use crate::store;
-use crate::wire::{Data, Mode};
+
+use crate::wire::{Data, Mode, Transport};
 
 const EXAMPLES: &str = "Examples:
   farlane fleet up --pool fast=/srv/fast,size=100GiB
@@ -193,6 +195,10 @@ pub(super) struct MachineArgs {
     /// Make block devices by this part of the machine
     #[arg(long, value_name = "WAY", default_value = "auto")]
     pub(super) devices: Devices,
+    /// Let hosts come by tunnel at this address and these ports, one for each volume [default: the
+    /// first address of --listen, 4440-4695]
+    #[arg(long, value_name = "IP:FIRST-LAST", value_parser = parse_tunnels)]
+    pub(super) tunnels: Option<Tunnels>,
     /// Encrypt the way between hosts and the disks of this machine (TLS)
     #[arg(long)]
     pub(super) encrypt: bool,
@@ -209,6 +215,8 @@ pub(super) enum Devices {
     Ublk,
     /// None: a file for programs in user space says how to connect
     User,
+    /// SSDs of virtual machines, by sockets of farlane attach (tunnels only)
+    Guest,
 }
 
 #[derive(Debug, Args)]
@@ -393,6 +401,9 @@ pub(super) struct AttachArgs {
     /// What the host may do beside others
     #[arg(long, default_value = "exclusive")]
     pub(super) mode: Mode,
+    /// What carries the host's commands
+    #[arg(long, default_value = "nvme-tcp")]
+    pub(super) transport: Transport,
     /// For whom the attachment is, in words
     #[arg(long, default_value = "")]
     pub(super) owner: String,
@@ -548,6 +559,29 @@ fn parse_sized_pool(text: &str) -> Result<SizedPool, String> {
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_tunnels(text: &str) -> Result<Tunnels, String> {
+    let expected = "expected IP:FIRST-LAST, such as 0.0.0.0:4440-4695";
+    let (address, ports) = text.rsplit_once(':').ok_or(expected)?;
+    let (first, last) = ports.split_once('-').ok_or(expected)?;
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or(expected);
+    let address = address.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| expected)?;
+    let (first, last) = (port(first)?, port(last)?);
+    if last < first { Err(expected.to_owned()) } else { Ok(Tunnels { address, ports: first..=last }) }
+}
+
+impl ValueEnum for Transport {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::NvmeTcp, Self::Tunnel]
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(match self {
+            Self::NvmeTcp => clap::builder::PossibleValue::new("nvme-tcp").help("NVMe over TCP"),
+            Self::Tunnel => clap::builder::PossibleValue::new("tunnel").help("PCIe over TCP; one host"),
+        })
+    }
 }
 
 impl ValueEnum for Mode {

@@ -301,7 +301,8 @@ impl Asker {
     async fn attach(&self, args: AttachArgs) -> Result<(), Error> {
         let name = args.name.unwrap_or_else(|| format!("{}-{}", args.volume, args.node));
         let (volume, node) = (Name(args.volume), Name(args.node));
-        let attachment = Attachment { volume, node, mode: args.mode, owner: args.owner, detach: false };
+        let AttachArgs { mode, transport, owner, .. } = args;
+        let attachment = Attachment { volume, node, mode, transport, owner, detach: false };
         let wait = (!args.waiting.no_wait).then_some(WaitFor::Attached);
         let put = self.put(&name, Object::Attachment(attachment), wait).await;
         // In place of "not in time": the reason.

@@ -156,6 +156,8 @@ struct Membership {
     controllers: String,
 }
 
+/// The ports of tunnels unless others are given.
+const TUNNEL_PORTS: std::ops::RangeInclusive<u16> = 4440..=4695;
 const MEMBERSHIP: &str = "fleet.json";
 const KEY: &str = "key.pem";
 
@@ -223,9 +225,16 @@ fn agent_settings(
         Devices::Kernel => agent::Devices::Kernel,
         Devices::Ublk => agent::Devices::Ublk,
         Devices::User => agent::Devices::User,
+        Devices::Guest => agent::Devices::Guest,
     };
     let farlane = program()?;
-    Ok(agent::Settings { folder, listen, farlane, pools, devices, encrypt: machine.encrypt, node })
+    let tunnels = machine.tunnels.clone().unwrap_or_else(|| {
+        let any = std::net::Ipv4Addr::UNSPECIFIED.into();
+        let address = listen.first().map_or(any, std::net::SocketAddr::ip);
+        agent::Tunnels { address, ports: TUNNEL_PORTS }
+    });
+    let encrypt = machine.encrypt;
+    Ok(agent::Settings { folder, listen, tunnels, farlane, pools, devices, encrypt, node })
 }
 
 /// The program `farlane`, which is beside this one.

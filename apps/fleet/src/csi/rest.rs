@@ -108,6 +108,7 @@ mod tests {
             volume: Name("v".to_owned()),
             node: Name("b".to_owned()),
             mode: Mode::Exclusive,
+            transport: crate::wire::Transport::NvmeTcp,
             owner: "csi".to_owned(),
             detach: false,
         };

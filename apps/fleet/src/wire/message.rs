@@ -6,7 +6,8 @@ use std::fmt;
 use fleet::{agent, slice};
 use serde::{Deserialize, Serialize};
 
-use super::{Admission, Data, Epoch, Invalid, Mode, Name, Wire, mirrors, words};
+use super::object::{is_nvme_tcp, nvme_tcp};
+use super::{Admission, Data, Epoch, Invalid, Mode, Name, Transport, Wire, mirrors, words};
 use crate::channel::Message;
 
 /// A message of a controller to an agent: one line of JSON.
@@ -77,6 +78,27 @@ pub struct Credential {
     pub dhchap: String,
     /// The key of TLS, as nvme-cli writes it, if the host must encrypt.
     pub tls: Option<String>,
+    /// Where the host finds the far end, if it comes by tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<TunnelCredential>,
+}
+
+/// What a host needs to reach a far end of its own.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelCredential {
+    /// The port of the far end, at the owner's addresses.
+    pub port: u16,
+    /// The fingerprint of the far end's key.
+    pub far: String,
+    /// The private key of the host (PEM).
+    pub key: String,
+}
+
+impl fmt::Debug for TunnelCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, far, .. } = self;
+        f.debug_struct("TunnelCredential").field("port", port).field("far", far).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Credential {
@@ -158,6 +180,9 @@ mirrors! {
         epoch: Epoch,
         /// What the host may do.
         mode: Mode,
+        /// What carries the host's commands.
+        #[serde(default = "nvme_tcp", skip_serializing_if = "is_nvme_tcp")]
+        transport: Transport,
         /// The machine that owns the volume.
         owner: Name,
         /// Where the owner is reached.
@@ -299,6 +324,9 @@ mirrors! {
         epoch: Epoch,
         /// What the host may do.
         mode: Mode,
+        /// What carries the host's commands.
+        #[serde(default = "nvme_tcp", skip_serializing_if = "is_nvme_tcp")]
+        transport: Transport,
         /// The machine that owns the volume.
         owner: Name,
         /// Where the owner is reached.

@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 
 pub use message::{
     AttachmentReport, CopyReport, Credential, FromAgent, HostAttachment, OwnedCopy, OwnedVolume, PoolReport,
-    Report, SavedAttachment, SavedCopy, SavedVolume, Seen, Served, Slice, State, ToAgent, VolumeReport, Wish,
+    Report, SavedAttachment, SavedCopy, SavedVolume, Seen, Served, Slice, State, ToAgent, TunnelCredential,
+    VolumeReport, Wish,
 };
 pub use object::{
     Admission, Attachment, Class, Cordon, Data, Epoch, Fleet, Link, Mode, Nanoseconds, Node, Object, Pool,
-    Snapshot, Token, Volume,
+    Snapshot, Token, Transport, Volume,
 };
 
 /// A type that mirrors one of the engines.

@@ -256,6 +256,9 @@ mirrors! {
         mode: Mode,
         /// The epoch in which the host was let in.
         epoch: Epoch,
+        /// What carries the host's commands.
+        #[serde(default = "nvme_tcp", skip_serializing_if = "is_nvme_tcp")]
+        transport: Transport,
     }
 
     /// A host's use of a volume.
@@ -267,6 +270,9 @@ mirrors! {
         /// What the host may do beside others.
         #[serde(default = "exclusive")]
         mode: Mode,
+        /// What carries the host's commands.
+        #[serde(default = "nvme_tcp", skip_serializing_if = "is_nvme_tcp")]
+        transport: Transport,
         /// The user or the object (a claim's identifier) for which the attachment exists.
         #[serde(default)]
         owner: String,
@@ -318,7 +324,27 @@ const fn exclusive() -> Mode {
     Mode::Exclusive
 }
 
+/// The transport of those who know no other.
+pub(super) const fn nvme_tcp() -> Transport {
+    Transport::NvmeTcp
+}
+
+/// Whether a transport is the one that goes without saying: versions that know no other refuse
+/// nothing then.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde demands")]
+pub(super) const fn is_nvme_tcp(transport: &Transport) -> bool {
+    matches!(transport, Transport::NvmeTcp)
+}
+
 words! {
+    /// What carries the commands of a host.
+    enum Transport = object::Transport {
+        /// NVMe over TCP, to the owner's target.
+        NvmeTcp,
+        /// PCIe over TCP, to a far end of its own at the owner. It has one host.
+        Tunnel,
+    }
+
     /// What a host may do beside others.
     enum Mode = object::Mode {
         /// No other host has the volume.

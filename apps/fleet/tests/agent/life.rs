@@ -13,7 +13,7 @@ use crate::machine::{
 };
 
 /// The credential of an attachment.
-fn of(reported: &Reported, attachment: &str) -> Vec<Credential> {
+pub(crate) fn of(reported: &Reported, attachment: &str) -> Vec<Credential> {
     let found: Vec<_> =
         reported.credentials.iter().filter(|one| one.attachment.0 == attachment).cloned().collect();
     assert_eq!(found.len(), 1, "{reported:?}");
@@ -21,7 +21,7 @@ fn of(reported: &Reported, attachment: &str) -> Vec<Credential> {
 }
 
 /// Writes a MiB by the record, and reads it back.
-fn write_and_read(farlane: &Path, record: &fleetd::agent::Record) {
+pub(crate) fn write_and_read(farlane: &Path, record: &fleetd::agent::Record) {
     let directory = tempfile::tempdir().unwrap();
     let [written, read] = ["written", "read"].map(|file| directory.path().join(file).display().to_string());
     let bytes: Vec<u8> =
@@ -36,7 +36,7 @@ fn write_and_read(farlane: &Path, record: &fleetd::agent::Record) {
 }
 
 /// Whether a file of `folder`, or of a folder in it, has the secret.
-fn holders(folder: &Path, secret: &str) -> Vec<String> {
+pub(crate) fn holders(folder: &Path, secret: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -7,10 +7,10 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fleet::object::{Admission, Mode};
+use fleet::object::{Admission, Mode, Transport};
 use fleet::slice::{HostAttachment, OwnedVolume, Seen, Wish};
 use fleet::{Epoch, Name};
-use fleetd::agent::{Devices, Record, Settings, find};
+use fleetd::agent::{Devices, Record, Settings, Tunnels, find};
 use fleetd::wire::{Credential, FromAgent, Report, Slice, ToAgent, Wire};
 
 /// The variable with the settings of an agent's process.
@@ -18,6 +18,8 @@ pub(crate) const SETTINGS: &str = "FLEET_AGENT_UNDER_TEST";
 /// How long a step may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const POOL: &str = "pool";
+/// Ports for the far ends of all machines of all tests, below those that the system hands out.
+const TUNNEL_PORTS: std::ops::RangeInclusive<u16> = 24_400..=24_999;
 
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -37,16 +39,20 @@ pub(crate) fn farlane() -> Option<PathBuf> {
     found.map(|path| path.canonicalize().unwrap())
 }
 
-/// The settings in the text of the variable: folder, address, program, pool, node, encrypt.
+/// The settings in the text of the variable: folder, address, program, pool, node, encrypt, guest.
 pub(crate) fn parse(text: &str) -> Settings {
     let parts: Vec<&str> = text.split('\n').collect();
-    let [folder, listen, farlane, pool, node, encrypt] = parts[..] else { panic!("six lines: {text}") };
+    let [folder, listen, farlane, pool, node, encrypt, guest] = parts[..] else {
+        panic!("seven lines: {text}")
+    };
+    let tunnels = Tunnels { address: [127, 0, 0, 1].into(), ports: TUNNEL_PORTS };
     Settings {
         folder: folder.into(),
         listen: vec![listen.parse().unwrap()],
         farlane: farlane.into(),
         pools: vec![(name(POOL), pool.into())],
-        devices: Devices::User,
+        devices: if guest == "guest" { Devices::Guest } else { Devices::User },
+        tunnels,
         encrypt: encrypt == "encrypt",
         node: name(node),
     }
@@ -81,6 +87,7 @@ pub(crate) struct Machine {
     pub(crate) farlane: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) encrypt: bool,
+    pub(crate) has_guests: bool,
     agent: Option<(Child, ChildStdin, Receiver<FromAgent>)>,
     term: u64,
     revision: u64,
@@ -93,7 +100,8 @@ impl Machine {
         // The address is free, and stays so for long enough.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (node, farlane) = (node.to_owned(), farlane.to_owned());
-        Self { directory, node, farlane, address, encrypt: false, agent: None, term: 0, revision: 0 }
+        let (encrypt, has_guests) = (false, false);
+        Self { directory, node, farlane, address, encrypt, has_guests, agent: None, term: 0, revision: 0 }
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -117,9 +125,10 @@ impl Machine {
     pub(crate) fn start(&mut self) {
         let log = std::fs::File::options().create(true).append(true).open(self.log()).unwrap();
         let encrypt = if self.encrypt { "encrypt" } else { "" };
+        let guest = if self.has_guests { "guest" } else { "" };
         let [folder, pool] = [self.folder(), self.pool()].map(|path| path.display().to_string());
         let [address, farlane] = [self.address.to_string(), self.farlane.display().to_string()];
-        let settings = [&folder, &address, &farlane, &pool, &self.node, encrypt].join("\n");
+        let settings = [&folder, &address, &farlane, &pool, &self.node, encrypt, guest].join("\n");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "agent_process", "--nocapture"]).env(SETTINGS, settings);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
@@ -224,12 +233,33 @@ impl Machine {
             signal(target, "-KILL");
         }
     }
+
+    /// The process of each far end or attachment whose control socket is in this folder of the
+    /// agent's.
+    pub(crate) fn processes(&self, folder: &str) -> Vec<u32> {
+        let sockets = std::fs::read_dir(self.folder().join(folder)).into_iter().flatten();
+        let sockets = sockets.map(|entry| entry.unwrap().path());
+        let sockets = sockets.filter(|path| path.extension().is_some_and(|ending| ending == "sock"));
+        let process = |path: PathBuf| {
+            let answer = live::drivers::control::ask(&path, r#"{"command":"status"}"#).ok()?;
+            let answer: serde_json::Value = serde_json::from_str(&answer).ok()?;
+            u32::try_from(answer["done"]["pid"].as_u64()?).ok()
+        };
+        sockets.filter_map(process).collect()
+    }
+
+    /// Kills them.
+    pub(crate) fn kill_processes(&self, folder: &str) {
+        self.processes(folder).into_iter().for_each(|process| signal(process, "-KILL"));
+    }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
         self.kill_agent();
         self.kill_target();
+        self.kill_processes("exports");
+        self.kill_processes("attachments");
     }
 }
 
@@ -244,7 +274,13 @@ pub(crate) fn epoch(number: u64) -> Epoch {
 }
 
 pub(crate) fn admission(attachment: &str, node: &str, mode: Mode, number: u64) -> Admission {
-    Admission { attachment: name(attachment), node: name(node), mode, epoch: epoch(number) }
+    let transport = Transport::NvmeTcp;
+    Admission { attachment: name(attachment), node: name(node), mode, epoch: epoch(number), transport }
+}
+
+/// The only host of a volume, by tunnel.
+pub(crate) fn by_tunnel(attachment: &str, node: &str, number: u64) -> Admission {
+    Admission { transport: Transport::Tunnel, ..alone(attachment, node, number) }
 }
 
 pub(crate) fn alone(attachment: &str, node: &str, number: u64) -> Admission {
@@ -269,6 +305,7 @@ pub(crate) fn attachment(owner: &Machine, one: &Admission, wish: Wish) -> HostAt
         volume: name("v"),
         epoch: one.epoch,
         mode: one.mode,
+        transport: one.transport,
         owner: name(&owner.node),
         addresses: vec![owner.address.to_string()],
         wish,

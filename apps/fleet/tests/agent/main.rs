@@ -9,11 +9,12 @@ mod bench;
 mod faults;
 mod life;
 mod machine;
+mod tunnels;
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-use fleetd::agent::{self, Devices, Settings, Signals};
+use fleetd::agent::{self, Devices, Settings, Signals, Tunnels};
 use fleetd::channel::Link;
 use fleetd::wire::{FromAgent, ToAgent};
 use tokio::sync::{mpsc, watch};
@@ -51,6 +52,7 @@ fn settings(folder: PathBuf) -> Settings {
     Settings {
         folder,
         listen: Vec::new(),
+        tunnels: Tunnels { address: [127, 0, 0, 1].into(), ports: 1..=1 },
         farlane: "farlane".into(),
         pools: Vec::new(),
         devices: Devices::User,

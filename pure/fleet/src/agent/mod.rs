@@ -517,7 +517,7 @@ fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
 /// Takes what a slice demands of an attachment into the state, or refuses it: a host keeps its
 /// device until that has ended, even if a store that was restored has another disk of the name.
 fn take_attachment(state: &mut State, demanded: &HostAttachment) -> Option<Refusal> {
-    let HostAttachment { name, volume, epoch, mode, owner, addresses, wish } = demanded;
+    let HostAttachment { name, volume, epoch, mode, transport, owner, addresses, wish } = demanded;
     let saved = state.attachments.get(name);
     let is_newer = saved.is_none_or(|saved| saved.epoch <= *epoch);
     let other = saved.filter(|saved| (&saved.volume, &saved.owner) != (volume, owner));
@@ -528,7 +528,8 @@ fn take_attachment(state: &mut State, demanded: &HostAttachment) -> Option<Refus
         }
         (Wish::Connect, None) if is_newer => {
             let (volume, owner, addresses) = (volume.clone(), owner.clone(), addresses.clone());
-            let attachment = SavedAttachment { volume, epoch: *epoch, mode: *mode, owner, addresses };
+            let (epoch, mode, transport) = (*epoch, *mode, *transport);
+            let attachment = SavedAttachment { volume, epoch, mode, transport, owner, addresses };
             state.attachments.insert(name.clone(), attachment);
         }
         (Wish::Disconnect, None) if saved.is_some() && is_newer => {

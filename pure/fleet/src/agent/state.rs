@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::object::{Admission, Data, Mode};
+use crate::object::{Admission, Data, Mode, Transport};
 use crate::slice::Seen;
 use crate::{Epoch, Name};
 
@@ -64,6 +64,8 @@ pub struct SavedAttachment {
     pub epoch: Epoch,
     /// What the host may do.
     pub mode: Mode,
+    /// What carries the host's commands.
+    pub transport: Transport,
     /// The machine that owns the volume.
     pub owner: Name,
     /// Where the owner is reached.

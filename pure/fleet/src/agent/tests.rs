@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use engine::{Engine, Instant, drain};
 
 use super::*;
-use crate::object::Mode;
+use crate::object::{Mode, Transport};
 use crate::slice::{CopyReport, OwnedCopy, Seen};
 
 fn name(text: &str) -> Name {
@@ -13,7 +13,8 @@ fn name(text: &str) -> Name {
 
 fn admission(attachment: &str, number: u64) -> Admission {
     let epoch = Epoch { incarnation: 0, number };
-    Admission { attachment: name(attachment), node: name("host"), mode: Mode::Exclusive, epoch }
+    let (mode, transport) = (Mode::Exclusive, Transport::default());
+    Admission { attachment: name(attachment), node: name("host"), mode, epoch, transport }
 }
 
 /// A slice of the first term with one volume, whose list of hosts has this epoch.
@@ -194,6 +195,7 @@ fn host_slice(revision: u64, attachments: &[(&str, &str, u64, Wish)]) -> Slice {
         volume: name("v"),
         epoch: Epoch { incarnation: 0, number: *number },
         mode: Mode::Exclusive,
+        transport: Transport::default(),
         owner: name(owner),
         addresses: Vec::new(),
         wish: *wish,

@@ -9,7 +9,7 @@ use super::snapshots::depends_on;
 use super::volumes::volume_key;
 use super::{CallId, Controller, InFlight, Output};
 use crate::Name;
-use crate::object::{Attachment, Data, Fleet, Key, Kind, Node, Object, Snapshot, Volume};
+use crate::object::{Attachment, Data, Fleet, Key, Kind, Mode, Node, Object, Snapshot, Transport, Volume};
 use crate::placement::Prediction;
 use crate::slice::VolumeReport;
 use crate::store::{Revision, Transaction};
@@ -388,6 +388,13 @@ impl Controller {
         }
         if self.cache.node(&new.node).is_none() {
             return Err(ApiError::NotFound(Key { kind: Kind::Node, name: new.node.clone() }));
+        }
+        if new.transport == Transport::Tunnel && new.mode != Mode::Exclusive {
+            return Err(ApiError::Invalid(alloc::format!(
+                "the attachment {} can't be by tunnel: a tunnel has one host; use the mode exclusive, or the \
+                 transport nvme-tcp",
+                key.name
+            )));
         }
         // The owner knows a host by one secret for each volume.
         let mut others = self.cache.attachments_of(&new.volume);

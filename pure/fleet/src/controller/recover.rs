@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::volumes::{attachment_key, volume_key};
 use super::{Controller, VolumePhase};
-use crate::object::{Attachment, Kind, Object, Volume};
+use crate::object::{Admission, Attachment, Kind, Object, Volume};
 use crate::slice::{Report, VolumeReport};
 use crate::store::Transaction;
 use crate::{Epoch, Name};
@@ -72,13 +72,14 @@ impl Controller {
                 return None;
             }
             match self.cache.attachment(&one.attachment) {
-                Some(known) if known.volume == *name && known.node == one.node && known.mode == one.mode => {}
+                Some(known) if is_same(known, name, one) => {}
                 Some(_) => continue, // Another attachment has the name: this host is fenced.
                 None => {
                     let attachment = Attachment {
                         volume: name.clone(),
                         node: one.node.clone(),
                         mode: one.mode,
+                        transport: one.transport,
                         owner: RECOVERED.to_string(),
                         detach: false,
                     };
@@ -184,4 +185,10 @@ impl Controller {
         let reported = reported.max().unwrap_or(0);
         reported.max(self.cache.fleet().incarnation) + 1
     }
+}
+
+/// Whether an attachment is the one for which the owner of a volume lets a host in.
+fn is_same(known: &Attachment, volume: &Name, one: &Admission) -> bool {
+    let Attachment { node, mode, transport, .. } = known;
+    known.volume == *volume && (node, mode, transport) == (&one.node, &one.mode, &one.transport)
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Controller;
 use super::volumes::is_acknowledged;
 use crate::Name;
-use crate::object::{Admission, Data, Mode, Volume};
+use crate::object::{Admission, Data, Mode, Transport, Volume};
 use crate::slice::{AttachmentReport, HostAttachment, OwnedVolume, Seen, Slice, Wish};
 
 impl Controller {
@@ -77,6 +77,7 @@ impl Controller {
                 volume: name.clone(),
                 epoch: one.epoch,
                 mode: one.mode,
+                transport: one.transport,
                 owner: self.owner_of(volume).cloned().unwrap_or_else(|| node.clone()),
                 addresses: self.addresses_of(volume),
                 wish: Wish::Connect,
@@ -110,6 +111,7 @@ impl Controller {
             volume: one.volume.clone(),
             epoch: one.epoch,
             mode: Mode::default(),
+            transport: Transport::default(),
             owner: one.owner.clone(),
             addresses: Vec::new(),
             wish: Wish::Disconnect,

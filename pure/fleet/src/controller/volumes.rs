@@ -203,7 +203,7 @@ impl Controller {
         waiting.sort_unstable_by_key(|(revision, name, _)| (*revision, *name));
         let (epoch, mut admitted) = (self.next_epoch(volume), volume.admitted.clone());
         let mut compares = vec![self.compare(volume_key(name))];
-        for (revision, attachment, Attachment { node, mode, .. }) in waiting {
+        for (revision, attachment, Attachment { node, mode, transport, .. }) in waiting {
             let is_alone = admitted.is_empty();
             if !is_alone && !admitted.iter().all(|one| one.mode.agrees(*mode)) {
                 continue;
@@ -216,6 +216,7 @@ impl Controller {
                 node: node.clone(),
                 mode: *mode,
                 epoch,
+                transport: *transport,
             });
             compares.push((attachment_key(attachment), revision));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::{Nanos, Rng};
 use fleet::controller::{ApiError, Call, CallId, Expect, Input, Reply, Wait};
-use fleet::object::{Attachment, Data, Key, Kind, Mode, Object, Snapshot, Volume};
+use fleet::object::{Attachment, Data, Key, Kind, Mode, Object, Snapshot, Transport, Volume};
 use fleet::{Epoch, Name};
 
 use super::{Event, World, name_of};
@@ -207,8 +207,12 @@ impl World {
         let mode = [Mode::Exclusive, Mode::Exclusive, Mode::Shared, Mode::Read][self.below(4)];
         let name = self.user.name("a");
         self.rules.wishes.attachments.insert(name.clone(), (volume.clone(), node.clone(), mode));
+        // Not by chance: the seeds of earlier faults keep their runs.
+        let is_even = self.rules.wishes.attachments.len().is_multiple_of(2);
+        let by_tunnel = is_even && mode == Mode::Exclusive;
+        let transport = if by_tunnel { Transport::Tunnel } else { Transport::NvmeTcp };
         let owner = "user".to_owned();
-        let object = Attachment { volume: volume.clone(), node, mode, owner, detach: false };
+        let object = Attachment { volume: volume.clone(), node, mode, transport, owner, detach: false };
         self.call(put(key(Kind::Attachment, &name), Object::Attachment(object)), volume.clone());
     }
 

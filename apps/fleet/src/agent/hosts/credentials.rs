@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use fleet::slice::HostAttachment;
 use fleet::{Epoch, Name};
+use live::carrier::identity::{Fingerprint, Identity};
 use nvme_fabrics::authentication::Secret;
 use nvme_fabrics::tls::TlsKey;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::super::files;
 use crate::naming::{epoch_text, parse_epoch, subsystem_nqn};
-use crate::wire::{Credential, Wire};
+use crate::wire::{Credential, TunnelCredential, Wire};
 
 /// The most bytes of a secret's text.
 const BYTES_MAX: u64 = 1024;
@@ -28,6 +30,19 @@ pub(super) struct Paths {
     pub(super) dhchap: PathBuf,
     /// The key of TLS.
     pub(super) tls: PathBuf,
+    /// The key of a tunnel.
+    pub(super) key: PathBuf,
+    /// Where the far end of the tunnel is: a [`TunnelPlace`].
+    pub(super) tunnel: PathBuf,
+}
+
+/// Where the far end of a tunnel is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TunnelPlace {
+    /// The port, at the owner's addresses.
+    pub(super) port: u16,
+    /// The fingerprint of the far end's key.
+    pub(super) far: String,
 }
 
 impl Credentials {
@@ -42,7 +57,7 @@ impl Credentials {
     pub(super) fn paths(&self, attachment: &Name, epoch: Epoch) -> Paths {
         // No name of an object has a dot.
         let path = |ending| self.folder.join(format!("{attachment}.{}.{ending}", epoch_text(epoch)));
-        Paths { dhchap: path("dhchap"), tls: path("tls") }
+        Paths { dhchap: path("dhchap"), tls: path("tls"), key: path("key"), tunnel: path("tunnel") }
     }
 
     /// Keeps the secrets that came with a slice, if they are for its attachments.
@@ -72,6 +87,9 @@ impl Credentials {
             key.parse::<TlsKey>().map_err(|error| failed(error.to_string()))?;
             keep_text(&paths.tls, key).map_err(|error| failed(error.to_string()))?;
         }
+        if let Some(tunnel) = &one.tunnel {
+            keep_tunnel(&paths, tunnel).map_err(failed)?;
+        }
         keep_text(&paths.dhchap, &one.dhchap).map_err(|error| failed(error.to_string()))
     }
 
@@ -89,6 +107,17 @@ impl Credentials {
         }
         Ok(())
     }
+}
+
+/// Writes the key of a tunnel, and the place of its far end.
+fn keep_tunnel(paths: &Paths, tunnel: &TunnelCredential) -> Result<(), String> {
+    tunnel.far.parse::<Fingerprint>().map_err(|error| error.to_string())?;
+    let place = TunnelPlace { port: tunnel.port, far: tunnel.far.clone() };
+    let place = serde_json::to_string(&place).map_err(|error| error.to_string())?;
+    keep_text(&paths.key, &tunnel.key).map_err(|error| error.to_string())?;
+    // The reason for a refusal has nothing of the key.
+    Identity::read(&paths.key).map_err(|error| error.to_string())?;
+    keep_text(&paths.tunnel, &place).map_err(|error| error.to_string())
 }
 
 /// Writes a secret, unless the file has it.
@@ -109,7 +138,7 @@ pub(crate) fn named(all: Vec<Credential>) -> Vec<Credential> {
 mod tests {
     use super::*;
     use crate::wire;
-    use fleet::object::Mode;
+    use fleet::object::{Mode, Transport};
     use fleet::slice::Wish;
     use std::os::unix::fs::PermissionsExt;
 
@@ -122,6 +151,7 @@ mod tests {
             volume: name("v"),
             epoch: Epoch { incarnation: 0, number },
             mode: Mode::Exclusive,
+            transport: Transport::default(),
             owner: name("o"),
             addresses: Vec::new(),
             wish: Wish::Connect,
@@ -135,6 +165,7 @@ mod tests {
             nqn: format!("nqn.2026-01.io.farlane:fleet:v:E0-{number}"),
             dhchap: SECRET.to_owned(),
             tls: None,
+            tunnel: None,
         }
     }
 

@@ -224,6 +224,8 @@ mod tests {
             owner: name("o"),
             epoch: wire::Epoch(fleet::Epoch { incarnation: 0, number: 5 }),
             mode: wire::Mode::Exclusive,
+            transport: wire::Transport::NvmeTcp,
+            key_file: None,
             way: super::super::Way::Kernel,
             url: String::new(),
             nqn: NQN.to_owned(),

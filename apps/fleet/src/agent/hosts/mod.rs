@@ -5,7 +5,9 @@
 //! records and from the kernel which devices there are, and so does the next agent.
 
 mod credentials;
+mod guest;
 mod kernel;
+mod process;
 mod record;
 mod ublk;
 mod user;
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use fleet::Name;
 use fleet::agent::SavedAttachment;
+use fleet::object::Transport;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -97,9 +100,25 @@ fn way(devices: Devices) -> Way {
         Devices::Kernel => Way::Kernel,
         Devices::Ublk => Way::Ublk,
         Devices::User => Way::User,
+        Devices::Guest => Way::Guest,
         Devices::Auto if Path::new(kernel::FABRICS).exists() => Way::Kernel,
         Devices::Auto if Path::new(ublk::CONTROL).exists() => Way::Ublk,
         Devices::Auto => Way::User,
+    }
+}
+
+/// How an attachment becomes usable on a machine with this way: the kernel's initiator has no
+/// tunnels, and a guest's SSD comes by nothing else.
+fn way_of(way: Way, transport: Transport) -> Result<Way, String> {
+    match (way, transport) {
+        (Way::Kernel, Transport::Tunnel) if Path::new(ublk::CONTROL).exists() => Ok(Way::Ublk),
+        (Way::Kernel, Transport::Tunnel) => Ok(Way::User),
+        (Way::Guest, Transport::NvmeTcp) => Err(
+            "virtual machines of this machine get volumes by tunnel only: attach with --transport tunnel, or \
+             start the agent with other --devices"
+                .to_owned(),
+        ),
+        (way, _) => Ok(way),
     }
 }
 
@@ -247,7 +266,8 @@ impl Machine {
             return self.credentials.remove(name, None).map_err(text);
         };
         let paths = self.credentials.paths(name, wanted.epoch);
-        let mut record = Record::new((&self.node, self.way), name, wanted, paths)?;
+        let way = way_of(self.way, wanted.transport)?;
+        let mut record = Record::new((&self.node, way), name, wanted, paths)?;
         if let Some(known) = &known {
             if known.is_same(&record) {
                 record.device.clone_from(&known.device);
@@ -279,6 +299,14 @@ impl Machine {
                 write(record)?;
                 self.kernel.connect(record)
             }
+            Way::Guest => {
+                write(record)?;
+                if guest::state(&self.records, record)?.is_none() {
+                    record.device = Some(guest::connect(&self.farlane, &self.records, record)?);
+                    write(record)?;
+                }
+                Ok(())
+            }
             Way::Ublk => {
                 write(record)?;
                 if ublk::state(&self.records, record)?.is_none() {
@@ -294,6 +322,7 @@ impl Machine {
         match record.way {
             Way::User => Ok(()),
             Way::Kernel => self.kernel.disconnect(record),
+            Way::Guest => guest::disconnect(&self.records, record),
             Way::Ublk => ublk::disconnect(&self.farlane, &self.records, record),
         }
     }
@@ -306,15 +335,16 @@ impl Machine {
             let state = match record.way {
                 Way::User => Ok(Some((None, true))),
                 Way::Kernel => self.kernel.state(&record),
-                Way::Ublk => {
-                    let state = ublk::state(&self.records, &record);
-                    state.map(|state| state.map(|(device, is_here)| (Some(device), is_here)))
-                }
+                Way::Guest => some(guest::state(&self.records, &record)),
+                Way::Ublk => some(ublk::state(&self.records, &record)),
             };
             let (device, is_connected) = match state {
                 Ok(Some(state)) => state,
                 // A process that was killed has left its device to the kernel.
-                Ok(None) if record.device.as_ref().is_some_and(|device| device.exists()) => {
+                Ok(None)
+                    if record.way == Way::Ublk
+                        && record.device.as_ref().is_some_and(|device| device.exists()) =>
+                {
                     (record.device.clone(), false)
                 }
                 Ok(None) => continue,
@@ -329,4 +359,9 @@ impl Machine {
         }
         Ok(found)
     }
+}
+
+/// What was found of a device that certainly has a path.
+fn some<E>(found: Result<Option<(PathBuf, bool)>, E>) -> Result<Option<(Option<PathBuf>, bool)>, E> {
+    found.map(|found| found.map(|(device, is_here)| (Some(device), is_here)))
 }

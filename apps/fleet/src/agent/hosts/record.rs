@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fleet::Name;
 use fleet::agent::SavedAttachment;
+use fleet::object::Transport;
 use nvme_fabrics::wire::HostId;
 use serde::{Deserialize, Serialize};
 
 use super::super::files;
-use super::credentials::Paths;
+use super::credentials::{Paths, TunnelPlace};
 use crate::naming::{host_identifier, host_nqn, subsystem_nqn};
 use crate::wire::{self, Wire};
 
@@ -29,6 +30,8 @@ pub enum Way {
     Ublk,
     /// Programs connect by themselves: the record has all that they need.
     User,
+    /// `farlane attach` gives a virtual machine an SSD: the device is the socket for its monitor.
+    Guest,
 }
 
 /// Where a program finds the volume of an attachment. The record has no secrets: it names their
@@ -45,6 +48,9 @@ pub struct Record {
     pub epoch: wire::Epoch,
     /// What the host may do beside others.
     pub mode: wire::Mode,
+    /// What carries the commands.
+    #[serde(default = "nvme_tcp")]
+    pub transport: wire::Transport,
     /// How the volume becomes usable.
     pub way: Way,
     /// The URL for programs of Farlane, without the secrets' files.
@@ -62,7 +68,10 @@ pub struct Record {
     /// The file with the key of TLS, if the host must encrypt.
     #[serde(default)]
     pub tls_key_file: Option<PathBuf>,
-    /// The block device, if there is one.
+    /// The file with the host's key of a tunnel.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The block device, if there is one; for a virtual machine, the socket for its monitor.
     #[serde(default)]
     pub device: Option<PathBuf>,
 }
@@ -87,16 +96,24 @@ impl Record {
         if let Some(bad) = saved.addresses.iter().find(|address| !is_address(address)) {
             return Err(format!("the owner's address \"{}\" is not HOST:PORT", bad.escape_debug()));
         }
+        let tunnel = match saved.transport {
+            Transport::NvmeTcp => None,
+            Transport::Tunnel => Some(tunnel_url(name, saved, &paths)?),
+        };
         let (nqn, host) = (subsystem_nqn(&saved.volume, saved.mode, saved.epoch), host_nqn(node));
         let (identifier, addresses) = (HostId(host_identifier(node)).to_string(), saved.addresses.clone());
+        let fabrics =
+            || format!("nvme-tcp://{}/{nqn}?hostnqn={host}&hostid={identifier}", addresses.join(","));
         Ok(Self {
+            url: tunnel.unwrap_or_else(fabrics),
             attachment: wire::Name::wire(name),
             volume: wire::Name::wire(&saved.volume),
             owner: wire::Name::wire(&saved.owner),
             epoch: wire::Epoch::wire(&saved.epoch),
             mode: wire::Mode::wire(&saved.mode),
+            transport: wire::Transport::wire(&saved.transport),
             way,
-            url: format!("nvme-tcp://{}/{nqn}?hostnqn={host}&hostid={identifier}", addresses.join(",")),
+            key_file: (saved.transport == Transport::Tunnel).then_some(paths.key),
             nqn,
             addresses,
             host_nqn: host,
@@ -109,6 +126,9 @@ impl Record {
 
     /// The options of `farlane` that name the files with secrets.
     pub fn secrets(&self) -> Vec<&std::ffi::OsStr> {
+        if let Some(key) = &self.key_file {
+            return vec!["--key".as_ref(), key.as_os_str()];
+        }
         let mut options = vec!["--dhchap-secret-file".as_ref(), self.dhchap_secret_file.as_os_str()];
         if let Some(key) = &self.tls_key_file {
             options.extend(["--tls-key-file".as_ref(), key.as_os_str()]);
@@ -118,7 +138,8 @@ impl Record {
 
     /// Whether this is the same use of the same volume.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        (&self.nqn, &self.epoch, self.way) == (&other.nqn, &other.epoch, other.way)
+        (&self.nqn, &self.epoch, self.way, self.transport)
+            == (&other.nqn, &other.epoch, other.way, other.transport)
     }
 
     pub(super) fn path(folder: &Path, attachment: &Name) -> PathBuf {
@@ -160,6 +181,26 @@ impl Record {
         let names = files::names(folder)?;
         Ok(names.iter().filter_map(|name| Name::new(name.strip_suffix(".json")?).ok()).collect())
     }
+}
+
+/// The transport of records that do not say.
+const fn nvme_tcp() -> wire::Transport {
+    wire::Transport::NvmeTcp
+}
+
+/// The URL of the far end of an attachment: at the owner's first address, with the far end's port.
+fn tunnel_url(name: &Name, saved: &SavedAttachment, paths: &Paths) -> Result<String, String> {
+    let text = files::read(&paths.tunnel, BYTES_MAX).map_err(|error| error.to_string())?.ok_or_else(|| {
+        let (owner, epoch) = (&saved.owner, saved.epoch);
+        format!(
+            "no key of a tunnel has come for {name} in epoch {epoch}: the agent of {owner} and the controllers \
+             must be of this version"
+        )
+    })?;
+    let place: TunnelPlace = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let first = saved.addresses.first().and_then(|address| address.rsplit_once(':'));
+    let (host, _) = first.ok_or_else(|| format!("{} has no address", saved.owner))?;
+    Ok(format!("tcp://{host}:{}?key={}", place.port, place.far))
 }
 
 /// Whether a text is an address, without any character that has a meaning in a URL or for the

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use fleet::object::{Admission, Mode};
+use fleet::object::{Admission, Mode, Transport};
 use fleet::{Epoch, Name};
 use serde::{Deserialize, Serialize};
 
@@ -190,7 +190,8 @@ impl Frame {
                 (None, false) => Mode::Shared,
                 (None, true) => Mode::Read,
             };
-            Some(Admission { attachment, node: parse_host(&host.nqn)?, mode, epoch: let_in })
+            let (node, transport) = (parse_host(&host.nqn)?, Transport::NvmeTcp);
+            Some(Admission { attachment, node, mode, epoch: let_in, transport })
         };
         let admitted = subsystem.host.into_iter().map(admission).collect::<Option<_>>()?;
         let bytes = std::fs::metadata(&namespace.path).map_or(0, |found| found.len());
@@ -229,7 +230,8 @@ mod tests {
 
     fn admission(attachment: &str, node: &str, mode: Mode, number: u64) -> Admission {
         let epoch = Epoch { incarnation: 2, number };
-        Admission { attachment: name(attachment), node: name(node), mode, epoch }
+        let transport = Transport::NvmeTcp;
+        Admission { attachment: name(attachment), node: name(node), mode, epoch, transport }
     }
 
     fn frame(encrypt: bool) -> Frame {

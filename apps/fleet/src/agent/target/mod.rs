@@ -5,6 +5,7 @@
 //! that a file leaves out stays out, whichever of the two processes ends in between.
 
 mod copies;
+mod exports;
 mod file;
 mod observe;
 mod process;
@@ -12,7 +13,7 @@ mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -22,13 +23,16 @@ use fleet::object::{Admission, Data};
 use fleet::{Epoch, Name};
 
 use super::backoff::Backoff;
+use super::daemon::NoAnswer;
 use super::keys::Master;
+use super::ports::Ports;
 use super::problems::Problems;
 use super::state::Folder;
 use super::{AgentError, Settings, files};
 use copies::Copies;
+use exports::{Exports, Wanted, is_by_tunnel};
 use file::{Content, Frame, Offer};
-use process::{NoAnswer, Process};
+use process::Process;
 use volumes::Volumes;
 
 /// The time between two looks at a target at which nothing changes.
@@ -96,6 +100,7 @@ pub(crate) struct Worker {
     frame: Frame,
     process: Process,
     volumes: Volumes,
+    exports: Exports,
     master: Arc<Master>,
     known: BTreeMap<Name, Known>,
     copies: Copies,
@@ -144,7 +149,7 @@ impl Worker {
     pub(crate) fn new(
         folder: Arc<Folder>,
         settings: &Settings,
-        master: Arc<Master>,
+        (master, ports): (Arc<Master>, Arc<Ports>),
     ) -> Result<Self, AgentError> {
         let secrets = folder.join("target");
         files::make_folder(&secrets)?;
@@ -160,6 +165,7 @@ impl Worker {
         let folders = pools.iter().map(|(_, path)| path.clone()).collect();
         let process = Process::new(settings.farlane.clone(), places, folders);
         let volumes = Volumes::open(folder.join("volumes"))?;
+        let exports = Exports::open(&folder, settings.farlane.clone(), (ports, Arc::clone(&master)))?;
         let (listen, encrypt) = (settings.listen.clone(), settings.encrypt);
         let frame = Frame { listen, pools, secrets, encrypt };
         let mut worker = Self {
@@ -168,6 +174,7 @@ impl Worker {
             frame,
             process,
             volumes,
+            exports,
             master,
             known: BTreeMap::new(),
             copies: Copies::default(),
@@ -271,6 +278,7 @@ impl Worker {
             Command::Known(known, copies) => {
                 self.copies.know(copies);
                 self.past.retain(|volume, _| known.contains_key(volume));
+                self.exports.forget(|volume| known.keys().any(|one| one.as_str() == volume));
                 self.known = known;
             }
             Command::Serve(number, volumes) => {
@@ -324,6 +332,7 @@ impl Worker {
             self.delete(now);
         }
         let (makes, lacks) = self.copies.turn(&self.frame, now);
+        let changes = self.exports.turn(&mut self.volumes, now);
         let observation = match &reached {
             Reached::Running(target) => {
                 let target = self.check_offers(target, now);
@@ -335,9 +344,11 @@ impl Worker {
         self.process.shorten_log();
         let leave = observation.as_ref().is_some_and(|observation| self.others_are_in(observation));
         let pace = match reached {
-            _ if leave || makes || self.restarts != Restart::Idle => BUSY,
+            _ if leave || makes || changes || self.restarts != Restart::Idle => BUSY,
             Reached::Unsure if self.process.is_alive() => BUSY,
-            _ if !self.problems.is_empty() || lacks || self.must_write() => TROUBLED,
+            _ if !self.problems.is_empty() || lacks || self.exports.is_troubled() || self.must_write() => {
+                TROUBLED
+            }
             _ => IDLE,
         };
         (observation, pace)
@@ -352,24 +363,30 @@ impl Worker {
         self.written_for != Some(self.number) || self.problems.has("volume ")
     }
 
-    /// Makes files, secrets and the target's file as they are to be.
+    /// Makes files, secrets, the target's file and the far ends as they are to be.
     fn write(&mut self) -> io::Result<()> {
-        let mut content = Content::default();
+        let (mut content, mut tunnels) = (Content::default(), BTreeMap::new());
         for served in self.wanted.clone() {
             let name = format!("volume {}", served.name);
-            match self.offer(&served) {
-                Ok((offer, None)) => {
-                    self.problems.end(&name);
-                    content.volumes.extend(offer.map(|offer| (served.name, offer)));
-                }
-                Ok((offer, Some(problem))) => {
+            let problem = if is_by_tunnel(&served) {
+                let (wanted, problem) = self.tunnel(&served);
+                tunnels.extend(wanted.map(|wanted| (served.name, wanted)));
+                problem
+            } else {
+                let (offer, problem) = match self.offer(&served) {
+                    Ok(offered) => offered,
+                    Err(error) => {
+                        content.is_partial = true;
+                        (None, Some(error.to_string()))
+                    }
+                };
+                content.volumes.extend(offer.map(|offer| (served.name, offer)));
+                problem
+            };
+            match problem {
+                None => self.problems.end(&name),
+                Some(problem) => {
                     self.problems.note(&name, problem);
-                    self.retry.fail(Instant::now());
-                    content.volumes.extend(offer.map(|offer| (served.name, offer)));
-                }
-                Err(error) => {
-                    content.is_partial = true;
-                    self.problems.note(&name, error.to_string());
                     self.retry.fail(Instant::now());
                 }
             }
@@ -379,18 +396,47 @@ impl Worker {
         self.problems.retain(|name| !name.starts_with("volume ") || is_wanted(name));
         self.secure(&content)?;
         self.put(content)?;
+        self.exports.want(tunnels);
         self.written_for = Some(self.number);
         Ok(())
+    }
+
+    /// The far end that a volume is to have, and a problem with a part of it.
+    fn tunnel(&mut self, served: &Served) -> (Option<Wanted>, Option<String>) {
+        let made = self.folder_of(&served.pool).and_then(|folder| {
+            let folder = folder.to_owned();
+            self.volumes.prepare(&served.name, (&served.pool, &folder), served.bytes)
+        });
+        let (path, bytes) = match made {
+            Ok(made) => made,
+            // The host goes on with what the far end has open.
+            Err(error) => return (self.exports.known(served), Some(error.to_string())),
+        };
+        let [first, others @ ..] = served.admitted.as_slice() else { return (None, None) };
+        let problem = others.first().map(|other| {
+            let (first, other) = (&first.attachment, &other.attachment);
+            format!("attachment {other} can't be let in beside {first}: detach one of them")
+        });
+        let (pool, admitted) = (served.pool.clone(), first.clone());
+        (Some(Wanted { pool, path, bytes, admitted }), problem)
+    }
+
+    /// The folder of a pool.
+    fn folder_of(&self, pool: &Name) -> io::Result<&Path> {
+        self.frame.pool(pool).ok_or_else(|| {
+            let known: Vec<_> = self.frame.pools.iter().map(|(pool, _)| pool.to_string()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            io::Error::other(format!("this machine has no pool {pool}: the agent's pools are {known}"))
+        })
     }
 
     /// The offer of a volume, if it has hosts, and a problem with a part of it.
     fn offer(&mut self, served: &Served) -> io::Result<(Option<Offer>, Option<String>)> {
         let Served { name, pool, bytes, admitted } = served;
-        let folder = self.frame.pool(pool).ok_or_else(|| {
-            let known: Vec<_> = self.frame.pools.iter().map(|(pool, _)| pool.to_string()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            io::Error::other(format!("this machine has no pool {pool}: the agent's pools are {known}"))
-        })?;
+        if self.exports.has(name) && !admitted.is_empty() {
+            return Err(io::Error::other("its far end of a tunnel has yet to end"));
+        }
+        let folder = self.folder_of(pool)?;
         let before = self.written.content.volumes.get(name);
         let (prepared, problem) = match (self.volumes.prepare(name, (pool, folder), *bytes), before) {
             (Ok(prepared), _) => (prepared, None),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fleet::Name;
 use fleet::agent::{Observation, Served};
-use fleet::object::{Admission, Mode};
+use fleet::object::{Admission, Mode, Transport};
 use status::Subsystem;
 
 use super::Worker;
@@ -33,13 +33,15 @@ impl Worker {
                 self.serving.insert(volume);
             }
         }
+        self.exports.observe(&mut observation);
         let mut unserved = Vec::new();
         for (volume, known) in &self.known {
             let Some(folder) = self.frame.pool(&known.pool) else { continue };
             let path = volume_path(folder, volume);
             if let Ok(found) = std::fs::metadata(&path) {
                 observation.present.push(volume.clone());
-                if !observation.served.iter().any(|served| served.name == *volume) {
+                let is_served = observation.served.iter().any(|served| served.name == *volume);
+                if !is_served && !self.exports.has(volume) {
                     unserved.push((volume.clone(), known.pool.clone(), path, found.len()));
                 }
             }
@@ -80,7 +82,8 @@ impl Worker {
         let attachment = self.attachment(nqn, host);
         let node = parse_host(host).unwrap_or_else(|| attachment.clone());
         let epoch = parse_subsystem(nqn).and_then(|(_, epoch)| epoch);
-        Admission { attachment, node, mode: Mode::Exclusive, epoch: epoch.unwrap_or_default() }
+        let (mode, transport) = (Mode::Exclusive, Transport::NvmeTcp);
+        Admission { attachment, node, mode, epoch: epoch.unwrap_or_default(), transport }
     }
 
     /// The attachment of a host at a subsystem.

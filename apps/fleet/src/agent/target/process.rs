@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use live::drivers::control;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-use status::{Report, Status};
+use status::Status;
 
+use super::super::daemon::{self, NoAnswer};
 use super::super::files;
 
 /// How long a target may take from its start until it answers. After `kill -9`, the next target
@@ -24,37 +23,10 @@ const LOG_BYTES: u64 = 1 << 20;
 /// The most bytes of the log that go into a message.
 const LAST_WORDS: u64 = 2000;
 
-/// The answer to a request through a control socket.
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer<T> {
-    Done(T),
-    Failed(String),
-}
-
 /// The answer to a reload.
 #[derive(Deserialize)]
 pub(super) struct Reloaded {
     pub(super) changes: Vec<String>,
-}
-
-/// Why a target gives no answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
-    /// No process listens at the socket.
-    #[error("no target listens at {}", .0.display())]
-    Absent(PathBuf),
-    /// It listens, and does not answer.
-    #[error("the target at {}: {error}", path.display())]
-    Silent {
-        /// The socket.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// It refuses.
-    #[error("the target refuses: {0}")]
-    Refused(String),
 }
 
 /// The end of a target.
@@ -141,30 +113,15 @@ impl Process {
         }
     }
 
-    fn ask<T: DeserializeOwned>(&self, request: &str) -> Result<T, NoAnswer> {
-        let answer = control::ask(&self.socket, request).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => NoAnswer::Absent(self.socket.clone()),
-            _ => NoAnswer::Silent { path: self.socket.clone(), error },
-        })?;
-        let strange =
-            |error: serde_json::Error| NoAnswer::Silent { path: self.socket.clone(), error: error.into() };
-        match serde_json::from_str(&answer).map_err(strange)? {
-            Answer::Done(done) => Ok(done),
-            Answer::Failed(why) => Err(NoAnswer::Refused(why)),
-        }
-    }
-
     /// The status of the target.
     ///
     /// # Errors
     /// When there is no answer, or it is not that of a target.
     pub(super) fn status(&self) -> Result<status::Target, NoAnswer> {
-        match self.report()?.status {
+        let report = daemon::report(&self.socket)?;
+        match report.status {
             Status::Target(target) => Ok(target),
-            other => {
-                let why = format!("a daemon of kind {} listens at {}", other.kind(), self.socket.display());
-                Err(NoAnswer::Refused(why))
-            }
+            _ => Err(daemon::stranger(&self.socket, &report)),
         }
     }
 
@@ -173,17 +130,10 @@ impl Process {
     /// # Errors
     /// When there is no answer, or the system refuses.
     pub(super) fn terminate(&self) -> Result<String, NoAnswer> {
-        let Report { farlane, pid, .. } = self.report()?;
-        let silent = |error: io::Error| NoAnswer::Silent { path: self.socket.clone(), error };
-        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let process = process.ok_or_else(|| silent(io::Error::other(format!("{pid} is no process"))))?;
-        kill_process(process, Signal::TERM).map_err(|error| silent(error.into()))?;
-        Ok(farlane)
-    }
-
-    fn report(&self) -> Result<Report, NoAnswer> {
-        let answer: Value = self.ask(r#"{"command":"status"}"#)?;
-        Report::read(answer).map_err(|why| NoAnswer::Refused(why.to_string()))
+        let report = daemon::report(&self.socket)?;
+        daemon::signal(&report, Signal::TERM)
+            .map_err(|error| NoAnswer::Silent { path: self.socket.clone(), error })?;
+        Ok(report.farlane)
     }
 
     /// Has the target read its file again. Returns what changed, in the target's words.
@@ -191,7 +141,7 @@ impl Process {
     /// # Errors
     /// When there is no answer, or the target refuses the file.
     pub(super) fn reload(&self) -> Result<Vec<String>, NoAnswer> {
-        Ok(self.ask::<Reloaded>(r#"{"command":"reload"}"#)?.changes)
+        Ok(daemon::ask::<Reloaded>(&self.socket, r#"{"command":"reload"}"#)?.changes)
     }
 
     /// Has the target use the present length of a volume's file.
@@ -200,7 +150,7 @@ impl Process {
     /// When there is no answer, or the target refuses.
     pub(super) fn resize(&self, nqn: &str, namespace: u32) -> Result<(), NoAnswer> {
         let request = serde_json::json!({"command": "resize", "nqn": nqn, "nsid": namespace});
-        self.ask::<Value>(&request.to_string()).map(drop)
+        daemon::ask::<Value>(&self.socket, &request.to_string()).map(drop)
     }
 
     /// Drops the older part of a log that has become long.

@@ -12,7 +12,7 @@ use crate::csi::capability::Usage;
 use crate::csi::fleet::{Fleet, FleetError, Item};
 use crate::csi::proto::{ControllerPublishVolumeRequest, ControllerPublishVolumeResponse};
 use crate::csi::{NQN, check, name};
-use crate::wire::{Attachment, Mode, Name, Object, Volume};
+use crate::wire::{Attachment, Mode, Name, Object, Transport, Volume};
 
 /// The owner of the driver's attachments.
 const OWNER: &str = "csi";
@@ -41,6 +41,7 @@ impl<F: Fleet> Controller<F> {
             volume: Name(id.to_owned()),
             node: Name(node.to_owned()),
             mode: usage.mode(request.readonly),
+            transport: Transport::NvmeTcp,
             owner: OWNER.to_owned(),
             detach: false,
         };

@@ -9,7 +9,7 @@ use engine::{Engine, Instant, drain};
 
 use super::*;
 use crate::Epoch;
-use crate::object::{Attachment, Mode, Node, Pool, Volume};
+use crate::object::{Attachment, Mode, Node, Pool, Transport, Volume};
 use crate::slice::{AttachmentReport, CopyReport, OwnedCopy, OwnedVolume, Seen, Wish};
 
 fn name(text: &str) -> Name {
@@ -281,6 +281,7 @@ fn attachment(node: &str) -> Object {
         volume: name("v"),
         node: name(node),
         mode: Mode::Exclusive,
+        transport: Transport::default(),
         owner: "a user".to_string(),
         detach: false,
     })

@@ -92,6 +92,10 @@ impl KeyError {
 /// The bytes before the 32 bytes of a public key of Ed25519 (SubjectPublicKeyInfo, RFC 8410).
 const ED25519_PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
+/// The bytes before the 32 bytes of a private key of Ed25519 (PKCS #8 version 1, RFC 8410).
+const ED25519_PRIVATE: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+
 /// The key pair of one end. It is known to others by its fingerprint.
 pub struct Identity {
     secret: PrivateKeyDer<'static>,
@@ -110,6 +114,21 @@ impl Identity {
             Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
         let secret = PrivatePkcs8KeyDer::from(document.as_ref().to_vec()).into();
         Self::new(secret).ok_or(KeyError::NoRandomness)
+    }
+
+    /// The key pair (Ed25519) whose private key is `seed`, for keys that are derived from a secret.
+    ///
+    /// # Errors
+    /// When the cryptography refuses the key, which it does for none.
+    pub fn of_seed(seed: &[u8; 32]) -> Result<Self, KeyError> {
+        keep_from_dumps();
+        let secret = PrivatePkcs8KeyDer::from([&ED25519_PRIVATE[..], seed].concat()).into();
+        Self::new(secret).ok_or(KeyError::NoRandomness)
+    }
+
+    /// The private key as a file has it (PEM).
+    pub fn private_pem(&self) -> String {
+        pem::encode(&pem::Pem::new("PRIVATE KEY", self.secret.secret_der()))
     }
 
     /// Where the key of this user is kept unless another file is named:
@@ -165,7 +184,7 @@ impl Identity {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(explain)?;
         }
-        let text = pem::encode(&pem::Pem::new("PRIVATE KEY", identity.secret.secret_der()));
+        let text = identity.private_pem();
         // A whole file gets the name: a file with this name has a key, also after a crash.
         let mark: String = identity.fingerprint.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let new = path.with_extension(format!("new-{mark}"));
@@ -317,6 +336,16 @@ mod tests {
     const BY_OPENSSL: &str = "-----BEGIN PRIVATE KEY-----\n\
         MC4CAQAwBQYDK2VwBCIEIC5BZV62LQVQwpfM+o2loD0zcn7QNaFCVx1l6VLEVmqT\n\
         -----END PRIVATE KEY-----\n";
+
+    #[test]
+    fn a_key_of_a_seed_is_written_as_openssl_writes_it() {
+        let text: String = BY_OPENSSL.lines().nth(1).unwrap().to_owned();
+        let der = pem::parse(BY_OPENSSL).unwrap().into_contents();
+        let seed = der[16..].try_into().unwrap();
+        let identity = Identity::of_seed(&seed).unwrap();
+        assert_eq!(identity.fingerprint().to_string(), "SHA256:gcl5TDX9JWh/U0O0/ayx7yX3OS45ViLnpfAjQVcUd+o");
+        assert!(identity.private_pem().contains(&text));
+    }
 
     #[test]
     fn a_key_of_openssl_has_the_fingerprint_that_openssl_computes() {
