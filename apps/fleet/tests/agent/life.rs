@@ -197,3 +197,36 @@ fn a_volume_grows_at_work() {
     assert_eq!(std::fs::metadata(owner.pool().join("v.raw")).unwrap().len(), 16 << 20);
     assert_eq!(owner.target(), target);
 }
+
+#[test]
+fn a_reservation_of_a_host_that_shares_a_volume_outlives_the_target() {
+    let Some(farlane) = farlane() else { return };
+    let [mut owner, mut one, mut two] = ["owner", "one", "two"].map(|node| Machine::new(&farlane, node));
+    [&mut owner, &mut one, &mut two].into_iter().for_each(Machine::start);
+    let sharing = [admission("a", "one", Mode::Shared, 1), admission("b", "two", Mode::Shared, 1)];
+    let reported = owner.enforce(1, &sharing);
+    let first = one.connect(&owner, &sharing[0], &of(&reported, "a"));
+    let second = two.connect(&owner, &sharing[1], &of(&reported, "b"));
+    let run = |record, word: &str, options: &[&str]| {
+        let output = use_volume(&farlane, record, &["nvme", word], options);
+        assert!(output.status.success(), "{word}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    // The registration is to persist through power loss.
+    run(&first, "resv-register", &["--nrkey", "0xab", "--cptpl", "3"]);
+    run(&first, "resv-acquire", &["--crkey", "0xab", "--rtype", "1"]);
+    let is_kept_out = || {
+        let load = ["--rw", "randwrite", "--runtime", "1s", "--timeout", "3s"];
+        let output = use_volume(&farlane, &second, &["bench"], &load);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.to_lowercase().contains("reservation conflict"), "{text}");
+    };
+    is_kept_out();
+    owner.kill_target();
+    let until = std::time::Instant::now() + crate::machine::PATIENCE;
+    while logs_in(&farlane, &second).is_err() {
+        assert!(std::time::Instant::now() < until, "the next target lets the host in");
+    }
+    is_kept_out();
+    run(&first, "resv-release", &["--crkey", "0xab", "--rtype", "1"]);
+    write_and_read(&farlane, &second);
+}

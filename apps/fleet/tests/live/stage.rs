@@ -320,14 +320,18 @@ impl Stage {
         let text = |key: &str| value[key].as_str().unwrap().to_owned();
         // The secret's file goes with the attachment: a host that has read it keeps its copy.
         let copy = self.path(&format!("{attachment}-{}.secret", text("epoch")));
-        std::fs::copy(text("dhchap_secret_file"), &copy).unwrap();
-        Record { url: text("url"), secret: copy }
+        let by_tunnel = value["transport"] == "tunnel";
+        let (key, option) =
+            if by_tunnel { ("key_file", "--key") } else { ("dhchap_secret_file", "--dhchap-secret-file") };
+        std::fs::copy(text(key), &copy).unwrap();
+        Record { url: text("url"), secret: copy, option }
     }
 
     /// A load with verification on an attachment.
     pub(crate) fn load(&self, name: &str, record: &Record, options: &[&str]) -> Process {
         let mut command = Command::new(&self.farlane);
-        command.args(["bench", &format!("{}&ctrl-loss-tmo=off", record.url), "--dhchap-secret-file"]);
+        let patient = if record.url.starts_with("nvme-tcp:") { "&ctrl-loss-tmo=off" } else { "" };
+        command.args(["bench", &format!("{}{patient}", record.url), record.option]);
         command.arg(&record.secret).args(options);
         Process::start(&mut command, self.path(&format!("{name}.bench")))
     }
@@ -335,26 +339,32 @@ impl Stage {
     /// One read at an attachment, without patience.
     pub(crate) fn read_once(&self, record: &Record) -> Output {
         let mut command = Command::new(&self.farlane);
-        command.args(["bench", &record.url, "--dhchap-secret-file"]).arg(&record.secret);
+        command.args(["bench", &record.url, record.option]).arg(&record.secret);
         command.args(["--io_size", "4k", "--timeout", "3s"]).output().unwrap()
     }
 
     /// The identifier of a machine's target.
     pub(crate) fn target_of(&self, machine: usize) -> Option<u32> {
+        self.daemons_of(machine, "target").first().copied()
+    }
+
+    /// The identifiers of a machine's daemons of this kind.
+    fn daemons_of(&self, machine: usize, kind: &str) -> Vec<u32> {
         let folder = self.machines[machine].folder.display().to_string();
         let found =
-            Command::new("pgrep").args(["-f", &format!("farlane.* target .*{folder}")]).output().unwrap();
-        String::from_utf8_lossy(&found.stdout).lines().next()?.parse().ok()
+            Command::new("pgrep").args(["-f", &format!("farlane.* {kind} .*{folder}")]).output().unwrap();
+        String::from_utf8_lossy(&found.stdout).lines().filter_map(|line| line.parse().ok()).collect()
     }
 }
 
 impl Drop for Stage {
-    /// Targets outlive their agents: they are ended here.
+    /// Targets and far ends outlive their agents: they are ended here.
     fn drop(&mut self) {
         self.machines.iter_mut().for_each(|machine| machine.agent = None);
         for machine in 0..self.machines.len() {
-            if let Some(target) = self.target_of(machine) {
-                signal(target, "KILL");
+            let exports = self.daemons_of(machine, "export");
+            for daemon in self.daemons_of(machine, "target").into_iter().chain(exports) {
+                signal(daemon, "KILL");
             }
         }
     }
@@ -365,4 +375,6 @@ impl Drop for Stage {
 pub(crate) struct Record {
     pub(crate) url: String,
     pub(crate) secret: PathBuf,
+    /// The option that names the secret's file.
+    option: &'static str,
 }

@@ -77,6 +77,9 @@ struct Port {
 struct Subsystem {
     nqn: String,
     serial: String,
+    /// Reservations that are to persist, of hosts that share the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<PathBuf>,
     host: Vec<Host>,
     namespace: Vec<Namespace>,
 }
@@ -100,6 +103,11 @@ struct Namespace {
 /// The file with a volume's data in the folder of a pool.
 pub(super) fn volume_path(pool: &Path, volume: &Name) -> PathBuf {
     pool.join(format!("{volume}.{VOLUME}"))
+}
+
+/// The file beside that of a volume in which the target keeps reservations.
+pub(super) fn state_path(volume: &Path) -> PathBuf {
+    volume.with_extension("state")
 }
 
 /// The name of a file with a secret.
@@ -151,6 +159,7 @@ impl Frame {
         let subsystem = |(volume, offer): (&Name, &Offer)| Subsystem {
             nqn: offer.nqn.clone(),
             serial: naming::serial(volume),
+            state: offer.is_shared().then(|| state_path(&offer.path)),
             host: offer.admitted.iter().map(|one| host(volume, one)).collect(),
             namespace: vec![Namespace { path: offer.path.clone() }],
         };
@@ -201,6 +210,11 @@ impl Frame {
 }
 
 impl Offer {
+    /// Whether several hosts may have the volume.
+    fn is_shared(&self) -> bool {
+        self.admitted.iter().any(|one| one.mode != Mode::Exclusive)
+    }
+
     /// A volume with the hosts of a list that one subsystem can have, and the others. Hosts with
     /// other names for the subsystem, and a second attachment of a host, are others.
     pub(super) fn of(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use fleet::Name;
 
 use super::super::files;
-use super::file::volume_path;
+use super::file::{state_path, volume_path};
 
 /// What sizes are rounded up to: blocks of all sizes fit.
 const ROUNDED_TO: u64 = 4096;
@@ -153,6 +153,7 @@ impl Volumes {
         files::remove(&mark)?;
         files::sync_folder_of(&mark)?;
         files::remove(&path)?;
+        files::remove(&state_path(&path))?;
         self.released.remove(&path);
         files::sync_folder_of(&path)?;
         Ok(is_there)
