@@ -93,8 +93,11 @@ module tunnel_admit
   assign coming_may = has_place && free_beats >= {7'd0, beats_of(coming.dwords)} &&
                       amount_within(coming_then, limit[coming.lane]);
   assign waiting_may = has_waiting && has_place &&
-                       free_beats >= {7'd0, beats_of(waiting.dwords)} &&
-                       amount_within(waiting_then, limit[LaneNonPosted]);
+                       free_beats >= {7'd0, beats_of(waiting.dwords)}
+`ifndef MUTANT_TUNNEL_UNPAID
+                       && amount_within(waiting_then, limit[LaneNonPosted])
+`endif
+                       ;
 
   logic fits;       // the peer takes a TLP like this one, and it can wait in a slot
   assign fits = coming.known && coming.payload <= payload_max &&

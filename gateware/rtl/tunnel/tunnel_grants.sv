@@ -40,7 +40,12 @@ module tunnel_grants
     company = 1'b0;
     segment = 1'b0;
     for (int place = 0; place < 3; place++) begin
+`ifdef MUTANT_TUNNEL_GRANT_EARLY
+      // TLPs that still wait here are granted again.
+      limits.lane[place] = amount_plus(arrived[place], window.lane[place]);
+`else
       limits.lane[place] = amount_plus(done[place], window.lane[place]);
+`endif
       news.headers = limits.lane[place].headers - announced[place].headers;
       news.data = limits.lane[place].data - announced[place].data;
       if (news.headers > window.lane[place].headers >> 2) company = 1'b1;

@@ -51,7 +51,11 @@ module tunnel_replay
   assign kept = items[cursor[FrameBits-1:0]];
   assign used = head - tail;
   assign waits = cursor != next;
+`ifdef MUTANT_TUNNEL_ONE_FRAME_MORE
+  assign has_place = next - oldest <= 32'(Frames);
+`else
   assign has_place = next - oldest < 32'(Frames);
+`endif
   assign free_beats = 16'(Beats) - 16'(used);
 
   // A beat can be read a cycle after it was written.
@@ -86,7 +90,9 @@ module tunnel_replay
       // The place of the frame that is now the oldest, or of the next one if all have arrived.
       tail <= acknowledge == next ? head : starts[acknowledge[FrameBits-1:0]];
     end
+`ifndef MUTANT_TUNNEL_NOT_SENT_AGAIN
     if (resume) cursor <= acknowledge;
+`endif
     if (link_start) begin
       {oldest, next, cursor} <= '0;
       {head, head_before, tail, place} <= '0;
