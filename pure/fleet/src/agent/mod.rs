@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos};
 
-use crate::object::{Admission, Data};
+use crate::object::{Admission, Data, Mode};
 use crate::slice::{AttachmentReport, HostAttachment, OwnedVolume, Report, Slice, VolumeReport, Wish};
 use crate::{Epoch, Name};
 use copies::take_copy;
@@ -489,6 +489,9 @@ impl Agent {
 /// Takes what a slice demands of a volume into the state, or refuses it.
 fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
     let OwnedVolume { name, pool, bytes, epoch, admitted, delete } = demanded;
+    let saved = state.volumes.get(name).filter(|saved| saved.epoch == *epoch);
+    let admitted =
+        &saved.map_or_else(|| admitted.clone(), |saved| with_transports(admitted, &saved.admitted));
     let new = SavedVolume {
         pool: pool.clone(),
         bytes: *bytes,
@@ -500,7 +503,8 @@ fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
         state.volumes.insert(name.clone(), new);
         return None;
     };
-    if *epoch < saved.epoch || *epoch == saved.epoch && *admitted != saved.admitted {
+    let is_other = || admitted.iter().map(host_of).ne(saved.admitted.iter().map(host_of));
+    if *epoch < saved.epoch || *epoch == saved.epoch && is_other() {
         return Some(Refusal::Volume { volume: name.clone(), offered: *epoch, saved: saved.epoch });
     }
     // A volume grows only, and a deletion is for good until another volume has the name.
@@ -512,6 +516,22 @@ fn take_volume(state: &mut State, demanded: &OwnedVolume) -> Option<Refusal> {
         *saved = new;
     }
     None
+}
+
+/// What never changes of an admission within an epoch.
+const fn host_of(one: &Admission) -> (&Name, &Name, Mode, Epoch) {
+    (&one.attachment, &one.node, one.mode, one.epoch)
+}
+
+/// A list of hosts in the epoch of the saved one. A controller of an earlier version knows no
+/// transports and sends the default, which must not cut a host's path; an agent of an earlier
+/// version has saved the default, which must not stay.
+fn with_transports(list: &[Admission], saved: &[Admission]) -> Vec<Admission> {
+    let known = |one: &Admission| {
+        let known = saved.iter().find(|known| host_of(known) == host_of(one));
+        known.map_or(one.transport, |known| one.transport.max(known.transport))
+    };
+    list.iter().map(|one| Admission { transport: known(one), ..one.clone() }).collect()
 }
 
 /// Takes what a slice demands of an attachment into the state, or refuses it: a host keeps its
@@ -528,7 +548,9 @@ fn take_attachment(state: &mut State, demanded: &HostAttachment) -> Option<Refus
         }
         (Wish::Connect, None) if is_newer => {
             let (volume, owner, addresses) = (volume.clone(), owner.clone(), addresses.clone());
-            let (epoch, mode, transport) = (*epoch, *mode, *transport);
+            let same = saved.filter(|saved| saved.epoch == *epoch);
+            let transport = same.map_or(*transport, |saved| saved.transport.max(*transport));
+            let (epoch, mode) = (*epoch, *mode);
             let attachment = SavedAttachment { volume, epoch, mode, transport, owner, addresses };
             state.attachments.insert(name.clone(), attachment);
         }

@@ -473,3 +473,22 @@ fn another_snapshot_of_the_name_is_taken_when_the_first_has_gone() {
     assert_eq!(bench.copy_report(&s).unwrap().epoch.number, 8);
     assert_eq!(bench.observation.copies.present.len(), 1);
 }
+
+#[test]
+fn an_earlier_version_of_either_side_cuts_no_tunnel() {
+    let by = |transport| Admission { transport, ..admission("a", 5) };
+    let (tunnel, none) = (by(Transport::Tunnel), by(Transport::NvmeTcp));
+    let mut bench = Bench::new();
+    let saved = |bench: &Bench| bench.agent.saved().volumes[&name("v")].admitted.clone();
+    // An agent of an earlier version has saved the list without the transport.
+    bench.input(Input::Slice(&slice(1, 5, core::slice::from_ref(&none))));
+    bench.input(Input::Slice(&slice(2, 5, core::slice::from_ref(&tunnel))));
+    assert_eq!(saved(&bench), [tunnel.clone()]);
+    // A controller of an earlier version sends the list without it.
+    bench.input(Input::Slice(&slice(3, 5, core::slice::from_ref(&none))));
+    assert_eq!(saved(&bench), [tunnel]);
+    // Another epoch is another use.
+    let later = Admission { transport: Transport::NvmeTcp, ..admission("a", 6) };
+    bench.input(Input::Slice(&slice(4, 6, core::slice::from_ref(&later))));
+    assert_eq!(saved(&bench), [later]);
+}

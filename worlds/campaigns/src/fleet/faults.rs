@@ -117,6 +117,11 @@ impl World {
     pub(super) fn end_faults(&mut self) {
         self.network.join_all();
         self.user.heal();
+        for index in 0..self.machines.len() {
+            if self.machines[index].is_old {
+                self.kill_agent(index, Nanos::from_secs(1));
+            }
+        }
         self.events.retain(|_, event| !matches!(event, Event::Fault));
     }
 }

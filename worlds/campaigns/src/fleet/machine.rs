@@ -37,6 +37,9 @@ pub(super) struct Machine {
     pub(super) life: u64,
     /// What the agent has made durable.
     pub(super) disk: State,
+    /// Whether the agent is of the version before this one, which knows no transports, until it is
+    /// replaced.
+    pub(super) is_old: bool,
     /// The name of the machine and of its pool, and whether files there share blocks.
     pub(super) name: Name,
     pub(super) shares: bool,
@@ -68,11 +71,12 @@ pub(super) struct Machine {
 
 impl Machine {
     /// A machine that has never run.
-    pub(super) fn new(name: Name, shares: bool) -> Self {
+    pub(super) fn new(name: Name, shares: bool, is_old: bool) -> Self {
         Self {
             agent: None,
             life: 0,
             disk: State::default(),
+            is_old,
             name,
             shares,
             data: BTreeMap::new(),

@@ -258,14 +258,14 @@ impl World {
         };
         world.store.ignores_terms = plant == Some(Plant::TermIgnored);
         world.populate(machines);
-        let mut kinds = Rng::from_seed(seed).fork("pools");
+        let [mut kinds, mut versions] = ["pools", "versions"].map(|name| Rng::from_seed(seed).fork(name));
         for index in 0..controllers {
             world.stations.push(Station::default());
             world.at(Instant::ZERO, Event::Start { controller: true, index });
         }
         for index in 0..machines {
-            let shares = kinds.one_in(2);
-            world.machines.push(Machine::new(name_of(index), shares));
+            let (shares, is_old) = (kinds.one_in(2), versions.one_in(3));
+            world.machines.push(Machine::new(name_of(index), shares, is_old));
             world.at(Instant::ZERO, Event::Start { controller: false, index });
             world.at(Instant::ZERO, Event::Write(index));
         }
@@ -511,6 +511,8 @@ impl World {
             }
             machine.disk.seen = fleet::slice::Seen::default();
         }
+        // After a fault, the program starts that is installed by then.
+        machine.is_old &= machine.life == 1;
         machine.agent = Some(Agent::new(now, machine.disk.clone()));
         // A target that starts reads its file.
         machine.serving = machine.file.clone();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{Instant, Nanos};
 use fleet::agent;
 use fleet::controller::{Input, Output, Reply};
-use fleet::object::{Data, Object};
+use fleet::object::{Data, Object, Transport};
 use fleet::slice::{Report, Slice};
 use fleet::store::{Answer, Transaction};
 
@@ -260,7 +260,11 @@ impl World {
                 if self.plant == Some(Plant::DeletedByAbsence) {
                     self.delete_what_lacks(machine, slice);
                 }
-                self.input_agent(machine, agent::Input::Slice(slice));
+                if self.machines[machine].is_old {
+                    self.input_agent(machine, agent::Input::Slice(&without_transports(slice.clone())));
+                } else {
+                    self.input_agent(machine, agent::Input::Slice(slice));
+                }
             }
         }
     }
@@ -454,4 +458,12 @@ impl World {
             }
         }
     }
+}
+
+/// A slice as the version reads it that knows no transports.
+fn without_transports(mut slice: Slice) -> Slice {
+    let admitted = slice.volumes.iter_mut().flat_map(|volume| &mut volume.admitted);
+    admitted.for_each(|one| one.transport = Transport::default());
+    slice.attachments.iter_mut().for_each(|one| one.transport = Transport::default());
+    slice
 }
