@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Error;
 use crate::api::{Change, Explanation, Item};
-use crate::wire::Object;
+use crate::wire::{Object, Transport};
 
 /// Prints JSON on one line.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
@@ -78,7 +78,8 @@ fn what(item: &Item) -> String {
                 Some(false) => ", not connected",
                 None => "",
             };
-            format!("{} at {}, {:?}{connected}", one.volume.0, one.node.0, one.mode).to_lowercase()
+            let by = if one.transport == Transport::Tunnel { ", by tunnel" } else { "" };
+            format!("{} at {}, {:?}{by}{connected}", one.volume.0, one.node.0, one.mode).to_lowercase()
         }
         Object::Token(one) if one.used_by.is_some() => "used".to_owned(),
         Object::Token(one) => format!("ends at {} s", one.expires),

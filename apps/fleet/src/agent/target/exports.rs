@@ -299,7 +299,8 @@ impl Exports {
         now: Instant,
     ) -> Result<bool, String> {
         let text = |error: io::Error| error.to_string();
-        let [hosts, key, record] = [".hosts", ".pem", RECORD].map(|ending| self.file(volume, ending));
+        let [hosts, key, log, record] =
+            [".hosts", ".pem", ".log", RECORD].map(|ending| self.file(volume, ending));
         let Some(export) = self.all.get_mut(volume) else { return Ok(true) };
         if export.ends.is_none() {
             files::replace(&hosts, b"").map_err(text)?;
@@ -321,7 +322,7 @@ impl Exports {
         if volumes.is_in_use(&export.path).map_err(text)? {
             return Ok(false);
         }
-        for path in [&key, &hosts, &record] {
+        for path in [&key, &hosts, &log, &record] {
             files::remove(path).map_err(text)?;
         }
         files::sync_folder_of(&record).map_err(text)?;
