@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: gateware gateware-formal gateware-lint gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -122,7 +122,10 @@ gateware-formal: ## properties of the circuits' parts proved, and each mutant of
 gateware-synth: ## LUTs, registers and block RAM of each circuit; fails beyond 5 % of gateware/synth/utilisation.toml (5 min)
 	@scripts/gateware synth
 
-gateware: gateware-test gateware-formal gateware-synth ## all checks of the circuits
+gateware-strangers: ## a root complex of cocotbext-pcie enumerates and drives the card as a circuit (1 min)
+	@scripts/gateware strangers
+
+gateware: gateware-test gateware-formal gateware-synth gateware-strangers ## all checks of the circuits
 
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-network-models --bench hops
