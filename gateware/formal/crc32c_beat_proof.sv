@@ -2,8 +2,8 @@
 //
 // Source: RFC 9260, appendix A. Bits of a byte come from the least significant one on.
 //
-// Both are sums over GF(2) of the bits of `state` and `data`. So it is enough that they agree on each
-// bit alone and on none. `crc32c_beat_linear` shows that the circuit is such a sum.
+// Both are sums over GF(2) of the bits of `state` and `data`. So it is enough that they agree on
+// each bit alone and on none. `crc32c_beat_linear` shows that the circuit is such a sum.
 module crc32c_beat_proof (
     input logic       clk,
     input logic [7:0] index,

@@ -17,7 +17,7 @@ module niq_receive_proof
     input logic         word_valid,
     input write_t       word
 );
-  // States of niq_receive: names in a block are no names for those who look into it.
+  // States of niq_receive: the front end does not find a block's own names for them.
   localparam logic [1:0] Collect = 2'd0;
   localparam logic [1:0] Write = 2'd2;
 

@@ -1,5 +1,5 @@
-// What holds of niq_slots: a slot is complete once all its double words have come, in any order, and
-// on every lap.
+// What holds of niq_slots: a slot is complete once all its double words have come, in any order,
+// and on every lap.
 //
 // The host keeps to its credits, and stores each double word once. Queues are taken from as
 // niq_transmit does: only a complete slot, and the next one of its queue.

@@ -16,7 +16,7 @@ module niq_transmit_proof
     input logic [7:0] any_flags,
     input logic       is_wrong
 );
-  // States of niq_transmit: names in a block are no names for those who look into it.
+  // States of niq_transmit: the front end does not find a block's own names for them.
   localparam logic [1:0] Head = 2'd1;
   localparam logic [1:0] Load = 2'd2;
 

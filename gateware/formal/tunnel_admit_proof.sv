@@ -24,7 +24,7 @@ module tunnel_admit_proof
   assign link_start = rst || wants_start;
 
   localparam int unsigned Waiting = 4;
-  // States of tunnel_admit: names in a block are no names for those who look into it.
+  // States of tunnel_admit: the front end does not find a block's own names for them.
   localparam logic [2:0] Take = 3'd2;
   localparam logic [2:0] First = 3'd3;
   logic         empty, s_tready, withdrawn, put, write, reset_done, dropped, working;

@@ -1,5 +1,5 @@
-// What holds of tunnel_grants, for any peer that keeps to its credits: TLPs that the peer may send and
-// TLPs that wait here are never more than the window.
+// What holds of tunnel_grants, for any peer that keeps to its credits: TLPs that the peer may send
+// and TLPs that wait here are never more than the window.
 module tunnel_grants_proof
   import tunnel_pkg::*;
 (

@@ -1,5 +1,5 @@
-// What holds of tunnel_replay, with 4 frames and 8 beats: numbers stay in order, a frame is read as it
-// was put until it has arrived, and a connection that resumes begins with what the peer expects.
+// What holds of tunnel_replay, with 4 frames and 8 beats: numbers stay in order, a frame is read as
+// it was put until it has arrived, and a connection that resumes begins with what the peer expects.
 //
 // The writer keeps to `has_place` and `free_beats`, the peer acknowledges frames that were put.
 module tunnel_replay_proof

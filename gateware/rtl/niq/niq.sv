@@ -12,13 +12,14 @@
 //   tx_mac, rx_mac
 //                 packets from their destination address on, without check sequence: AXI4-Stream
 //                 of 128 bits. The MAC pads frames of fewer than 60 bytes. `rx_mac_tready` is low
-//                 for up to 14 cycles after a packet. `rx_mac_tuser` with `tlast`: a bad frame.
+//                 for up to 14 cycles after a packet, and for 1,050 while a queue starts.
+//                 `rx_mac_tuser` with `tlast`: a bad frame.
 //   interrupt     the vector of a queue, for the MSI-X of the PCIe block: AXI4-Stream
 //   station       the card's address, its first byte in bits 7:0
 //   busy          a further cycle changes something. The card has no timer: `wake_at` is never.
 //
-// This card has no DMA, which the card of pure/niq has. A slot by reference, and credits that are to
-// be pushed, stop their queue with fault 3, Memory; a packet of more than 60 bytes that comes is
+// This card has no DMA, which the card of pure/niq has. A slot by reference, and credits that are
+// to be pushed, stop their queue with fault 3, Memory; a packet of more than 60 bytes that comes is
 // dropped and counted as no room. The card never sleeps.
 module niq
   import niq_pkg::*;

@@ -8,9 +8,9 @@
 //   mac     0        1        2        3
 //   line                                                0      1      2      3
 //
-// `mac_tready` is low from DECIDE to the end of WRITE: 5 cycles, and up to 9 more while a host reads
-// a line. A frame with `mac_tuser` has a wrong check sequence; it is dropped and counted as
-// misshapen.
+// `mac_tready` is low from DECIDE to the end of WRITE: 5 cycles, up to 9 more while a host reads
+// a line, and 1,030 more while a queue starts. A frame with `mac_tuser` has a wrong check
+// sequence; it is dropped and counted as misshapen.
 //
 // This card reaches no host memory: there is never room for a packet that is longer than a line.
 module niq_receive
