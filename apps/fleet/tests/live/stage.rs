@@ -349,7 +349,7 @@ impl Stage {
     }
 
     /// The identifiers of a machine's daemons of this kind.
-    fn daemons_of(&self, machine: usize, kind: &str) -> Vec<u32> {
+    pub(crate) fn daemons_of(&self, machine: usize, kind: &str) -> Vec<u32> {
         let folder = self.machines[machine].folder.display().to_string();
         let found =
             Command::new("pgrep").args(["-f", &format!("farlane.* {kind} .*{folder}")]).output().unwrap();

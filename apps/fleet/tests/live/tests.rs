@@ -10,6 +10,8 @@ pub(crate) fn rounds(usual: u32) -> u32 {
 
 /// Loads with verification, one after the other, until the test ends them.
 pub(crate) struct Load {
+    /// The name of the file with the loads' reports.
+    name: &'static str,
     record: Record,
     current: Process,
     count: u32,
@@ -20,13 +22,17 @@ impl Load {
     const SECONDS: u64 = 4;
 
     pub(crate) fn start(stage: &Stage, record: Record) -> Self {
-        Self { current: Self::next(stage, &record), record, count: 0 }
+        Self::named("load", stage, record)
     }
 
-    fn next(stage: &Stage, record: &Record) -> Process {
+    fn named(name: &'static str, stage: &Stage, record: Record) -> Self {
+        Self { name, current: Self::next(name, stage, &record), record, count: 0 }
+    }
+
+    fn next(name: &str, stage: &Stage, record: &Record) -> Process {
         let runtime = format!("{}s", Self::SECONDS);
         let options = ["--rw", "randrw", "--verify", "--iodepth", "4", "--rate_iops", "200", "--runtime"];
-        stage.load("load", record, &[&options[..], &[&runtime]].concat())
+        stage.load(name, record, &[&options[..], &[&runtime]].concat())
     }
 
     /// A load that has ended must have succeeded, and the next one begins.
@@ -34,7 +40,7 @@ impl Load {
         if !self.current.is_running() {
             assert!(self.current.wait(Duration::from_secs(1)), "{}\n{}", self.current.text(), stage.logs());
             self.count += 1;
-            self.current = Self::next(stage, &self.record);
+            self.current = Self::next(self.name, stage, &self.record);
         }
     }
 
@@ -154,21 +160,30 @@ fn any_part_may_be_killed() {
     stage.fleet(&["attach", "data", "--node", "m1"]);
     let record = stage.record(1, "data-m1");
     let mut load = Load::start(&stage, record);
+    stage.fleet(&["volume", "create", "far", "--size", "64MiB", "--pool", "m0"]);
+    stage.fleet(&["attach", "far", "--node", "m1", "--transport", "tunnel"]);
+    let record = stage.record(1, "far-m1");
+    let mut by_tunnel = Load::named("tunnel", &stage, record);
     let mut longest = Duration::ZERO;
-    for round in 0..rounds(8) {
-        match round % 4 {
+    for round in 0..rounds(10) {
+        match round % 5 {
             0 => {
                 stage.controllers[0] = None;
                 stage.start_controller(0);
             }
             1 | 2 => {
-                let machine = usize::from(round % 4 == 2);
+                let machine = usize::from(round % 5 == 2);
                 stage.machines[machine].agent = None;
                 stage.start_agent(machine);
             }
-            _ => {
+            3 => {
                 let target = stage.target_of(0).expect("a target");
                 signal(target, "KILL");
+            }
+            _ => {
+                let far = stage.daemons_of(0, "export");
+                assert_eq!(far.len(), 1, "the far end of the tunnel");
+                signal(far[0], "KILL");
             }
         }
         // Each time, the fleet does its work: another volume comes, is attached, and goes.
@@ -183,11 +198,13 @@ fn any_part_may_be_killed() {
         stage.fleet(&["detach", &format!("{name}-m1")]);
         stage.fleet(&["volume", "delete", &name]);
         load.look(&stage);
+        by_tunnel.look(&stage);
     }
-    println!("{} kills; a volume was made within {longest:?}", rounds(8));
+    println!("{} kills; a volume was made within {longest:?}", rounds(10));
     // A host that holds its writes back until a lost target must have ended takes 15 s.
-    let longest = load.end(&stage);
-    assert!(longest < Duration::from_secs(10), "{longest:?}");
+    for longest in [load.end(&stage), by_tunnel.end(&stage)] {
+        assert!(longest < Duration::from_secs(10), "{longest:?}");
+    }
     assert_eq!(stage.fleet(&["orphans"])["orphans"], serde_json::json!([]));
 }
 
