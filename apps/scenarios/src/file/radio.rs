@@ -17,6 +17,11 @@ const TRANSMISSIONS: [u32; 4] = [2, 4, 7, SYMBOLS];
 const NUMEROLOGIES: std::ops::RangeInclusive<u32> = 0..=3;
 /// Allowed numbers of slots between two occasions.
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=5120;
+/// Allowed numbers of symbols between two occasions that are closer than a slot (TS 38.331, sym2
+/// and sym7).
+const OCCASION_SYMBOLS: std::ops::RangeInclusive<u32> = 2..=7;
+/// Allowed numbers of transmissions of the same data (TS 38.331, repK).
+const REPETITIONS: [u32; 4] = [1, 2, 4, 8];
 /// Allowed numbers of bytes that a slot carries.
 const SLOT_BYTES: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 /// Allowed processing times of a device in symbols.
@@ -99,7 +104,9 @@ struct GrantsTable {
     first: Option<Spanned<Text<Bytes>>>,
     lasts: Option<Text<Nanos>>,
     period: Option<Spanned<u32>>,
+    period_symbols: Option<Spanned<u32>>,
     offset: Option<u32>,
+    repetitions: Option<Spanned<u32>>,
     bytes: Option<Spanned<Text<Bytes>>>,
 }
 
@@ -155,7 +162,8 @@ fn apply(mut cell: Cell, place: &Spanned<CellTable>) -> Result<Cell, Wrong> {
     match cell.lacks() {
         None => Ok(cell),
         Some(direction) => {
-            let why = format!("expected slots for a transmission of {} symbols {direction}", cell.mini_slot);
+            let length = cell.mini_slot;
+            let why = format!("expected slots for a transmission of {length} symbols {direction}, or FDD");
             Err(Wrong::at(place, "pattern", why))
         }
     }
@@ -179,15 +187,18 @@ fn processing(cell: &Cell, table: &CellTable) -> Result<(u32, u32), Wrong> {
 }
 
 /// Parses a pattern like `DDDSU` or `7D1S2U`: downlink slots, at most one special slot, uplink
-/// slots.
+/// slots. `FDD` is a carrier for each direction.
 fn pattern(usual: Pattern, text: &Spanned<String>) -> Result<Pattern, Wrong> {
     let wrong = || {
         let most = Pattern::SLOTS_MAX;
         let why = format!(
-            "expected downlink slots, at most one special slot, uplink slots ({most} at most), such as DDDSU or 7D1S2U"
+            "expected downlink slots, at most one special slot, uplink slots ({most} at most), such as DDDSU or 7D1S2U, or FDD"
         );
         Wrong::at(text, "pattern", format!("{why}, not '{}'", text.get_ref()))
     };
+    if text.get_ref() == "FDD" {
+        return Ok(Pattern { special_symbols: usual.special_symbols, ..Pattern::FDD });
+    }
     let runs = runs(text.get_ref()).ok_or_else(wrong)?;
     let mut counts = [0_u32; 3];
     let mut last = 0;
@@ -201,7 +212,7 @@ fn pattern(usual: Pattern, text: &Spanned<String>) -> Result<Pattern, Wrong> {
     if special > 1 || !(1..=Pattern::SLOTS_MAX).contains(&slots) {
         return Err(wrong());
     }
-    Ok(Pattern { down, special: special == 1, up, ..usual })
+    Ok(Pattern { down, special: special == 1, up, paired: false, ..usual })
 }
 
 /// Parses a special slot like `10D2G2U`: symbols for downlink, gap and uplink, 14 in all. Returns
@@ -247,15 +258,17 @@ fn grants(usual: Grants, place: &Spanned<GrantsTable>) -> Result<Grants, Wrong> 
         ("lasts", kind != 1 && table.lasts.is_some()),
         ("bytes", kind == 0 && table.bytes.is_some()),
         ("period, offset", kind != 2 && (table.period.is_some() || table.offset.is_some())),
+        (
+            "period_symbols, repetitions",
+            kind != 2 && (table.period_symbols.is_some() || table.repetitions.is_some()),
+        ),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, given)| *given) {
         let why = format!("grants of kind '{}' have none", table.kind.get_ref());
         return Err(Wrong::at(place, key, why));
     }
     if kind == 2 {
-        let period = within(table.period.as_ref(), 1, "period", &SLOTS)?;
-        let bytes = carried(table.bytes.as_ref(), Cell::CAMPUS.up_bytes, "bytes")?;
-        return Ok(Grants::Configured { period, offset: table.offset.unwrap_or(0), bytes });
+        return configured(table);
     }
     let (request_period, request_offset, first, proactive) = match usual {
         Grants::Dynamic { request_period, request_offset, first, proactive } => {
@@ -273,6 +286,26 @@ fn grants(usual: Grants, place: &Spanned<GrantsTable>) -> Result<Grants, Wrong> 
         request_offset: table.request_offset.unwrap_or(request_offset),
         first: carried(table.first.as_ref(), first, "first")?,
         proactive: (kind == 1).then_some(proactive),
+    })
+}
+
+/// A configured grant: occasions every so many slots, or every so many symbols.
+fn configured(table: &GrantsTable) -> Result<Grants, Wrong> {
+    let slots = within(table.period.as_ref(), 1, "period", &SLOTS)?;
+    let symbols = within(table.period_symbols.as_ref(), SYMBOLS, "period_symbols", &OCCASION_SYMBOLS)?;
+    if let (Some(_), Some(place)) = (&table.period, &table.period_symbols) {
+        let why = "expected period, in slots, or period_symbols, not both";
+        return Err(Wrong::at(place, "period_symbols", why));
+    }
+    let repetitions = table.repetitions.as_ref().map_or(1, |given| *given.get_ref());
+    if let Some(place) = table.repetitions.as_ref().filter(|_| !REPETITIONS.contains(&repetitions)) {
+        return Err(Wrong::at(place, "repetitions", "expected 1, 2, 4 or 8"));
+    }
+    Ok(Grants::Configured {
+        period: slots * symbols,
+        offset: table.offset.unwrap_or(0).saturating_mul(SYMBOLS),
+        bytes: carried(table.bytes.as_ref(), Cell::CAMPUS.up_bytes, "bytes")?,
+        repetitions,
     })
 }
 

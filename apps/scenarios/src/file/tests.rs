@@ -233,6 +233,34 @@ cell = { numerology = 2, mini_slot = 7, n2 = 5, grants = { kind = "proactive", l
 hop = [{ kind = "5g-up", cell = { pattern = "DDDSU", grants = { kind = "dynamic" } } }]
 "#;
 
+/// The uplink of a link whose cell has this pattern and these grants.
+fn uplink(pattern: &str, grants: &str) -> Result<network_models::nr5g::Cell, String> {
+    let text = format!(
+        "[link]\nhop = [{{ kind = \"5g-up\", cell = {{ pattern = \"{pattern}\", grants = {grants} }} }}]\n"
+    );
+    let link = Link::parse(&text).map_err(|error| error.to_string())?;
+    let [there, _] = link.paths(&engine::Rng::from_seed(1));
+    let AnyHop::Uplink(up) = there.hops().next().unwrap() else { panic!("{there:?}") };
+    Ok(*up.cell())
+}
+
+#[test]
+fn occasions_may_be_closer_than_a_slot_and_transmissions_repeated() {
+    let grants = |keys: &str| format!("{{ kind = \"configured\", {keys} }}");
+    let cell = uplink("FDD", &grants("period_symbols = 2, repetitions = 4, bytes = \"64B\"")).unwrap();
+    assert_eq!(cell.grants, Grants::Configured { period: 2, offset: 0, bytes: 64, repetitions: 4 });
+    assert!(cell.pattern.paired && cell.lacks().is_none());
+    for (pattern, keys, expected) in [
+        ("U", "period = 1", "or FDD".to_owned()),
+        ("FDD", "period = 1, period_symbols = 2", "not both".to_owned()),
+        ("FDD", "repetitions = 3", "expected 1, 2, 4 or 8".to_owned()),
+        ("FDD", "period_symbols = 8", "expected 2 to 7".to_owned()),
+    ] {
+        let error = uplink(pattern, &grants(keys)).unwrap_err();
+        assert!(error.contains(&expected), "{pattern}, {keys}: {error}");
+    }
+}
+
 #[test]
 fn a_cell_says_what_it_is() {
     let link = Link::parse(RADIO).unwrap();
@@ -244,7 +272,7 @@ fn a_cell_says_what_it_is() {
     assert_eq!((cell.pattern.special_symbols, cell.pattern.special_used), ((6, 4), false));
     assert_eq!((cell.down_bytes, cell.up_bytes, cell.k2), (10_000, 5_000, 3));
     assert_eq!((cell.n1, cell.n2, cell.station), (5, 6, Nanos::from_micros(300)));
-    assert_eq!(cell.grants, Grants::Configured { period: 10, offset: 9, bytes: 3_000 });
+    assert_eq!(cell.grants, Grants::Configured { period: 140, offset: 126, bytes: 3_000, repetitions: 1 });
     assert_eq!((cell.harq_up.first, cell.harq_up.attempts), (Chance::percent(5), 2));
     assert_eq!(cell.harq_down, Cell::CAMPUS.harq_down);
     let AnyHop::Core(core) = there[1] else { panic!("{:?}", there[1]) };

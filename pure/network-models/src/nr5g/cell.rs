@@ -5,7 +5,8 @@ use engine::{Instant, Nanos, Rng};
 use crate::Chance;
 
 /// Number of symbols in a slot (TS 38.211, normal cyclic prefix).
-const SYMBOLS: u64 = 14;
+const SYMBOLS_A_SLOT: u32 = 14;
+const SYMBOLS: u64 = SYMBOLS_A_SLOT as u64;
 
 /// Direction of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,8 @@ impl core::fmt::Display for Direction {
     }
 }
 
-/// The use of the slots in a TDD period: downlink slots, one special slot, uplink slots.
+/// The use of the slots in a TDD period: downlink slots, one special slot, uplink slots. With
+/// paired spectrum (FDD), each direction has a carrier of its own and uses all slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Number of downlink slots at the beginning.
@@ -39,6 +41,9 @@ pub struct Pattern {
     pub special_used: bool,
     /// Number of uplink slots at the end.
     pub up: u32,
+    /// Whether each direction has a carrier of its own, on which it uses every slot (FDD, TS 38.104
+    /// 5.2, bands with duplex mode FDD).
+    pub paired: bool,
 }
 
 impl Pattern {
@@ -46,9 +51,12 @@ impl Pattern {
     pub const SLOTS_MAX: u32 = 40;
     /// DDDSU, where S has 10 downlink, 2 guard and 2 uplink symbols: 2.5 ms at 30 kHz.
     pub const DDDSU: Self =
-        Self { down: 3, special: true, special_symbols: (10, 2), special_used: true, up: 1 };
+        Self { down: 3, special: true, special_symbols: (10, 2), special_used: true, up: 1, paired: false };
     /// 7 downlink slots, one special slot, 2 uplink slots: 5 ms at 30 kHz.
     pub const D7S_U2: Self = Self { down: 7, up: 2, ..Self::DDDSU };
+
+    /// FDD: both directions use every slot.
+    pub const FDD: Self = Self { down: 1, special: false, up: 0, paired: true, ..Self::DDDSU };
 
     /// Number of slots in the period.
     pub fn slots(&self) -> u32 {
@@ -60,6 +68,7 @@ impl Pattern {
         let (down, up) = (u64::from(self.special_symbols.0), u64::from(self.special_symbols.1));
         let is_special = self.special && index == self.down;
         match direction {
+            Direction::Down | Direction::Up if self.paired => (0, SYMBOLS),
             Direction::Down if index < self.down => (0, SYMBOLS),
             Direction::Down if is_special && self.special_used => (0, down),
             // Uplink data uses whole uplink slots. The two uplink symbols of the special slot are
@@ -136,14 +145,18 @@ pub enum Grants {
         /// Grants without a request, if the cell gives any.
         proactive: Option<Proactive>,
     },
-    /// The device was assigned slots in advance (configured grant).
+    /// The device was assigned occasions in advance (configured grant, TS 38.321 5.8.2).
     Configured {
-        /// Slots between two assigned slots.
+        /// Symbols between two occasions (TS 38.331, ConfiguredGrantConfig: `periodicity` has sym2,
+        /// sym7 and multiples of 14).
         period: u32,
-        /// The first assigned slot.
+        /// The first occasion in symbols after the beginning of the frame.
         offset: u32,
         /// Size of each grant in bytes.
         bytes: u32,
+        /// How many times each transmission is sent, one right after the other (TS 38.331, `repK`:
+        /// 1, 2, 4, 8). The station decodes after each.
+        repetitions: u32,
     },
 }
 
@@ -291,8 +304,41 @@ impl Cell {
 
     /// Start of the first of the slots `offset`, `offset + period`, … that starts at `at` or later.
     pub fn occasion(&self, period: u32, offset: u32, at: Instant) -> Instant {
-        let (slot, period) = (self.slot().get(), u64::from(period.max(1)));
-        let first = at.as_nanos().div_ceil(slot).saturating_sub(u64::from(offset)).div_ceil(period);
-        Instant::from_nanos((u64::from(offset) + first * period) * slot)
+        let symbols = |slots: u32| u64::from(slots) * SYMBOLS;
+        self.start_of(self.symbol_occasion(symbols(period), symbols(offset), at))
+    }
+
+    /// Number of the first of the symbols `offset`, `offset + period`, … that starts at `at` or
+    /// later.
+    fn symbol_occasion(&self, period: u64, offset: u64, at: Instant) -> u64 {
+        let first = (u128::from(at.as_nanos()) * u128::from(SYMBOLS)).div_ceil(self.slot().get().into());
+        let first = u64::try_from(first).unwrap_or(u64::MAX);
+        let period = period.max(1);
+        offset.saturating_add(first.saturating_sub(offset).div_ceil(period).saturating_mul(period))
+    }
+
+    /// Start of the symbol with this number.
+    fn start_of(&self, symbol: u64) -> Instant {
+        let nanos = u128::from(symbol) * u128::from(self.slot().get()) / u128::from(SYMBOLS);
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Start and end of the first transmission of a configured grant that starts at `at` or later.
+    /// An occasion whose symbols are not all uplink is omitted (TS 38.213 11.1). If all occasions
+    /// are omitted, the next transmission in the uplink takes the place of the first.
+    pub(super) fn configured(&self, period: u32, offset: u32, at: Instant) -> (Instant, Instant) {
+        let first = self.symbol_occasion(period.into(), offset.into(), at);
+        let (slots, length) = (u64::from(self.pattern.slots()), u64::from(self.mini_slot));
+        let fits = |symbol: &u64| {
+            let of_pattern = u32::try_from(symbol / SYMBOLS % slots).unwrap_or(0);
+            let (begin, count) = self.pattern.symbols(of_pattern, Direction::Up);
+            let symbol = symbol % SYMBOLS;
+            symbol >= begin && symbol + length <= begin + count
+        };
+        let occasions = (0..=slots * SYMBOLS).map(|number| first + number * u64::from(period.max(1)));
+        match occasions.into_iter().find(fits) {
+            Some(symbol) => (self.start_of(symbol), self.start_of(symbol + length)),
+            None => self.next(Direction::Up, self.start_of(first)),
+        }
     }
 }

@@ -85,7 +85,7 @@ fn what_does_not_fit_into_the_first_grant_needs_another() {
 
 #[test]
 fn a_configured_grant_needs_no_request() {
-    let grants = Grants::Configured { period: 5, offset: 4, bytes: 2_000 };
+    let grants = Grants::Configured { period: 5 * 14, offset: 4 * 14, bytes: 2_000, repetitions: 1 };
     let mut uplink = Uplink::new(Cell { grants, ..IDEAL }, Rng::from_seed(1));
     assert_eq!(run(&mut uplink, &[(0, 1_518), (1, 1_518)]), [2_500_000, 5_000_000]);
 }

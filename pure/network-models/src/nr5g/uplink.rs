@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use engine::{Instant, Rng};
 
-use super::cell::{Cell, Direction, Grants};
+use super::cell::{Cell, Direction, Grants, Harq};
 use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
@@ -61,9 +61,9 @@ impl Uplink {
     /// The grant that an idle device gets for data that is ready at `ready`.
     fn ask(&mut self, ready: Instant) -> Grant {
         match self.cell.grants {
-            Grants::Configured { period, offset, bytes } => {
-                let slot = self.cell.occasion(period, offset, ready);
-                self.in_uplink(slot, bytes)
+            Grants::Configured { period, offset, bytes, .. } => {
+                let (start, end) = self.cell.configured(period, offset, ready);
+                Grant { start, end, bytes: bytes.max(1) }
             }
             Grants::Dynamic { proactive: Some(proactive), .. }
                 if self.active.is_some_and(|active| ready - active <= proactive.lasts) =>
@@ -77,11 +77,33 @@ impl Uplink {
         }
     }
 
+    /// Sends in `grant` and repeats as often as configured. Returns the end of the last repetition,
+    /// and the time at which the base station has received the data.
+    fn send(&mut self, grant: Grant) -> (Instant, Instant) {
+        let Grants::Configured { repetitions: repetitions @ 2.., .. } = self.cell.grants else {
+            return (grant.end, grant.end + self.cell.harq_up.sample(&mut self.rng));
+        };
+        let (harq, mut end) = (self.cell.harq_up, grant.end);
+        let mut decoded = None;
+        for repetition in 0..repetitions {
+            if repetition > 0 {
+                end = self.cell.next(Direction::Up, end).1;
+            }
+            let chance = if repetition == 0 { harq.first } else { harq.later };
+            if decoded.is_none() && !chance.happens(&mut self.rng) {
+                decoded = Some(end);
+            }
+        }
+        // A transmission that no repetition brought through is sent again as any other.
+        let again = Harq { first: harq.later, ..harq };
+        (end, decoded.unwrap_or_else(|| end + harq.round_trip + again.sample(&mut self.rng)))
+    }
+
     /// Sends what fits into the grant, whose slot has come.
     fn transmit(&mut self, grant: Grant) {
         let mut left = grant.bytes;
-        let failures = self.cell.harq_up.sample(&mut self.rng);
-        let out = grant.end + failures + self.cell.station;
+        let (last, decoded) = self.send(grant);
+        let out = decoded + self.cell.station;
         while let Some((_, bytes, _)) = self.waiting.front_mut().filter(|(ready, ..)| *ready <= grant.start) {
             let part = (*bytes).min(left);
             *bytes -= part;
@@ -93,10 +115,12 @@ impl Uplink {
                 self.leaving.push(out, frame);
             }
         }
-        self.active = Some(grant.end);
+        self.active = Some(last);
         self.grant = self.waiting.front().map(|(ready, ..)| *ready).map(|ready| match self.cell.grants {
             // The buffer status report was sent with the data.
             Grants::Dynamic { .. } if ready <= grant.start => self.granted(grant.end, self.cell.up_bytes),
+            // Repetitions of a transmission end before the next one begins (TS 38.214 6.1.2.3.1).
+            Grants::Configured { repetitions: 2.., .. } => self.ask(ready.max(last)),
             Grants::Configured { .. } => self.ask(ready.max(grant.start + engine::Nanos::new(1))),
             Grants::Dynamic { .. } => self.ask(ready),
         });
