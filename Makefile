@@ -116,7 +116,7 @@ gateware-lint: ## the circuits of gateware/rtl under -Wall
 gateware-test: ## lint, golden vectors and 50 seeds of the circuits (needs Verilator, which scripts/setup --tests installs)
 	@scripts/gateware test
 
-gateware-formal: ## properties of the circuits' parts proved, and each mutant of them found (10 min)
+gateware-formal: ## properties of the circuits' parts proved, and each mutant of them found (7 min)
 	@scripts/gateware formal
 
 gateware-synth: ## LUTs, registers and block RAM of each circuit; fails beyond 5 % of gateware/synth/utilisation.toml (5 min)
