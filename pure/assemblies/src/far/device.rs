@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::{Notification, Permit};
+use nvme::subsystem::{HostIdentity, Notification, Permit};
 use nvme_pcie::function::{self, Function};
 use pcie::config::ConfigSpace;
 use pcie::wire::Packet;
@@ -44,6 +44,19 @@ pub trait Device {
     fn show(&mut self, _show: &mut impl FnMut(Registers)) {}
     /// While `throttled`, the link does not take the results of new work.
     fn set_throttled(&mut self, throttled: bool);
+    /// Gives the device to `host` from now on. A device that serves one host ignores it.
+    fn set_host(&mut self, _now: Instant, _host: HostIdentity) {}
+    /// Takes what the devices of several hosts share, if `from` has it. Only the device that has it
+    /// may be called.
+    fn take_shared(&mut self, _now: Instant, _from: &mut Self) {}
+    /// Takes the set of devices, one bit each, that are to take what they share.
+    fn take_called(&mut self) -> u64 {
+        0
+    }
+    /// The device among several that an input of the world is for; `None` if any may have it.
+    fn recipient(&self, _input: &Self::Input) -> Option<usize> {
+        None
+    }
     /// Sets the host's permit from now on. A device that can't distinguish hosts ignores it.
     fn set_permit(&mut self, _now: Instant, _permit: &Permit) {}
     /// Whether there is a device. A device that comes and goes reports that with [`Said::Present`]
@@ -135,6 +148,19 @@ impl Device for Function {
     }
     fn set_throttled(&mut self, throttled: bool) {
         Self::set_throttled(self, throttled);
+    }
+    fn set_host(&mut self, now: Instant, host: HostIdentity) {
+        Self::set_host(self, now, host);
+    }
+    fn take_shared(&mut self, now: Instant, from: &mut Self) {
+        self.take_core(now, from);
+    }
+    fn take_called(&mut self) -> u64 {
+        Self::take_called(self)
+    }
+    fn recipient(&self, input: &media::Completion) -> Option<usize> {
+        let (media::Completion::Data { id, .. } | media::Completion::Done { id, .. }) = input;
+        self.controller().requester(*id).map(usize::from)
     }
     fn set_permit(&mut self, now: Instant, permit: &Permit) {
         Self::set_permit(self, now, permit.clone());

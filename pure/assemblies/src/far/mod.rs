@@ -2,19 +2,22 @@
 //! an SSD's.
 
 mod device;
+mod seats;
 
 pub(crate) use device::show_configuration;
 pub use device::{Device, Said, Storage};
+pub use seats::Seats;
 
 use alloc::collections::VecDeque;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant, Watch};
 use nvme::media;
-use nvme::subsystem::{Permit, Subsystem};
+use nvme::subsystem::{HostIdentity, Permit, Subsystem};
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
-use tunnel::downstream::{self, Downstream};
+use tunnel::downstream::{self, Downstream, Greeted};
 use tunnel::session::Arrival;
 use tunnel::{Access, Fingerprint};
 
@@ -174,6 +177,35 @@ impl<F: Device> Far<F> {
         self.permit_owner();
     }
 
+    /// Takes a host that was greeted elsewhere; see [`Downstream::admit`].
+    fn welcome(&mut self, now: Instant, greeted: Greeted) {
+        self.note_time(now);
+        self.downstream.admit(now, greeted);
+        self.digest();
+    }
+
+    /// Takes what the functions share from the function of `from`, if that has it.
+    fn take_shared(&mut self, now: Instant, from: &mut Self) {
+        self.note_time(now);
+        self.function.take_shared(now, &mut from.function);
+        self.stir = true;
+    }
+
+    /// Gives the function to the host that has the session. It is known by its key, or without one
+    /// by the instance of its session.
+    fn name_host(&mut self) {
+        let Some(peer) = self.downstream.session().peer() else { return };
+        let host = match self.downstream.owner() {
+            Some(key) => {
+                let identifier = *key.0.first_chunk().expect("a fingerprint has 32 bytes");
+                HostIdentity { name: key.to_string(), identifier }
+            }
+            None => HostIdentity { name: peer.name.clone(), identifier: peer.instance.0 },
+        };
+        self.function.set_host(self.now, host);
+        self.stir = true;
+    }
+
     /// Applies the permit of the host that has the session.
     fn permit_owner(&mut self) {
         let owner = self.downstream.owner();
@@ -290,6 +322,7 @@ impl<F: Device> Far<F> {
             downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
             downstream::Output::Event { connection, event } => {
                 if matches!(event, tunnel::Event::LinkUp { .. }) {
+                    self.name_host();
                     self.permit_owner();
                 }
                 self.outputs.push_back(Output::Event(connection, event));

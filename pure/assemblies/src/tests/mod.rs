@@ -5,6 +5,7 @@ mod away;
 mod bad_devices;
 mod config_cache;
 mod lookahead;
+mod seats;
 pub(crate) mod segments;
 mod strands;
 pub(crate) mod watch;

@@ -1,13 +1,15 @@
 //! The configuration of a controller, and its limits.
 
-use nvme::subsystem::{ControllerConfig, Transport};
+use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
 use nvme::wire::AdminOpcode;
+
+use super::memory::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 
 /// The most I/O queue pairs of a controller.
 pub const IO_QUEUES_MAX: u16 = 64;
 /// The most entries of a queue (CAP.MQES).
 pub const QUEUE_ENTRIES_MAX: u32 = 4096;
-/// Controller ID (CNTLID) of the only controller of its subsystem.
+/// Controller ID (CNTLID) of the only controller of its subsystem, or of the first one.
 const CONTROLLER_ID: u16 = 1;
 /// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
 /// SGLs longer than the data.
@@ -62,14 +64,34 @@ impl Config {
         }
     }
 
-    /// The controller's configuration for the command core.
-    pub(super) fn of_controller(&self) -> ControllerConfig {
+    /// Checks the limits.
+    ///
+    /// # Panics
+    /// When a field exceeds a limit that its documentation names.
+    pub(super) fn check(&self) {
+        assert!((1..=IO_QUEUES_MAX).contains(&self.io_queues), "1..={IO_QUEUES_MAX} I/O queues");
+        assert!((2..=QUEUE_ENTRIES_MAX).contains(&self.queue_entries_max), "2..={QUEUE_ENTRIES_MAX} entries");
+        assert!(self.commands_max >= 32, "at least 32 commands in flight");
+        assert!(self.interrupt_vectors >= 1, "at least one interrupt vector");
+        let buffer = self.memory_buffer_bytes;
+        assert!(
+            buffer == 0
+                || buffer.is_power_of_two()
+                    && (MEMORY_BUFFER_BYTES_MIN..=MEMORY_BUFFER_BYTES_MAX).contains(&buffer),
+            "a controller memory buffer of {MEMORY_BUFFER_BYTES_MIN}..={MEMORY_BUFFER_BYTES_MAX} bytes, a power of two"
+        );
+    }
+
+    /// The controller's configuration for the command core; `seat` names a controller among several
+    /// of the subsystem.
+    pub(super) fn of_controller(&self, seat: Option<u16>) -> ControllerConfig {
         let mut core = ControllerConfig {
             io_queues_max: self.io_queues,
             sgl_support: SGL_SUPPORT,
-            ..ControllerConfig::pcie(CONTROLLER_ID)
+            ..ControllerConfig::pcie(CONTROLLER_ID + seat.unwrap_or(0))
         };
-        if let Transport::Pcie { interrupt_vectors, commands } = &mut core.transport {
+        if let Transport::Pcie { interrupt_vectors, commands, host } = &mut core.transport {
+            *host = seat.map(|_| HostIdentity::default());
             *interrupt_vectors = self.interrupt_vectors;
             commands.extend(self.doorbell_buffers.then_some(AdminOpcode::DoorbellBufferConfig));
         }

@@ -1,22 +1,25 @@
 //! The controller: what answers for its registers, its admin queue and all queues that no lane has.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
+use nvme::media;
 use nvme::rate::Ceiling;
 use nvme::subsystem::{
-    AsynchronousEvent, CommandToken, ControllerKey, Counters, Input as CoreInput, NamespaceTally,
-    Notification, Output as CoreOutput, Permit, Subsystem as Core, Transfer as CoreTransfer,
+    AsynchronousEvent, CommandToken, ControllerKey, Counters, HostIdentity, Input as CoreInput,
+    NamespaceTally, Notification, Output as CoreOutput, Permit, Subsystem, Transfer as CoreTransfer,
 };
 use nvme::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 use pcie::device::Dma;
 
-use super::config::{Config, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
+use super::config::Config;
 use super::interrupts::Coalescing;
 use super::lanes::Lanes;
 use super::letters::{Limits, Order};
-use super::memory::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN, MemoryBuffer};
+use super::memory::MemoryBuffer;
 use super::properties::Properties;
+use super::shared::{Core, Shared};
 use super::side::Side;
 use super::slots::Ending;
 use super::{DoorbellFault, Input, Output, Queues};
@@ -31,6 +34,8 @@ pub type Controller = Queues<Home>;
 pub struct Home {
     pub(super) core: Core,
     pub(super) config: Config,
+    /// Controller ID (CNTLID).
+    id: u16,
     pub(super) properties: Properties,
     /// Whether CC.EN was set while lanes had not acknowledged a reset, or media still work for
     /// commands from before it. The controller waits for these commands, which must not overtake
@@ -38,6 +43,13 @@ pub struct Home {
     pub(super) enabling: bool,
     /// The lanes, once one was attached.
     pub(super) lanes: Option<Box<Lanes>>,
+}
+
+impl Home {
+    pub(super) fn set_enabling(&mut self, enabling: bool) {
+        self.enabling = enabling;
+        self.core.note_enabling(enabling);
+    }
 }
 
 impl Side for Home {
@@ -48,20 +60,20 @@ impl Side for Home {
 
     #[inline]
     fn handle_core(&mut self, now: Instant, input: CoreInput) {
-        self.core.handle_input(now, input);
+        self.core.handle(now, input);
     }
 
     #[inline]
     fn poll_core(&mut self) -> Option<CoreOutput> {
-        self.core.poll_output()
+        self.core.poll()
     }
 
     fn core_timeout(&self) -> Option<Instant> {
-        self.core.poll_timeout()
+        self.core.timeout()
     }
 
     fn handle_core_timeout(&mut self, now: Instant) {
-        self.core.handle_timeout(now);
+        self.core.subsystem_mut().handle_timeout(now);
     }
 
     #[inline]
@@ -70,7 +82,7 @@ impl Side for Home {
     }
 
     fn abort_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) {
-        self.core.abort_queue(now, controller, queue);
+        self.core.subsystem_mut().abort_queue(now, controller, queue);
     }
 
     fn record_error(
@@ -81,7 +93,7 @@ impl Side for Home {
         entry: &SubmissionQueueEntry,
         status: Status,
     ) -> Status {
-        self.core.record_error(now, controller, queue, entry, status)
+        self.core.subsystem_mut().record_error(now, controller, queue, entry, status)
     }
 
     #[inline]
@@ -106,8 +118,8 @@ impl Side for Home {
         match output {
             CoreOutput::Notify(notification) => queues.on_notification(notification),
             CoreOutput::ToLane(lane, message) => queues.send(lane, Order::Engine(message)),
-            // A controller has its media to itself: no request of an earlier life is in progress
-            // when the controller is ready again, and none waits for another controller's.
+            // Only media that keep the order between lanes want to know. No request of an earlier
+            // life of the controller is in progress when it is ready again.
             CoreOutput::Disowned(_) => (),
             _ => unreachable!("the subsystem is no lane"),
         }
@@ -115,39 +127,89 @@ impl Side for Home {
 }
 
 impl Controller {
-    /// A controller in its state after a reset, disabled.
+    /// A controller in its state after a reset, disabled, which has a subsystem to itself.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, mut config: Config) -> Self {
-        assert!((1..=IO_QUEUES_MAX).contains(&config.io_queues), "1..={IO_QUEUES_MAX} I/O queues");
-        assert!(
-            (2..=QUEUE_ENTRIES_MAX).contains(&config.queue_entries_max),
-            "2..={QUEUE_ENTRIES_MAX} entries"
-        );
-        assert!(config.commands_max >= 32, "at least 32 commands in flight");
-        assert!(config.interrupt_vectors >= 1, "at least one interrupt vector");
-        let buffer = config.memory_buffer_bytes;
-        assert!(
-            buffer == 0
-                || buffer.is_power_of_two()
-                    && (MEMORY_BUFFER_BYTES_MIN..=MEMORY_BUFFER_BYTES_MAX).contains(&buffer),
-            "a controller memory buffer of {MEMORY_BUFFER_BYTES_MIN}..={MEMORY_BUFFER_BYTES_MAX} bytes, a power of two"
-        );
+        config.check();
         config.core.commands_max = u32::from(config.commands_max);
-        let mut core = Core::new(now, config.core.clone());
-        let key = core.add_controller(now, config.of_controller());
+        let mut core = Subsystem::new(now, config.core.clone());
+        let key = core.add_controller(now, config.of_controller(None));
+        Self::with(now, Core::Own(core), key, config)
+    }
+
+    /// `count` controllers of one subsystem, one for each of several hosts. Each has what `config`
+    /// gives a controller, and the first one has the subsystem: see [`Controller::take_core`].
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name, or `count` is not in
+    /// 1..=[`SEATS_MAX`](super::SEATS_MAX).
+    pub fn several(now: Instant, mut config: Config, count: u16) -> Vec<Self> {
+        config.check();
+        assert!(count >= 1, "at least one controller");
+        config.core.commands_max = u32::from(config.commands_max) * u32::from(count);
+        let mut shared = Shared::new(Subsystem::new(now, config.core.clone()), config.commands_max);
+        let seats: Vec<_> = (0..count).map(|_| shared.add_controller(now, &config)).collect();
+        let mut shared = Some(Box::new(shared));
+        let controller =
+            |(seat, key)| Self::with(now, Core::Shared(seat, shared.take()), key, config.clone());
+        seats.into_iter().map(controller).collect()
+    }
+
+    fn with(now: Instant, core: Core, key: ControllerKey, config: Config) -> Self {
         let limits = Limits::of(&config);
-        let properties = Properties::default();
-        let home = Home { core, config, properties, enabling: false, lanes: None };
-        Self { memory: MemoryBuffer::new(buffer), ..Self::of(now, home, key, limits) }
+        let memory = MemoryBuffer::new(config.memory_buffer_bytes);
+        let id = config.of_controller(core.seat()).controller_id;
+        let home = Home { core, config, id, properties: Properties::default(), enabling: false, lanes: None };
+        Self { memory, ..Self::of(now, home, key, limits) }
+    }
+
+    /// Takes the subsystem that this controller and `from` share, if `from` has it. Only the
+    /// controller that has the subsystem can be called, but for [`Engine::poll_timeout`] and the
+    /// reading of registers.
+    pub fn take_core(&mut self, now: Instant, from: &mut Self) {
+        let Some(core) = from.side.core.take_shared() else { return };
+        self.now = now;
+        self.side.core.put_shared(core);
+        self.drain_core();
+        self.post_behind_data();
+        if self.side.enabling {
+            self.enable();
+        }
+    }
+
+    /// Takes the set of controllers that the shared subsystem has something for, one bit each, in
+    /// the order of [`Controller::several`]. Each is to take the subsystem soon.
+    pub fn take_called(&mut self) -> u64 {
+        self.side.core.take_called()
+    }
+
+    /// The controller, by its place in [`Controller::several`], whose command made a request to a
+    /// medium; `None` for a request without a command.
+    pub fn requester(&self, request: media::IoId) -> Option<u16> {
+        self.side.core.seat_of(request)
+    }
+
+    /// Gives the controller to `host`, whose identity its reservations have from now on. Does
+    /// nothing for a controller that has a subsystem to itself. The former host's controller was
+    /// reset.
+    pub fn set_host(&mut self, now: Instant, host: HostIdentity) {
+        if let Core::Shared(..) = self.side.core {
+            self.side.core.subsystem_mut().set_host(now, self.key, host);
+        }
+    }
+
+    /// Controller ID (CNTLID).
+    pub const fn id(&self) -> u16 {
+        self.side.id
     }
 
     /// Sets the permissions of the host from now on; see [`Permit`]. A ceiling on its rate holds
     /// for the queues that exist already as far as no lane has them.
     pub fn set_permit(&mut self, now: Instant, permit: Permit) {
         self.ceiling = Ceiling::new(permit.rate);
-        self.side.core.set_permit(now, self.key, permit);
+        self.side.core.subsystem_mut().set_permit(now, self.key, permit);
     }
 
     /// Resets the function (Function Level Reset, hot reset). Registers and commands return to
@@ -158,26 +220,26 @@ impl Controller {
         self.memory.reset();
     }
 
-    /// The counters of the health log, as [`Core::counters`] returns them.
+    /// The counters of the health log, as [`Subsystem::counters`] returns them.
     pub fn counters(&self) -> Counters {
-        self.side.core.counters()
+        self.side.core.subsystem().counters()
     }
 
-    /// Counts of the I/O commands to each namespace, as [`Core::tallies`] returns them.
+    /// Counts of the I/O commands to each namespace, as [`Subsystem::tallies`] returns them.
     pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
-        self.side.core.tallies()
+        self.side.core.subsystem().tallies()
     }
 
     /// The command core.
-    pub const fn core(&self) -> &Core {
-        &self.side.core
+    pub const fn core(&self) -> &Subsystem {
+        self.side.core.subsystem()
     }
 
     /// Applies `change` to the command core, for changes of its namespaces by the outside world.
     /// The host is notified of them.
-    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Core) -> T) -> T {
+    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Subsystem) -> T) -> T {
         self.now = now;
-        let result = change(&mut self.side.core);
+        let result = change(self.side.core.subsystem_mut());
         self.drain_core();
         result
     }
@@ -186,7 +248,7 @@ impl Controller {
     /// match nothing.
     pub(super) fn reset_controller(&mut self) {
         self.forget_queues();
-        self.side.enabling = false;
+        self.side.set_enabling(false);
         self.reset_lanes(true);
         self.side.properties.status = 0;
         self.side.core.reset(self.now, self.key);
@@ -212,7 +274,7 @@ impl Controller {
 
     /// Makes written data durable, then says that the shutdown is complete.
     pub(super) fn shut_down(&mut self) {
-        self.side.core.shut_down(self.now, self.key);
+        self.side.core.subsystem_mut().shut_down(self.now, self.key);
         self.drain_core();
     }
 
@@ -247,7 +309,7 @@ impl Controller {
             DoorbellFault::Register => AsynchronousEvent::WriteToInvalidDoorbell,
             DoorbellFault::Value => AsynchronousEvent::InvalidDoorbellValue,
         };
-        self.side.core.raise_event(self.now, self.key, event);
+        self.side.core.subsystem_mut().raise_event(self.now, self.key, event);
         self.drain_core();
     }
 }

@@ -13,6 +13,7 @@ use super::home::Controller;
 use super::letters::{Change, LaneStart, Limits, Order, Report, Settings, ToHome, ToLane};
 use super::queues::Executed;
 use super::rings::CompletionQueueId;
+use super::shared::Core;
 use super::slots::Ending;
 
 /// A lane, and what it owes the controller.
@@ -129,8 +130,9 @@ impl Controller {
     /// Attaches a lane: a [`QueueLane`](super::QueueLane), perhaps on another thread, that may get
     /// I/O queues from now on. Returns its name, and what it begins with.
     pub fn attach_lane(&mut self, now: Instant) -> (LaneId, LaneStart) {
+        assert!(matches!(self.side.core, Core::Own(_)), "no lane serves controllers that share a subsystem");
         self.now = now;
-        let (id, views) = self.side.core.attach_lane(now);
+        let (id, views) = self.side.core.subsystem_mut().attach_lane(now);
         let limits = Limits::of(&self.side.config);
         let lanes = self.side.lanes.get_or_insert_with(|| Box::new(Lanes::new(limits.io_queues)));
         let life = lanes.life;
@@ -163,7 +165,7 @@ impl Controller {
     /// [`Subsystem::lane_gone`](nvme::subsystem::Subsystem::lane_gone) requires.
     pub fn lane_gone(&mut self, now: Instant, id: LaneId) {
         self.now = now;
-        self.side.core.lane_gone(now, id);
+        self.side.core.subsystem_mut().lane_gone(now, id);
         let Some(lanes) = &mut self.side.lanes else { return };
         let Some(index) = lanes.members.iter().position(|lane| lane.id == id) else { return };
         let lane = lanes.members.remove(index);
@@ -388,7 +390,7 @@ impl Controller {
             Report::Done(change) => self.on_change(id, change),
             Report::Stopped(queue) => {
                 // The subsystem may have commands of the queue that the lane has handed over.
-                self.side.core.abort_queue(self.now, self.key, QueueId(queue));
+                self.side.core.subsystem_mut().abort_queue(self.now, self.key, QueueId(queue));
                 self.drain_core();
             }
             Report::Drained => lane.draining = false,
@@ -450,7 +452,7 @@ impl Controller {
         for lane in &mut lanes.members {
             if lane.leaving && !lane.ending && lane.queues == 0 {
                 lane.ending = true;
-                self.side.core.detach_lane(now, lane.id);
+                self.side.core.subsystem_mut().detach_lane(now, lane.id);
             }
         }
         self.drain_core();
@@ -458,7 +460,7 @@ impl Controller {
 
     /// Forgets the lanes that have ended.
     fn forget_ended_lanes(&mut self) {
-        let core = &self.side.core;
+        let core = self.side.core.subsystem();
         if let Some(lanes) = &mut self.side.lanes {
             lanes.members.retain(|lane| core.lanes().any(|one| one == lane.id));
         }

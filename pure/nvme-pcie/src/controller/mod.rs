@@ -21,6 +21,7 @@ mod properties;
 mod queues;
 mod rings;
 mod shadow;
+mod shared;
 mod side;
 mod slots;
 mod transfer;
@@ -50,6 +51,7 @@ pub use lane::{Away, QueueLane};
 pub use letters::{LaneStart, ToHome, ToLane};
 pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 pub use rings::{CompletionQueueId, QueuePlace};
+pub use shared::SEATS_MAX;
 
 use arbitration::Classes;
 use dma::{Piece, Purpose, Reads};
@@ -139,7 +141,7 @@ pub struct Statistics {
 #[derive(Debug)]
 pub struct Queues<S> {
     side: S,
-    /// The key of this controller in its subsystem, which has no other.
+    /// The key of this controller in its subsystem.
     key: ControllerKey,
     now: Instant,
     memory: MemoryBuffer,

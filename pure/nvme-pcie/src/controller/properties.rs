@@ -180,7 +180,8 @@ impl Controller {
     /// acknowledged a reset and media have ended the requests from before it, or fails fatally if
     /// the configuration is invalid.
     pub(super) fn enable(&mut self) {
-        self.side.enabling = self.is_resetting() || self.side.core.media_outstanding(self.key) > 0;
+        let outstanding = self.side.core.subsystem().media_outstanding(self.key);
+        self.side.set_enabling(self.is_resetting() || outstanding > 0);
         if self.side.enabling {
             return;
         }

@@ -76,7 +76,7 @@ impl Controller {
             return Err(StatusCode::InvalidInterruptVector);
         }
         let vector = INTERRUPTS_ENABLED.is_set(entry.cdw11).then_some(vector);
-        self.side.core.set_io_queues_exist(self.key, true);
+        self.side.core.subsystem_mut().set_io_queues_exist(self.key, true);
         if let Some(lane) = self.lane_for_queue() {
             let (id, base) = (low_16(entry.cdw10), entry.data_pointer[0]);
             self.create_completion_queue_in(lane, index, id, (base, entries, vector));
@@ -122,7 +122,7 @@ impl Controller {
         if let Some(classes) = &mut self.classes {
             classes.insert(id, entry);
         }
-        self.side.core.set_io_queues_exist(self.key, true);
+        self.side.core.subsystem_mut().set_io_queues_exist(self.key, true);
         Ok(Executed::Done)
     }
 

@@ -6,10 +6,11 @@ pub mod fuzz;
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::{LaneId, Notification, Permit, Subsystem};
+use nvme::subsystem::{HostIdentity, LaneId, Notification, Permit, Subsystem};
 use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
@@ -127,17 +128,54 @@ impl Function {
         Self { endpoint, controller, was_reset: false, known_bus_master: None, now }
     }
 
+    /// `count` functions of one NVM subsystem, one for each of several hosts. The first one has
+    /// what they share; see [`Controller::several`].
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name, or `count` is not in
+    /// 1..=[`controller::SEATS_MAX`].
+    pub fn several(now: Instant, config: &Config, count: u16) -> Vec<Self> {
+        let controllers = Controller::several(now, config.controller.clone(), count);
+        let function = |controller| {
+            let endpoint = Self::endpoint_of(config);
+            Self { endpoint, controller, was_reset: false, known_bus_master: None, now }
+        };
+        controllers.into_iter().map(function).collect()
+    }
+
+    /// Takes what the functions of a subsystem share from `from`, if that has it; see
+    /// [`Controller::take_core`].
+    pub fn take_core(&mut self, now: Instant, from: &mut Self) {
+        self.now = now;
+        self.controller.take_core(now, &mut from.controller);
+    }
+
+    /// Takes the set of functions that want to take what they share; see
+    /// [`Controller::take_called`].
+    pub fn take_called(&mut self) -> u64 {
+        self.controller.take_called()
+    }
+
+    /// Gives the function to `host`; see [`Controller::set_host`].
+    pub fn set_host(&mut self, now: Instant, host: HostIdentity) {
+        self.controller.set_host(now, host);
+    }
+
     /// The endpoint and the controller of a function, for a world that acts between them, such as a
     /// model of a slow device.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
     pub fn parts(now: Instant, config: Config) -> (Endpoint, Controller) {
+        (Self::endpoint_of(&config), Controller::new(now, config.controller))
+    }
+
+    fn endpoint_of(config: &Config) -> Endpoint {
         let bar = Bar { prefetchable: config.prefetchable, ..Bar::memory64(BAR_BYTES) };
         let buffer = u64::from(config.controller.memory_buffer_bytes);
         let memory_buffer =
             (buffer > 0).then(|| Bar { prefetchable: config.prefetchable, ..Bar::memory64(buffer) });
-        let endpoint = Endpoint::new(&EndpointConfig {
+        Endpoint::new(&EndpointConfig {
             identity: Identity { class: ClassCode::NVME, ..config.identity },
             link: config.link,
             serial_number: config.serial_number,
@@ -148,8 +186,7 @@ impl Function {
                 table_offset: MSIX_TABLE,
                 pending_offset: MSIX_PENDING,
             }),
-        });
-        (endpoint, Controller::new(now, config.controller))
+        })
     }
 
     /// The controller of the function.

@@ -22,7 +22,8 @@ const SGL_SUPPORT_FABRICS: u32 = 1 | 1 << 20 | 1 << 21;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerKey(pub u16);
 
-/// The host of a controller over fabrics, as its Connect command named it.
+/// The host of a controller: over fabrics as its Connect command named it, on PCIe as the function
+/// knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostIdentity {
     /// Host NQN (HOSTNQN).
@@ -67,6 +68,11 @@ pub enum Transport {
         /// Admin commands that the transport executes itself. The Commands Supported and Effects
         /// log lists them.
         commands: Vec<AdminOpcode>,
+        /// The host that the controller serves, if the subsystem has controllers for other hosts.
+        /// `None` for the only controller of a subsystem. [`Subsystem::set_host`] changes it.
+        ///
+        /// [`Subsystem::set_host`]: super::Subsystem::set_host
+        host: Option<HostIdentity>,
     },
     /// A fabric, which is a message-based transport.
     Fabrics(FabricsConfig),
@@ -121,7 +127,7 @@ impl ControllerConfig {
             io_queues_max: 64,
             event_requests_max: 4,
             sgl_support: 0,
-            transport: Transport::Pcie { interrupt_vectors: 65, commands },
+            transport: Transport::Pcie { interrupt_vectors: 65, commands, host: None },
         }
     }
 
@@ -165,15 +171,29 @@ impl ControllerConfig {
         }
     }
 
-    /// Whether the controller of a subsystem with this many ANA groups reports ANA: it must be
-    /// over fabrics.
-    pub(super) const fn has_ana(&self, groups: u32) -> bool {
-        groups > 0 && self.of_fabrics().is_some()
+    /// The host of the controller; `None` for a controller that its subsystem has no others
+    /// beside.
+    pub(super) const fn host(&self) -> Option<&HostIdentity> {
+        match &self.transport {
+            Transport::Pcie { host, .. } => host.as_ref(),
+            Transport::Fabrics(fabrics) => Some(&fabrics.host),
+        }
     }
 
-    /// The Host Identifier from the Connect command; zeroes without one.
+    /// Whether the subsystem may have controllers of other hosts, which then share its namespaces.
+    pub(super) const fn has_others(&self) -> bool {
+        self.host().is_some()
+    }
+
+    /// Whether the controller of a subsystem with this many ANA groups reports ANA: it must have
+    /// others beside it.
+    pub(super) const fn has_ana(&self, groups: u32) -> bool {
+        groups > 0 && self.has_others()
+    }
+
+    /// The Host Identifier of the controller's host; zeroes without one.
     pub(super) fn host_identifier(&self) -> [u8; 16] {
-        self.of_fabrics().map_or([0; 16], |fabrics| fabrics.host.identifier)
+        self.host().map_or([0; 16], |host| host.identifier)
     }
 
     /// The Keep Alive Timeout in milliseconds at the controller's start.

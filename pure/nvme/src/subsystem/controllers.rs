@@ -221,9 +221,9 @@ impl Controllers {
         self.check_temperature(flow, key, kelvin);
     }
 
-    /// Whether the controller has the reservation commands, which need host identifiers (fabrics).
+    /// Whether the controller has the reservation commands, which need host identifiers.
     pub(super) fn has_reservations(&self, key: ControllerKey) -> bool {
-        self.of(key).config.of_fabrics().is_some()
+        self.of(key).config.has_others()
     }
 
     /// Whether the controller reports ANA.

@@ -74,7 +74,7 @@ impl Features {
         saved: &[SavedFeature],
     ) -> Self {
         let mut settings: Vec<_> = defaults(config, controller).collect();
-        if matches!(controller.transport, Transport::Pcie { .. }) {
+        if !controller.has_others() {
             restore(&mut settings, saved);
         }
         let queues = u32::from(controller.io_queues_max) - 1;
@@ -281,13 +281,16 @@ pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: F
     let supported = capabilities_anywhere(config, id);
     match (&controller.transport, id) {
         (Transport::Pcie { .. }, FeatureId::KeepAliveTimer) => 0,
-        (Transport::Pcie { .. }, FeatureId::ReservationMask | FeatureId::ReservationPersistence) => 0,
+        (
+            Transport::Pcie { host: None, .. },
+            FeatureId::ReservationMask | FeatureId::ReservationPersistence,
+        ) => 0,
         (Transport::Fabrics(fabrics), FeatureId::KeepAliveTimer) if fabrics.keep_alive_granularity == 0 => 0,
         (Transport::Fabrics(_), FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration) => {
             0
         }
-        // A controller that exists only as long as its association has no feature to save.
-        (Transport::Fabrics(_), _) if supported & capability::NAMESPACE_SPECIFIC == 0 => {
+        // A controller that serves one host after the other has no feature to save.
+        _ if controller.has_others() && supported & capability::NAMESPACE_SPECIFIC == 0 => {
             supported & !capability::SAVEABLE
         }
         _ => supported,

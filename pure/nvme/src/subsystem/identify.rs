@@ -232,7 +232,8 @@ impl Identify<'_> {
             attributes: LONG_HOST_IDENTIFIERS
                 | EXTENDED_FORMATS
                 | if fabrics.is_some_and(|one| one.traffic_keep_alive) { TRAFFIC_KEEP_ALIVE } else { 0 },
-            multi_path: if fabrics.is_some() { MULTI_PATH } else { 0 } | if ana { ANA_REPORTING } else { 0 },
+            multi_path: if controller.has_others() { MULTI_PATH } else { 0 }
+                | if ana { ANA_REPORTING } else { 0 },
             ana_transition_time: if ana { ana::TRANSITION_SECONDS } else { 0 },
             ana_capabilities: if ana { ana::CAPABILITIES } else { 0 },
             ana_group_max: if ana { config.ana_groups } else { 0 },
@@ -394,9 +395,9 @@ impl Identify<'_> {
     }
 
     /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): namespaces can be shared
-    /// over fabrics.
+    /// where the subsystem may have several controllers.
     fn sharing(&self, key: ControllerKey) -> u8 {
-        if self.controllers.of(key).config.of_fabrics().is_some() { SHARED } else { 0 }
+        if self.controllers.of(key).config.has_others() { SHARED } else { 0 }
     }
 
     /// Reservation Capabilities (RESCAP).

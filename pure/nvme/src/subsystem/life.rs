@@ -5,12 +5,15 @@ use alloc::vec::Vec;
 use engine::Instant;
 
 use super::Subsystem;
-use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
+use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey, HostIdentity, Transport};
 use super::controllers::Controller;
+use super::errors::ErrorLog;
 use super::flow::Gone;
 use super::lanes::Ending;
 use super::namespace::Busy;
+use super::reservation::Notices;
 use super::slots::{Erasure, MediaFor, Slot, State};
+use super::tally::HostTally;
 use super::types::{CommandToken, Notification};
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, QueueId};
@@ -27,7 +30,7 @@ impl Subsystem {
         config.check();
         let id = config.controller_id;
         assert!(self.controllers.called(id).is_none(), "there is a controller {id}");
-        if config.of_fabrics().is_some() {
+        if config.has_others() {
             self.flow.overlaps.watch();
         }
         let without_metadata = config.of_fabrics().is_some();
@@ -150,6 +153,27 @@ impl Subsystem {
         self.end_commands(|_, slot| slot.controller == controller && slot.queue == queue);
         self.flow.unsaved = false;
         self.check_quiet();
+    }
+
+    /// Gives a controller on PCIe that has others beside it to another host. To be called while the
+    /// controller has no command: a transport resets it when its host leaves. The former host keeps
+    /// its registrations and reservations; its notifications and errors are not for another.
+    ///
+    /// # Panics
+    /// When the controller was added without a host, or is over fabrics.
+    pub fn set_host(&mut self, now: Instant, controller: ControllerKey, host: HostIdentity) {
+        self.flow.now = now;
+        self.namespaces.set_host(controller, host.identifier);
+        let found = self.controllers.of_mut(controller);
+        let Transport::Pcie { host: Some(present), .. } = &mut found.config.transport else {
+            panic!("the host of controller {} does not change", controller.0);
+        };
+        if present.identifier != host.identifier {
+            found.notices = Notices::default();
+            found.errors = ErrorLog::default();
+            found.tally = HostTally::default();
+        }
+        *present = host;
     }
 
     /// Records a power-on or a controller level reset. `activated` says whether the reset

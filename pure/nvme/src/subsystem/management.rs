@@ -62,10 +62,10 @@ impl Subsystem {
         let block = self.format_for(controller, FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas), settings);
         let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas));
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
-        // Over fabrics every namespace may be shared. There is only one NVM Set and no ANA group to
-        // choose.
-        let fabrics = self.controllers.of(controller).config.of_fabrics().is_some();
-        if wanted.sharing > u8::from(fabrics) || wanted.size == 0 {
+        // Where there are several controllers, every namespace may be shared. There is only one NVM
+        // Set and no ANA group to choose.
+        let may_be_shared = self.controllers.of(controller).config.has_others();
+        if wanted.sharing > u8::from(may_be_shared) || wanted.size == 0 {
             return Err(invalid);
         }
         if wanted.capacity != wanted.size {

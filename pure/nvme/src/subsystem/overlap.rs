@@ -39,7 +39,7 @@ struct Waiting {
 /// The changes that media have in progress, and the requests that wait for these changes.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    /// Whether a host may have several controllers, which is possible over fabrics.
+    /// Whether there may be several controllers, of one host or of several.
     watched: bool,
     /// Whether the media keep the order, because requests of several lanes meet there.
     left_to_media: bool,

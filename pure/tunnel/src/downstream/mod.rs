@@ -5,11 +5,13 @@
 //! does not name the user. None of this touches the session. Only the host that has the session can
 //! take it over, with the secret that it was given.
 
+mod front;
 mod gate;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
+pub use front::{Front, Greeted};
 pub use gate::{Callers, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
 pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
@@ -28,7 +30,11 @@ use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use crate::strands::{LinkEnd, STRANDS_MAX};
+use front::Claim;
 use gate::{Caller, Gate, Verdict};
+
+/// The refusal while a session is held.
+const HELD: &str = "held for a host whose connection was lost";
 
 /// Names an accepted connection. The world chooses the number and does not use it again while input
 /// of the connection may still come.
@@ -237,6 +243,12 @@ impl Downstream {
         self.session.main()
     }
 
+    /// Takes a host that was greeted elsewhere: [`Front::choose`] chose this session.
+    pub fn admit(&mut self, now: Instant, greeted: Greeted) {
+        let Greeted { connection, caller, bytes } = greeted;
+        self.on_host(now, connection, &caller, bytes);
+    }
+
     fn on_accepted(&mut self, now: Instant, connection: ConnectionId, address: IpAddr) {
         let deadline = now + self.handshake;
         if let Some(victim) = self.gate.accept(connection, Origin::of(address), deadline) {
@@ -325,10 +337,31 @@ impl Downstream {
         }
         Some(if is_lost {
             // Soon the host is back, or the device is free.
-            (RefuseCode::Busy, "held for a host whose connection was lost".to_owned())
+            (RefuseCode::Busy, HELD.to_owned())
         } else {
             (RefuseCode::InUse, "in use; the far end's status names the user".to_owned())
         })
+    }
+
+    /// What this session is to a host that has said Hello elsewhere.
+    fn claim(&self, caller: &Caller) -> Claim {
+        let session = self.session.main();
+        let is_its_key = caller.key == self.owner;
+        if let Some(member) = caller.member {
+            let is_its = is_its_key && self.session.admits(caller.instance, member, caller.secret);
+            return if is_its { Claim::Own } else { Claim::Taken };
+        }
+        let Some(peer) = session.peer() else { return Claim::Free };
+        let is_lost = self.attached[0].is_none();
+        let is_unheard = is_its_key && !session.is_confirmed();
+        match is_lost {
+            _ if is_its_key && session.knows(caller.secret) => Claim::Own,
+            _ if is_unheard && peer.instance == caller.instance => Claim::Own,
+            true if is_unheard => Claim::Unheard,
+            true if is_its_key && caller.key.is_some() => Claim::HeldForKey,
+            true => Claim::Held,
+            false => Claim::Taken,
+        }
     }
 
     fn on_disconnected(&mut self, now: Instant, connection: ConnectionId) {

@@ -313,3 +313,37 @@ fn a_flush_of_all_is_of_the_namespaces_that_the_controller_has() {
     bench.release_media();
     assert_eq!(bench.take(flush).status, Status::SUCCESS);
 }
+
+#[test]
+fn controllers_on_pcie_that_have_hosts_share_namespaces_and_keep_to_reservations() {
+    let mut bench = Bench::new();
+    bench.subsystem.remove_controller(bench.now, bench.controller);
+    let host = |number: u8| HostIdentity { name: format!("host {number}"), identifier: [number; 16] };
+    let [one, other] = [1, 2].map(|id: u8| {
+        let mut config = ControllerConfig::pcie(id.into());
+        if let Transport::Pcie { host: place, .. } = &mut config.transport {
+            *place = Some(HostIdentity::default());
+        }
+        let key = bench.connect_with(config);
+        bench.subsystem.set_host(bench.now, key, host(id));
+        key
+    });
+    assert_eq!(bench.of(one).identify(1, 0)[76] & 0b10, 0b10, "CMIC: several controllers");
+    assert_eq!((bench.identify(0, 1)[30], bench.identify(0, 1)[31]), (1, 0xff), "NMIC and RESCAP");
+    bench.reserve(IoOpcode::ReservationRegister, 0, [0, 0xa], None);
+    bench.acquire(1, 0xa);
+    let write = io(IoOpcode::Write, 1, 0, 1);
+    let may_write = |bench: &mut Bench, controller| {
+        bench.of(controller).host_data = vec![0; 512];
+        bench.run(IO, write).status.is_success()
+    };
+    assert!(may_write(&mut bench, one) && !may_write(&mut bench, other));
+    // A reset changes nothing, and another host of the controller is not the holder.
+    bench.subsystem.reset(bench.now, one);
+    assert!(may_write(&mut bench, one));
+    bench.subsystem.set_host(bench.now, one, host(3));
+    assert!(!may_write(&mut bench, one));
+    // The holder is one on every controller that it has.
+    bench.subsystem.set_host(bench.now, other, host(1));
+    assert!(may_write(&mut bench, other));
+}
