@@ -67,8 +67,8 @@ fn command_line() -> clap::Command {
 /// status. A usage error, and a page that `--help` prints, end the process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
-    if words.get(1).is_some_and(|word| word == args::overview::FLEET) {
-        return failure::end(&commands::fleet::run(&words[2..]), LogForm::Text);
+    if let Some(beside) = words.get(1).and_then(commands::beside::Beside::of) {
+        return failure::end(&beside.run(&words[2..]), LogForm::Text);
     }
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of explaining
     // an offset.

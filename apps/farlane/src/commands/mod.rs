@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod bench;
+pub(crate) mod beside;
 pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod completions;
@@ -15,7 +16,6 @@ pub(crate) mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod export;
 mod fields;
-pub(crate) mod fleet;
 pub(crate) mod floor_server;
 pub(crate) mod guest;
 pub(crate) mod identify;
