@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -126,6 +126,9 @@ gateware-strangers: ## a root complex of cocotbext-pcie enumerates and drives th
 	@scripts/gateware strangers
 
 gateware: gateware-test gateware-formal gateware-synth gateware-strangers ## all checks of the circuits
+
+gateware-mutants: ## four faults planted into the tunnel's port are found by the campaign or a test (minutes)
+	@scripts/gateware mutants
 
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-network-models --bench hops

@@ -1,6 +1,8 @@
 //! Compiles the circuits of `gateware/rtl`: Verilator turns each model into C++, and the C++
 //! compiler turns that and the model's shim into a library.
 //!
+//! The environment's FARLANE_MUTANT names a define of the sources: a fault that tests must find.
+//!
 //! Without Verilator the crate is empty, and a warning says so. Then the rest of the workspace
 //! builds all the same.
 
@@ -33,6 +35,7 @@ const MODELS: [(&str, &str, &[&str]); 3] = [
 fn main() {
     println!("cargo:rustc-check-cfg=cfg(verilated)");
     println!("cargo:rerun-if-env-changed=VERILATOR");
+    println!("cargo:rerun-if-env-changed=FARLANE_MUTANT");
     let verilator = env::var("VERILATOR").unwrap_or_else(|_| "verilator".to_owned());
     let Some(root) = verilator_root(&verilator) else {
         println!(
@@ -86,6 +89,7 @@ fn verilate(verilator: &str, list: &Path, top: &str, parameters: &[&str], folder
         .args(["--top-module", top, "--prefix", &format!("V{top}"), "--Mdir"])
         .arg(folder)
         .args(parameters)
+        .args(env::var("FARLANE_MUTANT").ok().map(|mutant| format!("-D{mutant}")))
         .arg("-F")
         .arg(list)
         .status();

@@ -91,7 +91,11 @@ module tunnel_admit
   assign coming_then = amount_plus(sent[coming.lane], cost_of(coming.units));
   assign waiting_then = amount_plus(sent[LaneNonPosted], cost_of(waiting.units));
   assign coming_may = has_place && free_beats >= {7'd0, beats_of(coming.dwords)} &&
+`ifdef MUTANT_TUNNEL_DATA_UNCOUNTED
+                      is_within(coming_then.headers, limit[coming.lane].headers);
+`else
                       amount_within(coming_then, limit[coming.lane]);
+`endif
   assign waiting_may = has_waiting && has_place &&
                        free_beats >= {7'd0, beats_of(waiting.dwords)}
 `ifndef MUTANT_TUNNEL_UNPAID

@@ -100,7 +100,12 @@ module tunnel_store
     main_new.is_posted = lane == LanePosted;
     main_new.dwords = dwords;
     main_new.units = units;
+`ifdef MUTANT_TUNNEL_POSTED_PASSED
+    // A non-posted request may leave before posted ones that came before it.
+    side_new.behind = came - 16'd8;
+`else
     side_new.behind = came;
+`endif
     side_new.dwords = dwords;
     side_new.units = units;
   end

@@ -8,16 +8,21 @@
 #include <verilated.h>
 
 // A model with its context, so that models on different threads have nothing in common. A context
-// has a pool of threads unless it is limited to one before its model is made.
+// has a pool of threads unless it is limited to one before its model is made. While a model is made
+// or freed, Verilator looks for its context among the thread's own, which may be another model's.
 template <typename Model>
 struct Held {
     VerilatedContext context;
     Model model;
-    Held() : model{single(context)} {}
+    Held() : model{prepared(context)} {}
+    ~Held() { Verilated::threadContextp(&context); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
 
 private:
-    static VerilatedContext* single(VerilatedContext& context) {
+    static VerilatedContext* prepared(VerilatedContext& context) {
         context.threads(1);
+        Verilated::threadContextp(&context);
         return &context;
     }
 };

@@ -44,6 +44,8 @@ pub(super) struct Pins {
     tlp_offered: bool,
     tlp: Vec<u8>,
     effects: VecDeque<Effect>,
+    /// Whether the surroundings took bytes and TLPs in the cycle before, and had a connection.
+    took: (bool, bool, bool),
     /// What the pins showed in the cycle before.
     dials: bool,
     closes: bool,
@@ -66,6 +68,7 @@ impl Pins {
             tlp_offered: false,
             tlp: Vec::new(),
             effects: VecDeque::new(),
+            took: (false, false, false),
             dials: false,
             closes: false,
             link_up: false,
@@ -116,7 +119,7 @@ impl Pins {
     }
 
     /// One cycle, in which nothing pauses if `even`. Returns whether anything went on.
-    fn cycle(&mut self, even: bool) -> bool {
+    pub(super) fn cycle(&mut self, even: bool) -> bool {
         let mut pauses = || !even && self.pace.pauses();
         let [gives, takes, gives_tlp, takes_tlp] = std::array::from_fn(|_| !pauses());
         self.inputs.m_net_tready = takes;
@@ -138,14 +141,35 @@ impl Pins {
         let words = random.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
         self.inputs.entropy.iter_mut().zip(words).for_each(|(place, word)| *place = word);
 
+        let before = self.outputs.clone();
         self.model.cycle(&self.inputs, &mut self.outputs);
         self.cycles += 1;
+        self.check_stability(&before);
         let moved = self.on_outputs();
         let pulsed = self.inputs.net_failed || self.inputs.hot_reset;
         (self.inputs.net_failed, self.inputs.hot_reset) = (false, false);
         let waits = !self.bytes.is_empty() && self.outputs.s_net_tready;
         let held = !gives_tlp && self.tlps.len() > 0;
         self.outputs.busy || moved || pulsed || waits || held
+    }
+
+    /// A beat that was not taken in the cycle before, whose outputs were `before`, is still there.
+    ///
+    /// # Panics
+    /// When it is not.
+    fn check_stability(&mut self, before: &PortOut) {
+        let now = &self.outputs;
+        if before.m_net_tvalid && !self.took.0 && self.inputs.net_connected && self.took.2 {
+            let same = (now.m_net_tvalid, now.m_net_tdata, now.m_net_tkeep)
+                == (true, before.m_net_tdata, before.m_net_tkeep);
+            assert!(same, "m_net changed a beat that was not taken");
+        }
+        if before.m_tlp_tvalid && !self.took.1 {
+            let same = (now.m_tlp_tvalid, now.m_tlp_tdata, now.m_tlp_tkeep, now.m_tlp_tlast)
+                == (true, before.m_tlp_tdata, before.m_tlp_tkeep, before.m_tlp_tlast);
+            assert!(same, "m_tlp changed a beat that was not taken");
+        }
+        self.took = (self.inputs.m_net_tready, self.inputs.m_tlp_tready, self.inputs.net_connected);
     }
 
     fn offer_bytes(&mut self) {

@@ -1,4 +1,5 @@
 //! The circuit beside the engine.
 
+mod cycles;
 mod example;
 mod order;
