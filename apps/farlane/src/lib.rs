@@ -67,7 +67,7 @@ fn command_line() -> clap::Command {
 /// status. A usage error, and a page that `--help` prints, end the process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
-    if let Some(beside) = words.get(1).and_then(commands::beside::Beside::of) {
+    if let Some(beside) = words.get(1).and_then(|word| commands::beside::Beside::of(word)) {
         return failure::end(&beside.run(&words[2..]), LogForm::Text);
     }
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of explaining

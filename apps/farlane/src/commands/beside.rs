@@ -1,7 +1,7 @@
 //! Words that start a program of their own, which is beside this one: `farlane fleet` and `farlane
 //! gateware`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +31,7 @@ const BESIDE: [Beside; 2] = [
 
 impl Beside {
     /// The program that `word` starts, if it starts any.
-    pub(crate) fn of(word: &OsString) -> Option<&'static Self> {
+    pub(crate) fn of(word: &OsStr) -> Option<&'static Self> {
         BESIDE.iter().find(|beside| word == beside.word)
     }
 

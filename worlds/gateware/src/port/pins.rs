@@ -216,10 +216,19 @@ impl Pins {
             moved |= shown != *before;
             *before = shown;
         }
+        if inputs.s_tlp_tvalid && outputs.s_tlp_tready {
+            self.tlps.took();
+            (self.tlp_offered, moved) = (false, true);
+        }
         let was_up = self.link_up;
         if outputs.link_up != was_up {
             effects.push_back(if outputs.link_up { Effect::LinkUp } else { Effect::LinkDown });
             (self.link_up, moved) = (outputs.link_up, true);
+            if !self.link_up {
+                // What waited for the link is gone with it, as in a hard core whose link is down.
+                self.tlps.clear();
+                self.tlp_offered = false;
+            }
         }
         if outputs.open != self.open {
             match (outputs.open, was_up && outputs.link_up) {
@@ -232,10 +241,6 @@ impl Pins {
         if inputs.s_net_tvalid && outputs.s_net_tready {
             self.bytes.drain(..self.offered);
             (self.offered, moved) = (0, true);
-        }
-        if inputs.s_tlp_tvalid && outputs.s_tlp_tready {
-            self.tlps.took();
-            (self.tlp_offered, moved) = (false, true);
         }
         moved
     }

@@ -40,8 +40,9 @@ impl TlpQueue {
         self.main.len() + self.non_posted.len() + usize::from(self.current.is_some())
     }
 
-    /// Forgets everything but a TLP that has begun.
+    /// Forgets everything but a TLP of which the circuit has taken a part.
     pub(super) fn clear(&mut self) {
+        self.current.take_if(|beats| beats.at == 0);
         self.main.clear();
         self.non_posted.clear();
         self.taken = self.pushed;
