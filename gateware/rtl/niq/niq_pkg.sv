@@ -8,11 +8,11 @@ package niq_pkg;
   localparam int unsigned FILTERS = 16;
 
   // Lengths of a packet in bytes, from its destination address on, without its check sequence.
-  localparam logic [13:0] PACKET_MIN = 14'd14;
-  localparam logic [13:0] PACKET_MAX = 14'd9216;
-  localparam logic [13:0] INLINE_MAX = 14'd60;
+  localparam logic [13:0] PacketMin = 14'd14;
+  localparam logic [13:0] PacketMax = 14'd9216;
+  localparam logic [13:0] InlineMax = 14'd60;
   // In the place of a length: the packet is in host memory.
-  localparam logic [7:0] BY_REFERENCE = 8'hff;
+  localparam logic [7:0] ByReference = 8'hff;
   // The card reports the slots that it has taken once they are so many.
   localparam logic [6:0] REPORT = 7'd64;
 

@@ -58,7 +58,7 @@ module niq_receive
   state_t            state;
   logic [1:0]        step;
   logic [2:0]        rows;      // that have come; 4 also for more
-  logic [13:0]       length;    // or any number above PACKET_MAX for more
+  logic [13:0]       length;    // or any number above PacketMax for more
   logic              is_bad;
   queue_t            chosen;
   queue_t            queue;
@@ -79,7 +79,7 @@ module niq_receive
       masked[8*i +: 8] = mac_tkeep[i] ? mac_tdata[8*i +: 8] : 8'd0;
     end
   end
-  assign length_next = length > PACKET_MAX ? length : length + {9'd0, bytes};
+  assign length_next = length > PacketMax ? length : length + {9'd0, bytes};
   assign mac_tready = state == COLLECT;
   assign destination = line[0][47:0];
 
@@ -88,13 +88,13 @@ module niq_receive
 
   // The packet's fate, in DECIDE.
   logic is_misshapen, has_room, is_given;
-  assign is_misshapen = is_bad || length < PACKET_MIN || length > PACKET_MAX;
+  assign is_misshapen = is_bad || length < PacketMin || length > PacketMax;
 `ifdef MUTANT_NIQ_LINE_OVERRUN
   // One line too many.
-  assign has_room = is_running[queue] && length <= INLINE_MAX
+  assign has_room = is_running[queue] && length <= InlineMax
                     && given[queue] - returned[queue] <= 64'd256;
 `else
-  assign has_room = is_running[queue] && length <= INLINE_MAX
+  assign has_room = is_running[queue] && length <= InlineMax
                     && given[queue] - returned[queue] < 64'd256;
 `endif
   assign is_given = state == WRITE && step == 2'd3;

@@ -77,10 +77,10 @@ module niq_transmit
     if (header.lap == next_lap) fault = FAULT_OVERRUN;
     else if (header.lap != lap[queue] || (header.flags & ~COMPLETION) != 8'd0) begin
       fault = FAULT_MALFORMED;
-    end else if (header.length == BY_REFERENCE) begin
-      fault = reference >= {18'd0, PACKET_MIN} && reference <= {18'd0, PACKET_MAX}
+    end else if (header.length == ByReference) begin
+      fault = reference >= {18'd0, PacketMin} && reference <= {18'd0, PacketMax}
               ? FAULT_MEMORY : FAULT_MALFORMED;
-    end else if (header.length < PACKET_MIN[7:0] || header.length > INLINE_MAX[7:0]) begin
+    end else if (header.length < PacketMin[7:0] || header.length > InlineMax[7:0]) begin
       fault = FAULT_MALFORMED;
     end
   end
