@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic hosts guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -82,6 +82,10 @@ fleet-upgrade: setup ## a fleet of the programs of the commit BEFORE (HEAD~1) is
 	@scripts/setup --tests
 	$(CARGO) build --profile demo --package farlane
 	FARLANE_BEFORE=$$(scripts/before $(BEFORE)) FARLANE_UNDER_TEST=$(CURDIR)/target/demo/farlane $(CARGO) test --package farlane-fleetd --test live -- --nocapture upgrade
+
+hosts: setup ## eight hosts share a far SSD for SECONDS (60), verify what they read, and are killed at random
+	@scripts/setup --tests
+	FARLANE_HOSTS_SECONDS=$(or $(SECONDS),60) $(CARGO) test --package farlane --test cli -- --nocapture eight_hosts
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest

@@ -169,6 +169,20 @@ pub struct ControllerCounts {
     pub interrupts: u64,
 }
 
+impl ControllerCounts {
+    /// The sum of those of several controllers.
+    #[must_use]
+    pub fn together(counts: impl Iterator<Item = Self>) -> Self {
+        let none = Self { commands: 0, fetches: 0, pushed: 0, interrupts: 0 };
+        counts.fold(none, |sum, one| Self {
+            commands: sum.commands + one.commands,
+            fetches: sum.fetches + one.fetches,
+            pushed: sum.pushed + one.pushed,
+            interrupts: sum.interrupts + one.interrupts,
+        })
+    }
+}
+
 /// Counts of the commands of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostActivity {

@@ -21,10 +21,14 @@ pub struct FarEnd {
     pub listening: String,
     /// Hosts that may have the device.
     pub admits: Admits,
-    /// The host that has the device; null if none has it, or if it has shown no key.
+    /// The host that has the device; null if none has it, if it has shown no key, or if there are
+    /// places for several.
     pub host: Option<Host>,
-    /// The tunnel.
+    /// The tunnel, or all tunnels together.
     pub link: Link,
+    /// The place of each host, if there are places for several; otherwise empty.
+    #[serde(default)]
+    pub seats: Vec<Seat>,
     /// The connections of a tunnel over several, the main one first; otherwise empty.
     pub connections: Vec<Connection>,
     /// The kernel's figures of each TCP connection of the tunnel.
@@ -35,11 +39,12 @@ pub struct FarEnd {
     pub callers: Callers,
     /// Each connection that datagrams carry: udp:// or eth:.
     pub datagrams: Vec<Datagrams>,
-    /// Commands that the SSD has executed; null if another process has the device.
+    /// Commands that the SSD has executed, of all hosts; null if another process has the device.
     pub commands: Option<u64>,
     /// Writes that found no space on the medium of an SSD.
     pub space_errors: Option<u64>,
-    /// Counts of the SSD's controller; null if another process has the device.
+    /// Counts of the SSD's controller, or of all its controllers; null if another process has the
+    /// device.
     pub controller: Option<ControllerCounts>,
     /// Health of the SSD; null if another process has the device.
     pub health: Option<Health>,
@@ -82,6 +87,23 @@ pub struct Host {
     pub name: Option<String>,
 }
 
+/// A host's place at a far end that has places for several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Seat {
+    /// Controller ID (CNTLID) of the host's NVMe controller.
+    pub controller_id: u16,
+    /// The host that has the place; null if none has it, or if it has shown no key.
+    pub host: Option<Host>,
+    /// The tunnel.
+    pub link: Link,
+    /// The connections of a tunnel over several, the main one first; otherwise empty.
+    pub connections: Vec<Connection>,
+    /// Counts of the controller.
+    pub controller: ControllerCounts,
+    /// The controller's reads of the host's memory.
+    pub far_reads: FarReads,
+}
+
 /// A tunnel, as one of its ends sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
@@ -116,6 +138,32 @@ pub struct Link {
     pub unacknowledged_bytes: u64,
     /// The most bytes that may be kept.
     pub unacknowledged_bytes_max: u64,
+}
+
+impl Link {
+    /// Several tunnels together: sums, the longest time, and the only peer if there is one.
+    pub fn together(links: &[Self]) -> Self {
+        let sum = |of: fn(&Self) -> u64| links.iter().map(of).sum();
+        let mut peers = links.iter().filter_map(|link| link.peer.clone());
+        let peer = peers.next().filter(|_| peers.next().is_none());
+        Self {
+            peer,
+            connected: links.iter().any(|link| link.connected),
+            up_s: links.iter().filter_map(|link| link.up_s).max(),
+            up_ns: links.iter().filter_map(|link| link.up_ns).max(),
+            round_trip_ns: links.iter().filter_map(|link| link.round_trip_ns).max(),
+            packets_sent: sum(|link| link.packets_sent),
+            packets_received: sum(|link| link.packets_received),
+            bytes_sent: sum(|link| link.bytes_sent),
+            bytes_received: sum(|link| link.bytes_received),
+            resumptions: sum(|link| link.resumptions),
+            sent_again: sum(|link| link.sent_again),
+            dropped: sum(|link| link.dropped),
+            waiting_bytes: sum(|link| link.waiting_bytes),
+            unacknowledged_bytes: sum(|link| link.unacknowledged_bytes),
+            unacknowledged_bytes_max: sum(|link| link.unacknowledged_bytes_max),
+        }
+    }
 }
 
 /// One of several connections of a tunnel.
@@ -243,6 +291,19 @@ pub struct FarReads {
 }
 
 impl FarReads {
+    /// The sum of several.
+    #[must_use]
+    pub fn together(reads: impl Iterator<Item = Self>) -> Self {
+        let none = Self { hits: 0, misses: 0, bytes_ahead: 0, bytes_in_vain: 0, evicted: 0 };
+        reads.fold(none, |sum, one| Self {
+            hits: sum.hits + one.hits,
+            misses: sum.misses + one.misses,
+            bytes_ahead: sum.bytes_ahead + one.bytes_ahead,
+            bytes_in_vain: sum.bytes_in_vain + one.bytes_in_vain,
+            evicted: sum.evicted + one.evicted,
+        })
+    }
+
     /// Round trips of a command whose memory reads follow each other: one for its doorbell and
     /// completion, and one for each read that went to the host.
     pub fn round_trips(&self, commands: u64) -> Option<f64> {

@@ -60,6 +60,8 @@ pub struct Outcome {
     /// Number of pieces of memory that were sent ahead of the devices' requests, and number of
     /// reads that were answered from such pieces.
     pub ahead: (u64, u64),
+    /// Number of accesses that the model of a reservation has judged.
+    pub judged: u64,
     /// Descriptions of forbidden events; empty when all is well.
     pub failures: Vec<String>,
 }

@@ -6,7 +6,7 @@ use campaigns::campaign::{Outcome, run_seeds};
 use campaigns::chaos::Trouble;
 
 use campaigns::lanes::{self, Plant};
-use campaigns::{ahead, disk, disk_lanes, fabrics, fleet, recording, sessions};
+use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, recording, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -167,6 +167,21 @@ fn lanes_of_a_subsystem_keep_their_promises() {
 fn queues_of_an_ssd_on_lanes_keep_their_promises() {
     let outcomes = hold_up("disk-lanes", disk_lanes::run, 200);
     assert_had_faults(&outcomes);
+}
+
+#[test]
+fn hosts_of_one_far_ssd_keep_to_themselves_and_to_reservations() {
+    let outcomes = hold_up("disk-hosts", disk_hosts::run, 60);
+    assert_had_faults(&outcomes);
+    let judged: u64 = outcomes.iter().map(|outcome| outcome.judged).sum();
+    assert!(judged > 1_000, "{judged} accesses were judged under a certain reservation");
+}
+
+#[test]
+fn faults_between_hosts_are_found() {
+    for plant in disk_hosts::Plant::ALL {
+        assert_found("disk-hosts", plant, |seed| disk_hosts::run_planted(seed, Some(plant)));
+    }
 }
 
 /// Asserts that three seeds find a planted fault.

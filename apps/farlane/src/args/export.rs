@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use live::carrier::datagrams::Ethernet;
+use nvme_pcie::controller::SEATS_MAX;
 
 use super::{
     Control, ExportAction, LaunchArgs, MemoryBuffer, MetricsArgs, Output, PtpArgs, QuicListen, Sandbox,
@@ -18,6 +19,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane export --listen 0.0.0.0:4430 --allow SHA256:... --namespace /dev/sdb,readonly
   farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB
   farlane export --quic 0.0.0.0:4430 --allow-file hosts --ram 1GiB
+  farlane export --listen 0.0.0.0:4430 --allow-file hosts --hosts 8 --namespace /dev/sdb
   farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock
   farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0
   farlane export --config /etc/farlane/export/disk.toml
@@ -79,6 +81,20 @@ pub(crate) struct ExportArgs {
     /// this time, the device is reset. The shorter of this time and the near end's --hold counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
+    /// Serve this many hosts at once, at most 64.
+    ///
+    /// Each host gets an NVMe controller of its own, and all controllers have the same namespaces,
+    /// but for those that --allow KEY,nsid=N keeps from a host. Hosts that write to one namespace
+    /// need software that is made for it, such as a cluster's file system: reservations say which
+    /// host may write. Each far end of this command serves as many
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=SEATS_MAX.into()),
+        conflicts_with = "vfio_user"
+    )]
+    pub(crate) hosts: u16,
     #[command(flatten)]
     pub(crate) tcp: Tcp,
     #[command(flatten)]

@@ -59,6 +59,7 @@ mod refused_hosts;
 mod sandbox;
 mod schemas;
 mod service;
+mod several_hosts;
 mod shared_folders;
 mod shm;
 mod sim;

@@ -1,25 +1,43 @@
 //! Metrics of both ends of a tunnel.
 
 use super::{Kind, Labels, Page, count, flag, seconds, storage, with};
-use crate::{Callers, Copies, Datagrams, FarEnd, FarReads, Guest, Lane, Link, Lookahead, Slot, Tcp};
+use crate::{
+    Callers, ControllerCounts, Copies, Datagrams, FarEnd, FarReads, Guest, Host, Lane, Link, Lookahead, Slot,
+    Tcp,
+};
 
 /// Adds the metrics of a far end.
 pub(super) fn far_end(page: &mut Page, of: &FarEnd) {
     let labels: Labels = vec![("far_end", format!("tcp://{}", of.listening))];
-    let help = "1 while a host that proved its key has the device";
-    page.add_gauges(&labels, [("farlane_far_end_owned", help, flag(of.host.is_some()))]);
     callers(page, &labels, &of.callers);
-    link(page, &labels, &of.link);
     connections(page, &labels, &of.tcp);
     datagrams(page, &labels, &of.datagrams);
-    far_reads(page, &labels, &of.far_reads);
-    if let Some(controller) = &of.controller {
-        storage::controller(page, &labels, controller);
+    if of.seats.is_empty() {
+        seat(page, &labels, (of.host.as_ref(), &of.link, &of.far_reads, of.controller.as_ref()));
+    }
+    for one in &of.seats {
+        let labels = with(&labels, "controller", one.controller_id.to_string());
+        seat(page, &labels, (one.host.as_ref(), &one.link, &one.far_reads, Some(&one.controller)));
     }
     if let Some(health) = &of.health {
         storage::health(page, &labels, health);
     }
     storage::namespaces(page, &labels, of.activity.as_deref().unwrap_or_default());
+}
+
+/// Adds the metrics of a host's place: its host, link, reads of memory, and controller.
+fn seat(
+    page: &mut Page,
+    labels: &Labels,
+    (host, of, reads, controller): (Option<&Host>, &Link, &FarReads, Option<&ControllerCounts>),
+) {
+    let help = "1 while a host that proved its key has the device";
+    page.add_gauges(labels, [("farlane_far_end_owned", help, flag(host.is_some()))]);
+    link(page, labels, of);
+    far_reads(page, labels, reads);
+    if let Some(controller) = controller {
+        storage::controller(page, labels, controller);
+    }
 }
 
 /// Adds the metrics of a guest's slot, and of the tunnel or the controller behind it.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, disk_lanes, fabrics, fleet, lanes, recording, sessions};
+use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, lanes, recording, sessions};
 use clap::Parser;
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
@@ -59,11 +59,12 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 25] = [
+const SCENARIOS: [Scenario; 26] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
     ("disk-protected", disk::run_protected),
+    ("disk-hosts", disk_hosts::run),
     ("disk-lanes", disk_lanes::run),
     ("gate", disk::run_gate),
     ("ahead", ahead::run),
@@ -115,7 +116,12 @@ fn mutants() -> Vec<Mutant> {
             Box::new(move |seed| disk_lanes::run_planted(seed, Some(plant)));
         ("disk-lanes", format!("{plant:?}"), run)
     });
-    of_fleets.chain(of_lanes).chain(of_disks).collect()
+    let of_hosts = disk_hosts::Plant::ALL.into_iter().map(|plant| {
+        let run: Box<dyn Fn(u64) -> Outcome + Sync> =
+            Box::new(move |seed| disk_hosts::run_planted(seed, Some(plant)));
+        ("disk-hosts", format!("{plant:?}"), run)
+    });
+    of_fleets.chain(of_lanes).chain(of_disks).chain(of_hosts).collect()
 }
 
 /// Plants faults, and prints which seed has found each.

@@ -16,6 +16,7 @@ use live::drivers::far::{self, FarDriver, Server};
 use live::drivers::guest::{self, GuestDriver};
 use live::reactor::Several;
 use live::sys::clock::Clock;
+use nvme::subsystem::Subsystem;
 use nvme_pcie::controller::{Controller, QueuePlace};
 use pcie::endpoint::Endpoint;
 use schemars::JsonSchema;
@@ -212,7 +213,7 @@ impl Drop for Captures {
 }
 
 /// A note for readers about a controller of ours: where its registers and its queues are.
-fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
+fn note(endpoint: &Endpoint, controller: &Controller, core: &Subsystem) -> Option<String> {
     let ring = |of: QueuePlace| Ring { id: of.id, base: of.base, entries: of.entries };
     let half = |at: u16| u64::from(endpoint.config().read(at));
     let bar = (half(BAR0 + 4) << 32 | half(BAR0)) & !BAR_FLAGS;
@@ -226,7 +227,7 @@ fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
         stride: STRIDE,
         submissions: controller.submission_queues().map(ring).collect(),
         completions: controller.completion_queues().map(ring).collect(),
-        blocks: controller.core().namespaces().map(|one| (one.id.0, one.block.bytes())).collect(),
+        blocks: core.namespaces().map(|one| (one.id.0, one.block.bytes())).collect(),
     })
 }
 
@@ -251,16 +252,21 @@ impl<F: FnMut(far::Event)> Capturable for Several<FarDriver<F>> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let function = |driver: &FarDriver<F>| {
-            let function = driver.far().function();
-            note(function.endpoint(), function.controller())
+        let note_of = |driver: &FarDriver<F>| {
+            let core = driver.far().core();
+            let functions = driver.far().seats().iter().map(|seat| seat.function());
+            let notes = functions.filter_map(|of| note(of.endpoint(), of.controller(), core));
+            notes.collect::<Vec<_>>()
         };
-        self.iter().filter_map(function).collect()
+        self.iter().flat_map(note_of).collect()
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        for (port, driver) in (0..).zip(self.iter_mut()) {
-            driver.watch().add(taps.tap(port));
+        let mut ports = (0..=u8::MAX).chain(core::iter::repeat(u8::MAX));
+        for driver in self.iter_mut() {
+            for (seat, port) in (0..driver.far().seats().len()).zip(&mut ports) {
+                driver.watch(seat).add(taps.tap(port));
+            }
         }
         Ok(())
     }
@@ -277,7 +283,7 @@ impl<F: FnMut(far::Event)> Capturable for FarDriver<F, Server> {
     }
 
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
-        self.watch().add(taps.tap(0));
+        self.watch(0).add(taps.tap(0));
         Ok(())
     }
 }
@@ -290,7 +296,7 @@ impl<F: FnMut(guest::Event)> Capturable for GuestDriver<F> {
     fn notes(&self) -> Vec<String> {
         self.endpoint()
             .zip(self.controller())
-            .and_then(|(of, controller)| note(of, controller))
+            .and_then(|(of, controller)| note(of, controller, controller.core()))
             .into_iter()
             .collect()
     }

@@ -166,7 +166,7 @@ impl Daemon for External<'_> {
         now: Instant,
         _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
-        Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, None)]))
+        Reply::Now(status::of_far_ends(vec![status::of_far(now, driver, |_| None)]))
     }
 
     fn end(self, _driver: Self::Driver) -> Result<(), Error> {

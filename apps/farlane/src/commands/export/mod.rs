@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ::status::Report;
-use assemblies::far::Far;
+use assemblies::far::Seats;
 use clap::ArgMatches;
 use daemon::{Daemon, Opening, Reply, Settings};
 use engine::{Entropy, Instant, Nanos};
@@ -167,7 +167,9 @@ impl Daemon for Export<'_> {
 
     fn end(self, driver: Server) -> Result<(), Error> {
         for driver in driver.far_ends.iter() {
-            log_commands(driver.far().function().controller().statistics());
+            for seat in driver.far().seats() {
+                log_commands(seat.function().controller().statistics());
+            }
         }
         drop(driver);
         finish(self.stores)
@@ -261,7 +263,7 @@ fn far_end(
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
-    let far = Far::new(clock.now(), session, function, entropy);
+    let far = Seats::new(clock.now(), session, function, entropy, args.hosts);
     let places = Places::of(address, &listeners, trusted);
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
     let driver = driver.with_admission(clock.now(), trusted.admission.clone());

@@ -78,7 +78,7 @@ impl Server {
     /// The status of each far end but for the counts of its namespaces.
     pub(super) fn status(&self, now: Instant) -> Vec<::status::FarEnd> {
         let one = |driver: &FarDriver<fn(Event)>| {
-            status::of_far(now, driver, Some(driver.far().function().controller()))
+            status::of_far(now, driver, |seat| Some(seat.function().controller()))
         };
         self.far_ends().iter().map(one).collect()
     }
@@ -86,7 +86,7 @@ impl Server {
     /// The next tallies of namespaces of a far end; none if the far end is gone by now.
     pub(super) fn next_tallies(&self, index: usize, after: NamespaceId) -> Tallies {
         let driver = self.far_ends().iter().nth(index);
-        let tallies = driver.map(|driver| driver.far().function().controller().tallies());
+        let tallies = driver.map(|driver| driver.far().core().tallies());
         tallies.map(|tallies| next_tallies(tallies, after)).unwrap_or_default()
     }
 
@@ -170,7 +170,7 @@ impl Running for Server {
 
     fn bytes_of(&mut self, index: usize, nsid: u32) -> Result<Option<u64>, String> {
         let driver = self.far_ends().iter().nth(index);
-        let core = driver.map(|driver| driver.far().function().controller().core());
+        let core = driver.map(|driver| driver.far().core());
         Ok(core.and_then(|core| changes::find(core, nsid)).map(|one| one.bytes))
     }
 

@@ -3,14 +3,17 @@
 use std::path::Path as FilePath;
 
 use ::status::{
-    Admits, Callers, Copies, Datagrams, Export, FarEnd, Guest, Host, Lane, Link, Path, Report, Slot, Status,
+    Admits, Callers, ControllerCounts, Copies, Datagrams, Export, FarEnd, FarReads, Guest, Host, Lane, Link,
+    Path, Report, Seat, Slot, Status,
 };
+use assemblies::far::Far;
 use engine::Instant;
 use live::carrier::datagrams::{self, Info};
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver, LaneStatus};
 use nvme_pcie::controller::Controller;
 use tunnel::Fingerprint;
+use tunnel::downstream::Downstream;
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
@@ -69,21 +72,32 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
     }
 }
 
-/// The status of a device's end of a tunnel, but for the counts of namespaces. `controller` has the
-/// device's counts, if the device is ours.
+/// The status of a device's end of a tunnel, but for the counts of namespaces. `controller_of` is
+/// the controller of a host's place, if the device is ours.
 pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     now: Instant,
     driver: &FarDriver<F, B>,
-    controller: Option<&Controller>,
+    controller_of: fn(&Far<B::Device>) -> Option<&Controller>,
 ) -> FarEnd {
-    let downstream = driver.far().downstream();
-    let callers = downstream.callers();
+    let far = driver.far();
+    let places = far.seats();
+    let only = if let [only] = places { Some(only.downstream()) } else { None };
+    let links: Vec<_> = places.iter().map(|place| link(now, place.downstream().session())).collect();
+    let counts =
+        places.iter().map(|place| controller_of(place).map(|of| counters::controller(of.statistics())));
+    let controller = counts.collect::<Option<Vec<_>>>();
+    let controller = controller.map(|all| ControllerCounts::together(all.into_iter()));
+    let reads = places.iter().map(|place| counters::far_reads(place.downstream().store().tally()));
+    // The subsystem is at one place, and the same for all.
+    let core = controller_of(far.present()).map(Controller::core);
+    let callers = far.callers();
     FarEnd {
         listening: driver.address().to_string(),
         admits: if driver.admission().has_list() { Admits::ListedKeys } else { Admits::Anyone },
-        host: downstream.owner().map(|key| host(driver, key)),
-        link: link(now, downstream.session()),
-        connections: counters::connections(downstream.strands()),
+        host: only.and_then(Downstream::owner).map(|key| host(driver, key)),
+        link: Link::together(&links),
+        seats: if only.is_none() { seats(driver, links, controller_of) } else { Vec::new() },
+        connections: only.map(|only| counters::connections(only.strands())).unwrap_or_default(),
         tcp: driver.tcp_info().map(counters::tcp).collect(),
         callers: Callers {
             waiting: callers.waiting as u64,
@@ -94,15 +108,35 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
             displaced: callers.displaced,
         },
         datagrams: driver.datagrams().map(datagrams).collect(),
-        commands: controller.map(|of| of.statistics().commands),
-        space_errors: controller.map(|of| of.core().counters().space_errors),
-        controller: controller.map(|of| counters::controller(of.statistics())),
-        health: controller.map(|of| counters::health(&of.counters())),
-        ssd: controller.map(|of| counters::ssd(of.core().config())),
-        namespaces: controller.map(|of| counters::namespaces(of.core())),
+        commands: controller.map(|of| of.commands),
+        space_errors: core.map(|of| of.counters().space_errors),
+        controller,
+        health: core.map(|of| counters::health(&of.counters())),
+        ssd: core.map(|of| counters::ssd(of.config())),
+        namespaces: core.map(counters::namespaces),
         activity: None,
-        far_reads: counters::far_reads(downstream.store().tally()),
+        far_reads: FarReads::together(reads),
     }
+}
+
+/// The places of the hosts, whose links are `links`.
+fn seats<F: FnMut(far::Event), B: Backing>(
+    driver: &FarDriver<F, B>,
+    links: Vec<Link>,
+    controller_of: fn(&Far<B::Device>) -> Option<&Controller>,
+) -> Vec<Seat> {
+    let seat = |(place, link): (&Far<B::Device>, Link)| {
+        let (downstream, controller) = (place.downstream(), controller_of(place)?);
+        Some(Seat {
+            controller_id: controller.id(),
+            host: downstream.owner().map(|key| host(driver, key)),
+            link,
+            connections: counters::connections(downstream.strands()),
+            controller: counters::controller(controller.statistics()),
+            far_reads: counters::far_reads(downstream.store().tally()),
+        })
+    };
+    driver.far().seats().iter().zip(links).filter_map(seat).collect()
 }
 
 /// The host that has the device: its key, and its name in the list.

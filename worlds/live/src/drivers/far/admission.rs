@@ -1,6 +1,6 @@
 //! Keeps the engine's list of admitted hosts as the file says.
 
-use assemblies::far::{Device, Far};
+use assemblies::far::{Device, Seats};
 use engine::{Instant, Nanos};
 
 use super::Event;
@@ -17,7 +17,7 @@ pub(super) struct Doorkeeper {
 }
 
 impl Doorkeeper {
-    pub(super) fn new<D: Device>(admission: Admission, now: Instant, far: &mut Far<D>) -> Self {
+    pub(super) fn new<D: Device>(admission: Admission, now: Instant, far: &mut Seats<D>) -> Self {
         far.admit(now, admission.admitted());
         let look = admission.has_file().then_some(now + LOOK_EVERY);
         Self { admission, look }
@@ -32,7 +32,7 @@ impl Doorkeeper {
     pub(super) fn turn<D: Device>(
         &mut self,
         now: Instant,
-        far: &mut Far<D>,
+        far: &mut Seats<D>,
         mut report: impl FnMut(Event),
     ) -> bool {
         if self.look.is_none_or(|at| at > now) {

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use assemblies::external_device::{self, ExternalDevice};
-use assemblies::far::{ConnectionId, Device, Far, Input, Output};
+use assemblies::far::{ConnectionId, Device, Far, Input, Output, Seats};
 use assemblies::watch::Port;
 use engine::{Engine, Instant, Pool, Watch};
 use nvme::subsystem::{Notification, Subsystem};
@@ -107,7 +107,7 @@ struct FarShell<F, B: Backing> {
 
 /// Drives a far box: a listener, its connections, the engines and the backing.
 pub struct FarDriver<F, B: Backing = Ssd> {
-    far: Pump<Far<B::Device>>,
+    far: Pump<Seats<B::Device>>,
     shell: FarShell<F, B>,
     listener: Listener,
     /// The listener for QUIC connections, if any.
@@ -130,8 +130,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
 impl<F: FnMut(Event)> FarDriver<F> {
     /// Drives `far` with the connections of `listener` and the media of its namespaces. `report` is
     /// called with each event.
-    pub fn new(far: Far, listener: Listener, media: Media, report: F) -> Self {
-        Self::around(far, listener, Ssd::new(media), report)
+    pub fn new(far: impl Into<Seats>, listener: Listener, media: Media, report: F) -> Self {
+        Self::around(far.into(), listener, Ssd::new(media), report)
     }
 
     /// Applies `change` to the namespaces of the SSD, which are in its command core, and to the
@@ -159,12 +159,12 @@ impl<F: FnMut(Event)> FarDriver<F, Server> {
         server: Server,
         report: F,
     ) -> Self {
-        Self::around(far, listener, server, report)
+        Self::around(far.into(), listener, server, report)
     }
 }
 
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
-    fn around(mut far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
+    fn around(mut far: Seats<B::Device>, listener: Listener, backing: B, report: F) -> Self {
         far.set_waiting_max(descriptors::strangers_max());
         Self {
             far: Pump::new(far),
@@ -216,14 +216,17 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         &self.doorkeeper.admission
     }
 
-    /// The far box's engines.
-    pub const fn far(&self) -> &Far<B::Device> {
+    /// The far box's engines: a seat for each host.
+    pub const fn far(&self) -> &Seats<B::Device> {
         self.far.engine()
     }
 
-    /// The watchers of the packets of the far box's device.
-    pub fn watch(&mut self) -> &mut Watch<Port> {
-        self.far.engine_mut().watch()
+    /// The watchers of the packets of a seat's device.
+    ///
+    /// # Panics
+    /// When there is no such seat.
+    pub fn watch(&mut self, seat: usize) -> &mut Watch<Port> {
+        self.far.engine_mut().watch(seat)
     }
 
     /// The kernel's information on each TCP connection of the hosts.
@@ -307,9 +310,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             // An answer is sent before anything else is looked at.
             self.latest = now;
             self.far.exchange(now, &mut self.shell);
-            let downstream = self.far.engine().downstream();
+            let far = self.far.engine();
             if let Some(peer) = self.shell.peers.get_mut(index) {
-                peer.is_host |= downstream.is_attached(peer.id);
+                peer.is_host |= far.is_attached(peer.id);
                 // The next receive finds a failure.
                 let _ = peer.stream.flush();
             }
@@ -323,7 +326,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Takes the backing's inputs for the device.
     fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let FarShell { backing, inputs, report, .. } = &mut self.shell;
-        backing.reap(self.far.engine().function(), &mut Reaping { now, sources, inputs, report })
+        backing.reap(self.far.engine().present().function(), &mut Reaping { now, sources, inputs, report })
     }
 
     /// Sends waiting bytes, and drops closed connections that have nothing more to send.
@@ -350,8 +353,13 @@ impl<F, B: Backing> FarShell<F, B> {
     }
 }
 
-impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for FarShell<F, B> {
-    fn pass(&mut self, now: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
+impl<F: FnMut(Event), B: Backing> Shell<Seats<B::Device>> for FarShell<F, B> {
+    fn pass(
+        &mut self,
+        now: Instant,
+        output: Output<<B::Device as Device>::Output>,
+        _: &mut Seats<B::Device>,
+    ) {
         let Self { peers, backing, inputs, report } = self;
         match output {
             Output::Transmit(id, bytes) => {
@@ -372,7 +380,7 @@ impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for FarShell<F, B> {
         }
     }
 
-    fn answer(&mut self, now: Instant, far: &mut Far<B::Device>) -> bool {
+    fn answer(&mut self, now: Instant, far: &mut Seats<B::Device>) -> bool {
         let has_answers = !self.inputs.is_empty();
         while let Some(input) = self.inputs.pop_front() {
             far.handle_input(now, Input::Device(input));
@@ -465,7 +473,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         self.strangers = Strangers::default();
         self.far.engine_mut().close(now, "the far end is shutting down");
         self.far.exchange(now, &mut self.shell);
-        self.shell.backing.on_stop(self.far.engine().function());
+        self.shell.backing.on_stop(self.far.engine().present().function());
         for peer in &mut self.shell.peers {
             peer.closing.get_or_insert(now + CLOSE_MAX);
         }
@@ -474,7 +482,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
 
 impl<F, B: Backing> fmt::Debug for FarDriver<F, B>
 where
-    Far<B::Device>: fmt::Debug,
+    Seats<B::Device>: fmt::Debug,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FarDriver").field("far", self.far.engine()).finish_non_exhaustive()

@@ -76,7 +76,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let is_called = context.news
             || self.quic.as_ref().is_some_and(of_quic)
             || self.datagrams.iter().any(by_datagrams);
-        let has_host = self.far.engine().downstream().has_host();
+        let has_host = self.far.engine().has_host();
         let Strangers { named, is_called: was_called, is_stirred, swept_at, .. } = &mut self.strangers;
         *was_called |= is_called;
         named.extend_from_slice(context.named);
@@ -124,7 +124,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     /// Whether strangers may cost time now. While no host is served, they may.
     fn is_time(&self, context: &Context<'_>) -> bool {
-        self.strangers.free_at <= context.now || !self.far.engine().downstream().has_host()
+        self.strangers.free_at <= context.now || !self.far.engine().has_host()
     }
 
     /// Does `work` for strangers, and counts the time that it takes.

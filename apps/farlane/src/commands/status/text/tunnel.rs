@@ -1,6 +1,6 @@
 //! Both ends of a tunnel.
 
-use ::status::{Callers, Connection, Copies, Datagrams, FarEnd, FarReads, Link, Slot};
+use ::status::{Callers, Connection, Copies, Datagrams, FarEnd, FarReads, Host, Link, Seat, Slot};
 use engine::Nanos;
 
 use super::space;
@@ -8,7 +8,12 @@ use super::space;
 /// A far end.
 pub(super) fn far_end(far: &FarEnd) -> String {
     let name = format!("tcp://{}", far.listening);
-    link(&name, &far.link)
+    let (whole, each) = match far.seats.as_slice() {
+        [] => (link(&name, &far.link), String::new()),
+        seats => (taken(&name, seats), seats.iter().map(seat).collect()),
+    };
+    whole
+        + &each
         + &admission(far)
         + &callers(&far.callers)
         + &connections(&far.connections)
@@ -80,13 +85,31 @@ fn link(name: &str, link: &Link) -> String {
     )
 }
 
+/// How many places of a far end are taken.
+fn taken(name: &str, seats: &[Seat]) -> String {
+    let taken = seats.iter().filter(|seat| seat.link.peer.is_some()).count();
+    format!("{name}: {taken} of {} hosts\n", seats.len())
+}
+
+/// A host's place, if it is taken.
+fn seat(seat: &Seat) -> String {
+    let Some(_) = &seat.link.peer else { return String::new() };
+    let mut text = link(&format!("controller {}", seat.controller_id), &seat.link);
+    text += &match &seat.host {
+        Some(Host { key, name: Some(name) }) => format!("  {name} has it ({key})\n"),
+        Some(Host { key, name: None }) => format!("  {key} has it\n"),
+        None => String::new(),
+    };
+    text += &connections(&seat.connections);
+    text += &reads(&seat.far_reads);
+    text + &commands(Some(seat.controller.commands), None)
+}
+
 /// The hosts that a far end admits, and the host that has its device.
 fn admission(far: &FarEnd) -> String {
     let has = match &far.host {
-        Some(host) => match &host.name {
-            Some(name) => format!("; {name} has it ({})", host.key),
-            None => format!("; {} has it", host.key),
-        },
+        Some(Host { key, name: Some(name) }) => format!("; {name} has it ({key})"),
+        Some(Host { key, name: None }) => format!("; {key} has it"),
         None => String::new(),
     };
     format!("  admits: {}{has}\n", far.admits)
