@@ -30,7 +30,8 @@ pub(crate) fn published(py: Python<'_>, name: Option<String>, seed: u64) -> PyRe
         ("ours", fractions(rows.iter().map(|row| Some(row.ours)))),
         ("unit", words(rows.iter().map(|row| row.unit))),
         ("error_percent", fractions(rows.iter().map(|row| row.error_percent()))),
-        ("kind", words(rows.iter().map(|row| row.kind.name()))),
+        ("kind", words(rows.iter().map(|row| row.class().name()))),
+        ("measure", words(rows.iter().map(|row| row.measure.name()))),
         ("source", words(rows.iter().map(|row| row.source))),
     ])
 }

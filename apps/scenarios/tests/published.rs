@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use scenarios::file::scenario::Scenario;
-use scenarios::published::{self, Kind};
+use scenarios::published::constants::ALL;
+use scenarios::published::score::{MOVES, Perturbed, Score};
+use scenarios::published::{self, Class, Report};
 
 /// The fingerprint of all events of each experiment and scenario.
 const DIGESTS: &str = include_str!("digests.txt");
@@ -24,40 +26,89 @@ fn are_as_always(digests: &BTreeMap<&str, u64>) {
     );
 }
 
+/// The score of the last change, and the class of each row with a published figure.
+const SCORE: &str = include_str!("score.txt");
+
+/// The errors of predictions, and the class of each row, as `score.txt` has them.
+fn score(reports: &[Report]) -> String {
+    let score = Score::of(reports);
+    let mut text = format!("median {:.2}\nworst {:.2}\n", score.errors.median, score.errors.worst);
+    for row in reports.iter().flat_map(|report| &report.rows).filter(|row| row.published.is_some()) {
+        text += &format!("{} {}: {}\n", row.class().name(), row.experiment, row.row);
+    }
+    text
+}
+
+/// Predictions get no worse, and no row gets another class, without a change of `score.txt`.
+fn is_no_worse(reports: &[Report]) {
+    let found = score(reports);
+    let error = |text: &str, name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|error| error.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    let classes = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+    let is_worse = ["median", "worst"].iter().any(|name| error(&found, name) > error(SCORE, name));
+    assert!(
+        !is_worse && classes(&found) == classes(SCORE),
+        "predictions are worse than apps/scenarios/tests/score.txt has them, or rows have other \
+         classes. Where a constant or a row was to change, this is the new file:\n{found}"
+    );
+}
+
 #[test]
-fn every_calibrated_row_is_within_three_percent_and_a_seed_gives_the_same_bytes() {
+fn fitted_rows_are_within_three_percent_predictions_get_no_worse_and_a_seed_gives_the_same_bytes() {
     let mut digests = BTreeMap::new();
+    let mut reports = Vec::new();
     for (name, _) in published::EXPERIMENTS {
         let report = published::run(name, 1).unwrap();
-        for row in &report.rows {
+        for row in report.rows.iter().filter(|row| row.class() != Class::Predicted) {
             let error = row.error_percent();
-            println!("{name} {}: {:?} {} {} {error:?}", row.row, row.published, row.ours, row.unit);
-            if row.kind == Kind::Calibrated {
-                assert!(error.is_some_and(|error| error.abs() <= 3.0), "{row:?}: {error:?} %");
-            }
+            let is_near = row.agrees().or(error.map(|error| error.abs() <= 3.0));
+            assert_eq!(is_near, Some(true), "{row:?}: {error:?} %");
         }
         assert_eq!(published::run(name, 1).unwrap(), report);
         digests.insert(name, report.digest);
+        reports.push(report);
     }
     are_as_always(&digests);
+    is_no_worse(&reports);
+}
+
+/// A change of 10 % of a constant changes a row that follows from it by more than this share. The
+/// deviations of reads, which a clock of 4 ns counts, change by 5 % with the phase of that clock.
+const FOLLOWS: f64 = 0.055;
+
+/// The list of constants says so, and the experiments with each constant changed confirm it. That
+/// takes too long with nvme-5g, whose echoes are published components alone.
+#[test]
+fn a_row_that_follows_from_one_constant_alone_is_an_echo() {
+    let perturbed = Perturbed::run(&["nvme-tsn", "nvmf", "niq", "streamer"], 1).unwrap();
+    let mut wrong = Vec::new();
+    for row in perturbed.rows().filter(|row| row.published.is_some()) {
+        let taken = ALL.iter().enumerate().filter(|(_, constant)| constant.is_taken());
+        let moved = taken.map(|(index, constant)| (perturbed.moved(index, row), constant.name));
+        let movers: Vec<_> = moved.filter(|(moved, _)| *moved > MOVES).collect();
+        let is_alone = matches!(movers[..], [(moved, _)] if moved > FOLLOWS);
+        if is_alone != (row.class() == Class::Echo) {
+            wrong.push(format!("{} {}: {:?}, {movers:?}", row.experiment, row.row, row.class()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Of rows that no parameter was fitted to, one has no explanation: reads of a single chunk.
 #[test]
 fn predicted_rates_of_the_streamer_are_within_fifteen_percent() {
     let report = published::run("streamer", 1).unwrap();
-    let calibrated = report.rows.iter().filter(|row| row.kind == Kind::Calibrated).count();
-    assert_eq!((report.fitted.len(), calibrated, report.rows.len()), (8, 8, 26));
-    let off = report.rows.iter().filter(|row| row.error_percent().is_none_or(|error| error.abs() > 15.0));
+    let predicted = report.rows.iter().filter(|row| row.class() == Class::Predicted);
+    let off = predicted.filter(|row| row.error_percent().is_none_or(|error| error.abs() > 15.0));
     assert_eq!(off.map(|row| row.row.as_str()).collect::<Vec<_>>(), ["read: 1 chunk a session"]);
 }
 
-/// Two constants, two rows; and the published bounds come out of the others.
+/// The published bounds come out of constants that were taken from other rows.
 #[test]
 fn the_network_of_nvme_over_fabrics_takes_less_than_the_published_bounds() {
     let report = published::run("nvmf", 1).unwrap();
-    let calibrated = report.rows.iter().filter(|row| row.kind == Kind::Calibrated).count();
-    assert_eq!((report.fitted.len(), calibrated), (2, 2));
     let bounds: Vec<_> = report.rows.iter().filter(|row| row.row.contains("published: below")).collect();
     assert_eq!(bounds.len(), 2);
     for row in bounds {

@@ -16,10 +16,12 @@ pub(super) const SWEEP_EXAMPLES: &str = "Example:
     --set task.0.depth=1,8,32 --set pcie.read_request=256,512 \\
     --parquet sweep.parquet --plot sweep.svg --plot sweep.png";
 
-pub(super) const PUBLISHED_EXAMPLES: &str = "Example:
+pub(super) const PUBLISHED_EXAMPLES: &str = "Examples:
   farlane model published nvme-5g --json
+  farlane model published --score
 
-A row is calibrated if a parameter was chosen to reproduce the row, and predicted if none was.";
+A row is an echo if it shows one constant again that was taken from it, fitted if constants were
+chosen so that it comes out, and predicted if none was.";
 
 #[derive(Debug, Args)]
 pub(crate) struct PlayArgs {
@@ -91,6 +93,11 @@ pub(crate) struct PublishedArgs {
     /// Show where the parameters behind each row come from
     #[arg(long)]
     pub(crate) sources: bool,
+    /// Show how well the models predict: classes, errors, cross-validation, sensitivity.
+    ///
+    /// The experiments are repeated with each constant changed by 10 %, which takes minutes for all
+    #[arg(long, conflicts_with = "sources")]
+    pub(crate) score: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

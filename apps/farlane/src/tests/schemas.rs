@@ -174,6 +174,7 @@ fn models() -> Vec<(&'static str, Value)> {
         ("emulate-progress", of::<emulate::relay::Line<'_>>("farlane model emulate")),
         ("sim", of::<sim::play::Json>("farlane model sim SCENARIO")),
         ("sim-explain", of::<sim::explain::Json>("farlane model explain")),
+        ("sim-published-score", of::<sim::score::Json>("farlane model published --score")),
         ("sim-published", of::<sim::published::Json>("farlane model published")),
         ("tsn-apply", of::<tsn::apply::Report>("farlane model tsn apply")),
         ("tsn-check", of::<tsn::check::Report>("farlane model tsn audit")),

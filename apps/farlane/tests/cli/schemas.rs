@@ -105,6 +105,7 @@ fn what_commands_print_is_what_the_schemas_say() {
     used.prints("sim", &["sim", plain]);
     used.prints("sim-explain", &["sim", "explain", plain]);
     used.prints("sim-published", &["sim", "published", "niq"]);
+    used.prints("sim-published-score", &["model", "published", "niq", "--score"]);
     fs::create_dir(path("pages")).unwrap();
     used.prints("man", &["man", "--to", &path("pages")]);
     recordings(used, &path);

@@ -5,9 +5,10 @@ use engine::{Nanos, Rng};
 use network_models::ethernet::medium::{Cable, Medium, PortLatency};
 use network_models::ethernet::{FifoStage, Port, PortSettings};
 use network_models::network::{self, Network};
-use network_models::{Path, Rate, tcp};
+use network_models::{Path, Rate};
 
-use super::{Kind, Report, Row, decimal, mean};
+use super::constants::Constants;
+use super::{Effort, Measure, Report, Row, decimal, mean};
 use crate::test_bench::{self, Seen, Setup, Task, TestBench, What};
 
 const EXPERIMENT: &str = "nvme-tsn";
@@ -19,6 +20,9 @@ const COMMANDS: u64 = 500;
 const GAP: Nanos = Nanos::from_micros(500);
 /// How long any task may take in virtual time.
 const LIMIT: Nanos = Nanos::from_secs(60);
+
+/// The rate of the Ethernet.
+const GIGABIT: Rate = Rate::from_gigabits(1);
 
 /// The time that a packet takes in either end of the switch: the FPGA's PCIe block, its clock
 /// crossings, the switch and the framing. Calibrated on the configuration reads over TCP, and used
@@ -44,33 +48,36 @@ impl Topology {
         }
     }
 
-    fn setup(self, seed: u64) -> Setup {
+    fn setup(self, seed: u64, constants: &Constants) -> Setup {
         // "In the TSN topology the data of a read travelled as 32 writes of 128 B."
         let payload_size = if self == Self::Tsn { 128 } else { 256 };
-        Setup { payload_size, pipeline: PIPELINE, ..Setup::published(seed) }
+        let Constants { host, ssd, link, pipeline, .. } = *constants;
+        Setup { host, ssd, link, payload_size, pipeline, ..Setup::published(seed) }
     }
 
     /// A metre of cable between two ports of FPGAs, with the TCP stack in hardware at both ends.
-    /// Each TLP travels in a segment of its own.
-    fn network(self) -> Option<Network> {
+    /// A TLP goes in a segment of its own while the line is idle; what is written while the line is
+    /// busy goes in one segment.
+    fn network(self, constants: &Constants) -> Option<Network> {
         let stages = match self {
             Self::Direct => return None,
             Self::Tcp => Vec::new(),
-            Self::Tsn => vec![FifoStage::TSN_MAC],
+            Self::Tsn => vec![constants.tsn_mac],
         };
-        let path = || [gigabit(stages.clone())].into_iter().collect::<Path>();
-        let config = network::Config { tcp: [tcp::Parameters::NPAP; 2], ..network::Config::default() };
+        let path = || [gigabit(constants.port, stages.clone())].into_iter().collect::<Path>();
+        let (tcp, line) = ([constants.tcp(); 2], [Some(GIGABIT); 2]);
+        let config = network::Config { tcp, line, ..network::Config::default() };
         Some(Network::new(config, [path(), path()]))
     }
 }
 
 /// A Gigabit Ethernet port of an FPGA with a metre of cable, and `stages` as additional buffers.
-pub(super) fn gigabit(stages: Vec<FifoStage>) -> Port {
+pub(super) fn gigabit(latency: PortLatency, stages: Vec<FifoStage>) -> Port {
     let settings = PortSettings {
-        latency: PortLatency::FPGA_1G,
+        latency,
         cable: Cable::metres(Medium::TwistedPair, 1),
         stages,
-        ..PortSettings::new(Rate::from_gigabits(1))
+        ..PortSettings::new(GIGABIT)
     };
     Port::new(settings, &Rng::from_seed(0))
 }
@@ -84,40 +91,58 @@ struct Measured {
     write_seen: Vec<Seen>,
 }
 
-pub(super) fn run(seed: u64) -> Result<Report, String> {
+pub(super) fn run(seed: u64, constants: &Constants, effort: Effort) -> Result<Report, String> {
     let mut report = Report::default();
     let mut measured = Vec::new();
     for topology in Topology::ALL {
-        measured.push(measure(topology, seed, &mut report)?);
+        measured.push(measure(topology, seed, constants, effort, &mut report)?);
     }
     let [direct, tcp, tsn] = &measured[..] else { unreachable!("there are three topologies") };
     config_rows(&mut report, [direct, tcp, tsn]);
     timeline_rows(&mut report, direct);
-    for (topology, measured) in Topology::ALL.into_iter().zip(&measured) {
-        let (read, write) = match topology {
-            Topology::Direct => (Some(99_920.0), Some(51_712.0)),
-            // The publication leaves these figures out on purpose, so the rows are predictions.
-            Topology::Tcp | Topology::Tsn => (None, None),
-        };
-        let kind = if topology == Topology::Direct { Kind::Calibrated } else { Kind::Predicted };
-        let source = if topology == Topology::Direct {
+    command_rows(&mut report, &measured);
+    Ok(report)
+}
+
+/// Whole commands, and the time that the tunnel adds to each.
+fn command_rows(report: &mut Report, measured: &[Measured]) {
+    let direct = &measured[0];
+    for (topology, measured) in Topology::ALL.into_iter().zip(measured) {
+        let is_direct = topology == Topology::Direct;
+        // The publication leaves the figures of the tunnel out on purpose: they are predictions.
+        let [read, write] = [99_920.0, 51_712.0].map(|figure| is_direct.then_some(figure));
+        let source = if is_direct {
             "the analyser's time lines of the direct-attached SSD"
         } else {
             "the TLP sequence, the direct time lines, and links calibrated on configuration reads"
         };
         let name = topology.name();
-        report.rows.push(row(format!("read_4k {name}"), read, measured.read, kind, source));
-        report.rows.push(row(format!("write_4k {name}"), write, measured.write, kind, source));
+        for (kind, published, ours, alone, line) in [
+            ("read_4k", read, measured.read, direct.read, "read timeline: cq_head_doorbell"),
+            ("write_4k", write, measured.write, direct.write, "write timeline: cq_head_doorbell"),
+        ] {
+            let total = row(format!("{kind} {name}"), published, ours, Measure::Total, source);
+            report.rows.push(if is_direct { total.following([line]) } else { total });
+            if !is_direct {
+                let name = format!("{kind} {name}, less direct");
+                report.rows.push(row(name, None, ours - alone, Measure::Added, source));
+            }
+        }
     }
-    Ok(report)
 }
 
-fn row(row: String, published: Option<f64>, ours: f64, kind: Kind, source: &'static str) -> Row {
-    Row { experiment: EXPERIMENT, row, published, ours, unit: "ns", kind, source }
+fn row(row: String, published: Option<f64>, ours: f64, measure: Measure, source: &'static str) -> Row {
+    Row { experiment: EXPERIMENT, row, published, ours, unit: "ns", measure, follows: Vec::new(), source }
 }
 
-fn measure(topology: Topology, seed: u64, report: &mut Report) -> Result<Measured, String> {
-    let mut bench = TestBench::new(&topology.setup(seed), topology.network());
+fn measure(
+    topology: Topology,
+    seed: u64,
+    constants: &Constants,
+    effort: Effort,
+    report: &mut Report,
+) -> Result<Measured, String> {
+    let mut bench = TestBench::new(&topology.setup(seed, constants), topology.network(constants));
     bench.boot().map_err(|error| format!("{EXPERIMENT}, {}: {error}", topology.name()))?;
     let mut task = |task| {
         bench.analyse(true);
@@ -126,9 +151,9 @@ fn measure(topology: Topology, seed: u64, report: &mut Report) -> Result<Measure
         let outcome = outcome.ok_or_else(|| format!("{EXPERIMENT}, {}: {task:?} failed", topology.name()));
         outcome.map(|outcome| (mean(&outcome.times), seen))
     };
-    let (config, _) = task(Task::ConfigReads { count: CONFIG_READS, gap: GAP })?;
-    let command =
-        |kind| Task::Commands { kind, count: COMMANDS, bytes: 4096, depth: 1, gap: GAP, random: true };
+    let (config, _) = task(Task::ConfigReads { count: effort.of(CONFIG_READS), gap: GAP })?;
+    let count = effort.of(COMMANDS);
+    let command = |kind| Task::Commands { kind, count, bytes: 4096, depth: 1, gap: GAP, random: true };
     let (read, read_seen) = task(command(test_bench::Kind::Read))?;
     let (write, write_seen) = task(command(test_bench::Kind::Write))?;
     report.add(bench.events(), bench.digest());
@@ -139,24 +164,19 @@ fn config_rows(report: &mut Report, [direct, tcp, tsn]: [&Measured; 3]) {
     let response = "the device's response and the link, from this row";
     let network = "the switch's pipeline, from this row; stack, MAC, PHY and cable as everywhere";
     let mac = "the TSN MAC's FIFO stages, from this row";
+    let name = |topology: &str| format!("config_read_rtt {topology}");
     for (topology, measured, published, source) in [
         ("direct", direct, 280.0, response),
         ("tcp_1g", tcp, 6_022.0, network),
         ("tsn_1g", tsn, 7_091.2, mac),
     ] {
-        let name = format!("config_read_rtt {topology}");
-        report.rows.push(row(name, Some(published), measured.config, Kind::Calibrated, source));
+        report.rows.push(row(name(topology), Some(published), measured.config, Measure::Total, source));
     }
     for (topology, measured, published) in [("tcp_1g", tcp, 2_870.0), ("tsn_1g", tsn, 3_405.0)] {
         let ours = (measured.config - direct.config) / 2.0;
         let source = "(RTT through the tunnel - RTT direct) / 2";
-        report.rows.push(row(
-            format!("t_tunnel {topology}"),
-            Some(published),
-            ours,
-            Kind::Calibrated,
-            source,
-        ));
+        let row = row(format!("t_tunnel {topology}"), Some(published), ours, Measure::Added, source);
+        report.rows.push(row.following([name(topology).as_str(), name("direct").as_str()]));
     }
 }
 
@@ -197,7 +217,7 @@ fn timeline_rows(report: &mut Report, direct: &Measured) {
     const DOWN: bool = true;
     const UP: bool = false;
     let mut add = |name: &str, published: f64, ours: f64| {
-        report.rows.push(row(name.into(), Some(published), ours, Kind::Calibrated, source));
+        report.rows.push(row(name.into(), Some(published), ours, Measure::Phase, source));
     };
     let of = |value: fn(&Line<'_>) -> Option<f64>| over(&direct.read_seen, value);
     add("read timeline: data_first_mwr", 81_592.0, of(|line| line.times(UP, What::MemoryWrite, 128).next()));

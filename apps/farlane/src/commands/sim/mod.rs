@@ -4,6 +4,7 @@ pub(crate) mod explain;
 pub(crate) mod play;
 mod plot;
 pub(crate) mod published;
+pub(crate) mod score;
 pub(crate) mod streams;
 pub(crate) mod sweep;
 mod table;

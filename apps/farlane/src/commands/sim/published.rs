@@ -1,6 +1,7 @@
 //! `farlane model published`: simulated values beside published ones.
 
-use scenarios::published::{self, Kind, Report, Row};
+use scenarios::published::constants::{ALL, Constant};
+use scenarios::published::{self, Class, Report, Row};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,19 +29,30 @@ struct PublishedRow {
     /// The unit of both values.
     unit: &'static str,
     error_percent: Option<f64>,
-    /// Whether the row was used to choose parameters.
+    /// How much the row says about the models: echo, fitted or predicted.
     kind: &'static str,
+    /// Number of rows less constants of the group that a fitted row belongs to; none for others.
+    freedom: Option<i64>,
+    /// The kind of quantity: phase, total, added, bound or verdict.
+    measure: &'static str,
     /// Where the parameters behind the row come from.
     source: &'static str,
 }
 
-pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
-    let names: Vec<&str> = match &args.name {
+/// The experiment called `name`, or all of them.
+pub(super) fn names(name: Option<&str>) -> Vec<&str> {
+    match name {
         Some(name) => vec![name],
         None => published::EXPERIMENTS.iter().map(|(name, _)| *name).collect(),
-    };
+    }
+}
+
+pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
+    if args.score {
+        return super::score::run(args);
+    }
     let mut rows = Vec::new();
-    for name in names {
+    for name in names(args.name.as_deref()) {
         let report = published::run(name, args.seed).map_err(Error::Simulation)?;
         if args.output.json {
             rows.extend(report.rows.iter().map(PublishedRow::of));
@@ -60,14 +72,16 @@ impl PublishedRow {
             ours: rounded(row.ours),
             unit: row.unit,
             error_percent: row.error_percent().map(rounded),
-            kind: row.kind.name(),
+            kind: row.class().name(),
+            freedom: row.class().freedom(),
+            measure: row.measure.name(),
             source: row.source,
         }
     }
 }
 
 /// `value` to three decimals, so that the printed number has no noise in it.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
@@ -85,23 +99,28 @@ fn table(name: &str, report: &Report, sources: bool) -> String {
             row.row,
             number(row.ours),
             shown(row.unit),
-            row.kind.name()
+            kind(row)
         );
         if sources {
             text += &format!(": {}", row.source);
         }
         text += "\n";
     }
-    if !report.fitted.is_empty() {
-        let calibrated = report.rows.iter().filter(|row| row.kind == Kind::Calibrated).count();
-        text += &format!(
-            "  {} parameters fitted to {calibrated} of {} rows: {}\n",
-            report.fitted.len(),
-            report.rows.len(),
-            report.fitted.join(", ")
-        );
-    }
+    let taken: Vec<&Constant> =
+        ALL.iter().filter(|constant| constant.experiment == name && constant.is_taken()).collect();
+    let names: Vec<_> = taken.iter().map(|constant| constant.name).collect();
+    text += &format!("  {} constants were taken from these rows: {}\n", names.len(), names.join("; "));
     text + "\n"
+}
+
+/// The class of a row, with what a fitted one leaves free.
+fn kind(row: &Row) -> String {
+    match row.class() {
+        class @ Class::Fitted { parameters, rows } => {
+            format!("{}: {parameters} constants, {rows} rows", class.name())
+        }
+        class => class.name().to_owned(),
+    }
 }
 
 /// A unit as people write it; programs get ASCII.

@@ -1,11 +1,13 @@
 //! The chain of components, and packets returned by the other side: no PCIe, no TCP.
 
 use engine::{Buffer, Instant, Nanos, Rng};
-use network_models::stage::{Settings, Stage};
-use network_models::{AnyHop, Class, Frame, Hop, Path, tcp};
+use network_models::nr5g::{Core, Downlink, Uplink};
+use network_models::stage::Stage;
+use network_models::{AnyHop, Class, Frame, Hop, Path};
 
-use super::super::{Kind, Report, decimal, mean};
-use super::{Box, DOWNSTREAM, FAKE_ETHERNET, Middle, UPSTREAM, row};
+use super::super::constants::Constants;
+use super::super::{Measure, Report, decimal, mean};
+use super::{Experiment, Middle, Place, row};
 
 /// Number of packets of each measurement; 10,000 or more were published.
 const PACKETS: u64 = 10_000;
@@ -14,43 +16,38 @@ const SIZES: [u32; 2] = [68, 1_518];
 /// The rate of the packet generators in bits a second.
 const LINE_RATE: u64 = 1_000_000;
 
-/// A process on the processor that sends a packet and gets it back: `ps_pl_ps_round_trip` without
-/// both passages of the DMA interface.
-const PROCESS: Settings = Settings::between(Nanos::new(25_468), Nanos::new(28_360));
-/// The kernel that returns a packet: `pl_ps_pl_round_trip` without both passages of the DMA
-/// interface.
-const KERNEL: Settings = Settings::between(Nanos::new(20_868), Nanos::new(23_460));
-
 fn micros(time: Nanos) -> f64 {
     decimal(time.get()) / 1e3
 }
 
-pub(super) fn rows(report: &mut Report, seed: u64) {
-    components(report);
-    loops(report, seed);
-    pings(report, seed);
+pub(super) fn rows(report: &mut Report, experiment: Experiment<'_>) {
+    components(report, experiment.constants);
+    loops(report, experiment);
+    pings(report, experiment);
 }
 
-fn components(report: &mut Report) {
+fn components(report: &mut Report, constants: &Constants) {
     let mut add = |name: &str, published: f64, ours: Nanos| {
         let source = "the published component itself";
-        row(report, name, Some(published), micros(ours), "us", Kind::Calibrated, source);
+        report.rows.push(row(name, Some(published), micros(ours), "us", Measure::Phase, source));
     };
-    let npap = |size| tcp::Parameters::NPAP.transmit.of(size);
-    let both = |settings: Settings, size| settings.of(size) + FAKE_ETHERNET.of(size) * 2;
-    add("npap_tcp_stack 68 B", 0.256, npap(68));
-    add("npap_tcp_stack 1518 B", 3.616, npap(1_518));
-    add("fake_ethernet 68 B", 0.816, FAKE_ETHERNET.of(68));
-    add("fake_ethernet 1518 B", 2.320, FAKE_ETHERNET.of(1_518));
-    add("pl_ps_pl_round_trip 68 B", 22.5, both(KERNEL, 68));
-    add("pl_ps_pl_round_trip 1518 B", 28.1, both(KERNEL, 1_518));
-    add("ps_pl_ps_round_trip 68 B", 27.1, both(PROCESS, 68));
-    add("ps_pl_ps_round_trip 1518 B", 33.0, both(PROCESS, 1_518));
-    for (name, place, [iptables, usb]) in
-        [("upstream", &UPSTREAM, [10.2, 36.2]), ("downstream", &DOWNSTREAM, [11.0, 23.9])]
+    let of = |times, size| Constants::stage(times).of(size);
+    let Constants { dma, kernel, process, .. } = *constants;
+    let both = |times, size| of(times, size) + of(dma, size) * 2;
+    let npap = constants.tcp().transmit;
+    for (size, [stack, interface, kernel_loop, process_loop]) in
+        SIZES.into_iter().zip([[0.256, 0.816, 22.5, 27.1], [3.616, 2.320, 28.1, 33.0]])
     {
-        add(&format!("linux_iptables {name}"), iptables, place.iptables.of(68));
-        add(&format!("linux_usb_stack {name}"), usb, place.usb.of(68));
+        add(&format!("npap_tcp_stack {size} B"), stack, npap.of(size));
+        add(&format!("fake_ethernet {size} B"), interface, of(dma, size));
+        add(&format!("pl_ps_pl_round_trip {size} B"), kernel_loop, both(kernel, size));
+        add(&format!("ps_pl_ps_round_trip {size} B"), process_loop, both(process, size));
+    }
+    for (name, place, [iptables, usb]) in
+        [("upstream", Place::Upstream, [10.2, 36.2]), ("downstream", Place::Downstream, [11.0, 23.9])]
+    {
+        add(&format!("linux_iptables {name}"), iptables, place.routing(constants).of(68));
+        add(&format!("linux_usb_stack {name}"), usb, place.usb(constants).of(68));
     }
 }
 
@@ -83,14 +80,15 @@ fn pass(path: &mut Path, now: Instant, frame: Frame) -> Option<Instant> {
 }
 
 /// A path from one box's processor to the other's, which passes neither logic nor routing.
-fn between_processors(middle: Middle, from: &Box, to: &Box, rng: &Rng) -> Path {
-    let mut hops = vec![AnyHop::from(Stage::new(from.usb))];
-    hops.extend(middle.hops(rng));
-    hops.push(Stage::new(to.usb).into());
+fn between_processors(middle: Middle, constants: &Constants, [from, to]: [Place; 2], rng: &Rng) -> Path {
+    let mut hops = vec![AnyHop::from(Stage::new(from.usb(constants)))];
+    hops.extend(middle.hops(constants, rng));
+    hops.push(Stage::new(to.usb(constants)).into());
     Path::new(hops)
 }
 
-fn loops(report: &mut Report, seed: u64) {
+fn loops(report: &mut Report, Experiment { constants, effort, seed }: Experiment<'_>) {
+    let process = Constants::stage(constants.process);
     for (name, middle, in_logic, published) in [
         ("pl_to_pl_gbe", Middle::Gigabit, true, [165.7, 196.4]),
         ("pl_to_pl_5g", Middle::Radio, true, [20_254.0, 32_987.0]),
@@ -99,39 +97,43 @@ fn loops(report: &mut Report, seed: u64) {
     ] {
         for (size, published) in SIZES.into_iter().zip(published) {
             let rng = Rng::from_seed(seed).fork(name);
-            let path = |from: &Box, to: &Box, rng: &Rng| match in_logic {
-                true => middle.path(from, to, rng),
-                false => between_processors(middle, from, to, rng),
+            let path = |places, rng: &Rng| match in_logic {
+                true => middle.path(constants, places, rng),
+                false => between_processors(middle, constants, places, rng),
             };
-            let there = path(&UPSTREAM, &DOWNSTREAM, &rng.fork("there"));
-            let back = path(&DOWNSTREAM, &UPSTREAM, &rng.fork("back"));
+            let there = path([Place::Upstream, Place::Downstream], &rng.fork("there"));
+            let back = path([Place::Downstream, Place::Upstream], &rng.fork("back"));
             let interval = Nanos::new(u64::from(size) * 8 * 1_000_000_000 / LINE_RATE);
-            let times = round_trips(there, back, size, PACKETS, interval);
+            let times = round_trips(there, back, size, effort.of(PACKETS), interval);
             // A loop between processors has a process at either end.
-            let processes = if in_logic { 0.0 } else { 2.0 * micros(PROCESS.of(size)) };
+            let processes = if in_logic { 0.0 } else { 2.0 * micros(process.of(size)) };
             let ours = mean(&times) / 1e3 + processes;
             let source = "the published components; the radio as for register reads";
             let name = format!("{name} {size} B");
-            row(report, &name, Some(published), ours, "us", Kind::Predicted, source);
+            report.rows.push(row(&name, Some(published), ours, "us", Measure::Total, source));
         }
     }
 }
 
 /// Pings from the upstream box's processor through its modem to the core network, one each second.
-fn pings(report: &mut Report, seed: u64) {
+fn pings(report: &mut Report, Experiment { constants, effort, seed }: Experiment<'_>) {
     let rng = Rng::from_seed(seed).fork("ping");
-    let cell = network_models::nr5g::Cell::CAMPUS;
-    let up = network_models::nr5g::Uplink::new(cell, rng.fork("up"));
-    let core = network_models::nr5g::Core::new(network_models::nr5g::CoreSettings::CAMPUS, rng.fork("core"));
-    let there = Path::new([Stage::new(UPSTREAM.usb).into(), AnyHop::from(up), core.into()]);
-    let down = network_models::nr5g::Downlink::new(cell, rng.fork("down"));
-    let back = Path::new([AnyHop::from(down), Stage::new(UPSTREAM.usb).into()]);
+    let usb = || AnyHop::from(Stage::new(Place::Upstream.usb(constants)));
+    let up = Uplink::new(constants.cell, rng.fork("up"));
+    let core = Core::new(constants.core, rng.fork("core"));
+    let there = Path::new([usb(), up.into(), core.into()]);
+    let down = Downlink::new(constants.cell, rng.fork("down"));
+    let back = Path::new([down.into(), usb()]);
     // The interval is not a multiple of the slot pattern, so that pings hit all parts of it.
-    let times = round_trips(there, back, 98, PACKETS, Nanos::new(1_000_370_000));
-    let ours = mean(&times) / 1e3 + micros(PROCESS.of(98));
-    let source = "the station's time and k2, from this row; the core network as for register reads";
-    row(report, "icmp_ping_to_core", Some(11_700.0), ours, "us", Kind::Calibrated, source);
-    let source = "requests and grants as standardised; the core network as for register reads";
-    row(report, "icmp_ping_to_vm", Some(11_600.0), ours, "us", Kind::Predicted, source);
-    row(report, "tcp_ping_to_vm", Some(14_100.0), ours, "us", Kind::Predicted, source);
+    let times = round_trips(there, back, 98, effort.of(PACKETS), Nanos::new(1_000_370_000));
+    let ours = mean(&times) / 1e3 + micros(Constants::stage(constants.process).of(98));
+    let own = "the station's time and k2, from this row; the core network as for register reads";
+    let others = "requests and grants as standardised; the core network as for register reads";
+    for (name, published, source) in [
+        ("icmp_ping_to_core", 11_700.0, own),
+        ("icmp_ping_to_vm", 11_600.0, others),
+        ("tcp_ping_to_vm", 14_100.0, others),
+    ] {
+        report.rows.push(row(name, Some(published), ours, "us", Measure::Total, source));
+    }
 }

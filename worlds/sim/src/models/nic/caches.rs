@@ -10,19 +10,35 @@ use super::{FEMTOS, Parameters};
 
 /// A cycle of the card's clock in picoseconds.
 const TICK: u64 = 4_000;
-/// One read in this many meets another transaction in the host. With the waits, from the maxima of
-/// `cpu_idle` and `cpu_read`.
-const MEETS_ONE_IN: u64 = 1_000;
-/// How long it then waits: for any transaction, and for a processor's own fetch of the line,
-/// in picoseconds.
-const WAIT_IDLE: u64 = 4_000;
-const WAIT_READ: u64 = 12_000;
-/// A line that a processor owns is answered by its cache, which is nearer than memory by this many
-/// picoseconds. From the mean of `cpu_write`.
-const OWNED_EARLIER: u64 = 26_500;
-/// The processor stores into it without a pause; between two stores the line is given away. Time of
-/// a store and its hand-over in picoseconds, from the deviation of `cpu_write`.
-const STORE_PERIOD: u64 = 29_000;
+/// The meetings of a card's reads with others' accesses to the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caches {
+    /// One read in this many meets another transaction in the host (estimate: rare enough that the
+    /// means of `cpu_idle` and `cpu_read` stay equal).
+    pub meets_one_in: u64,
+    /// How long such a read of an idle line waits, in picoseconds. From the maximum of `cpu_idle`.
+    pub wait_idle: u64,
+    /// How long such a read waits for a processor's own fetch of the line, in picoseconds. From the
+    /// maximum of `cpu_read`.
+    pub wait_read: u64,
+    /// A line that a processor owns is answered by its cache, which is nearer than memory by this
+    /// many picoseconds. From the mean of `cpu_write`.
+    pub owned_earlier: u64,
+    /// The processor stores into its line without a pause; between two stores the line is given
+    /// away. Time of a store and its hand-over in picoseconds, from the deviation of `cpu_write`.
+    pub store_period: u64,
+}
+
+impl Caches {
+    /// The host of the published reads.
+    pub const NIQ: Self = Self {
+        meets_one_in: 1_000,
+        wait_idle: 4_000,
+        wait_read: 12_000,
+        owned_earlier: 26_500,
+        store_period: 29_000,
+    };
+}
 
 /// The state of the line that a card reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,20 +53,23 @@ pub enum CacheLine {
 
 impl CacheLine {
     /// How much later than an idle line it is answered on average, in femtoseconds.
-    pub(super) const fn mean_femtos(self) -> i64 {
+    pub(super) const fn mean_femtos(self, caches: &Caches) -> i64 {
         match self {
             Self::Idle | Self::Read => 0,
-            Self::Written => STORE_PERIOD.cast_signed() / 2 * 1_000 - OWNED_EARLIER.cast_signed() * 1_000,
+            Self::Written => {
+                caches.store_period.cast_signed() / 2 * 1_000 - caches.owned_earlier.cast_signed() * 1_000
+            }
         }
     }
 
     /// How much longer a read takes than that of an idle line, in picoseconds, and the time from
     /// which this counts.
-    fn sample(self, rng: &mut Rng) -> (u64, u64) {
+    fn sample(self, caches: &Caches, rng: &mut Rng) -> (u64, u64) {
+        let meets = |rng: &mut Rng| u64::from(rng.one_in(caches.meets_one_in.max(1)));
         match self {
-            Self::Idle => (u64::from(rng.one_in(MEETS_ONE_IN)) * WAIT_IDLE, 0),
-            Self::Read => (u64::from(rng.one_in(MEETS_ONE_IN)) * WAIT_READ, 0),
-            Self::Written => (rng.below(STORE_PERIOD), OWNED_EARLIER),
+            Self::Idle => (meets(rng) * caches.wait_idle, 0),
+            Self::Read => (meets(rng) * caches.wait_read, 0),
+            Self::Written => (rng.below(caches.store_period.max(1)), caches.owned_earlier),
         }
     }
 }
@@ -58,7 +77,7 @@ impl CacheLine {
 /// A read of 4 bytes of host memory as the card counts it: whole cycles, in nanoseconds.
 pub fn read_ticks(parameters: &Parameters, line: CacheLine, rng: &mut Rng) -> Nanos {
     let idle = parameters.read * FEMTOS + parameters.passing(24, 0) + parameters.passing(20, 4);
-    let (later, earlier) = line.sample(rng);
+    let (later, earlier) = line.sample(&parameters.caches, rng);
     // The request enters the host with its clock, up to a cycle late; the fixed time has half
     // of it.
     let crossing = rng.below(TICK);

@@ -11,7 +11,7 @@ mod cable;
 mod caches;
 
 pub use cable::Cable;
-pub use caches::{CacheLine, read_ticks};
+pub use caches::{CacheLine, Caches, read_ticks};
 
 use engine::Nanos;
 
@@ -91,6 +91,8 @@ pub struct Parameters {
     pub cable: Cable,
     /// Length of the cable in metres.
     pub metres: u64,
+    /// The host's caches.
+    pub caches: Caches,
 }
 
 impl Parameters {
@@ -111,6 +113,7 @@ impl Parameters {
         mbit_s: 10_000,
         cable: Cable::Twinax,
         metres: 3,
+        caches: Caches::NIQ,
     };
 
     /// The passes of `payload` bytes in packets with `around` bytes each, in femtoseconds. The
@@ -131,7 +134,7 @@ impl Parameters {
 
     /// A read of `bytes` of host memory by the card, in a line whose state is `line`: the mean.
     pub fn dma_read(&self, bytes: u64, line: CacheLine) -> Nanos {
-        let fixed = (self.read * FEMTOS).saturating_add_signed(line.mean_femtos());
+        let fixed = (self.read * FEMTOS).saturating_add_signed(line.mean_femtos(&self.caches));
         nanos(fixed + self.passing(REQUEST, 0) + self.passing(COMPLETION, bytes))
     }
 
