@@ -79,10 +79,10 @@ fn fitted_rows_are_within_three_percent_predictions_get_no_worse_and_a_seed_give
 const FOLLOWS: f64 = 0.055;
 
 /// The list of constants says so, and the experiments with each constant changed confirm it. That
-/// takes too long with nvme-5g, whose echoes are published components alone.
+/// takes too long with nvme-5g, whose echoes are published components alone, and with streamer.
 #[test]
 fn a_row_that_follows_from_one_constant_alone_is_an_echo() {
-    let perturbed = Perturbed::run(&["nvme-tsn", "nvmf", "niq", "streamer"], 1).unwrap();
+    let perturbed = Perturbed::run(&["nvme-tsn", "nvmf", "niq"], 1).unwrap();
     let mut wrong = Vec::new();
     for row in perturbed.rows().filter(|row| row.published.is_some()) {
         let taken = ALL.iter().enumerate().filter(|(_, constant)| constant.is_taken());

@@ -105,7 +105,7 @@ fn the_default_is_one_host_and_one_more_than_the_number_is_refused() {
     wait_until("two hosts", || shared.taken() == 2);
     let said = fail(&["measure", "ping", &shared.far.url(), "--count", "1", "--timeout", "1s"]);
     assert!(said.contains("2 hosts use this far end") && said.contains("--hosts 3"), "{said}");
-    loads.map(assert_verified);
+    loads.into_iter().for_each(assert_verified);
     let one = Export::start(&["--ram", "1MiB"]);
     let load = Running::start(&["bench", &one.url(), "--runtime", "20s"]);
     one.wait_for("link up");
@@ -124,7 +124,7 @@ fn each_host_is_seen_in_status_and_metrics() {
     let control = shared.folder.path().join("far");
     let text = succeed(&["observe", "status", control.to_str().unwrap()]);
     assert!(text.contains("2 of 3 hosts") && text.contains("controller 1: "), "{text}");
-    loads.map(assert_verified);
+    loads.into_iter().for_each(assert_verified);
     let commands = |seat: &Value| seat["controller"]["commands"].as_u64().unwrap();
     let all: u64 = shared.seats().iter().map(commands).sum();
     let status = json(&["observe", "status", control.to_str().unwrap(), "--json"]);

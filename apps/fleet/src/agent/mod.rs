@@ -12,7 +12,7 @@
 //! | `master.key` | the secret from which those of hosts are derived |
 //! | `target/` | the target's file, and the secrets of the hosts that it lets in |
 //! | `target.sock`, `target.log` | the target's control socket, and its messages |
-//! | `exports/`, `ports.json` | the far ends of volumes that hosts reach by tunnel, and their ports |
+//! | `exports/`, `ports.json` | the far ends of volumes that hosts reach by tunnel; ports |
 //! | `volumes/` | a mark for each volume whose file was made |
 //! | `attachments/` | a [`Record`] for each attachment: where programs find the volume |
 //! | `credentials/` | the secrets of this machine as a host |

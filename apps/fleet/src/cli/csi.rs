@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::args::{Access, parse_label};
+use super::args::Access;
+use super::values::parse_label;
 use super::{Error, objects};
 use crate::csi::{NodeSettings, Role, Settings, run as drive};
 

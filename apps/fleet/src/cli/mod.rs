@@ -5,6 +5,7 @@ mod csi;
 mod objects;
 mod print;
 mod serve;
+mod values;
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;

@@ -13,7 +13,8 @@ use sha2::{Digest, Sha256};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::args::{AgentArgs, ControllerArgs, Devices, JoinArgs, JoinToken, MachineArgs, SizedPool, UpArgs};
+use super::args::{AgentArgs, ControllerArgs, Devices, JoinArgs, JoinToken, MachineArgs, UpArgs};
+use super::values::SizedPool;
 use super::{Error, print};
 use crate::agent;
 use crate::api::Enrolment;

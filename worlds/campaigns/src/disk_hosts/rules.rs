@@ -139,11 +139,6 @@ impl Rules {
         self.set(None);
     }
 
-    /// Whether no change is under way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.changes.is_empty()
-    }
-
     /// An access begins.
     pub(super) const fn ticket(&self) -> Ticket {
         Ticket { epoch: self.epoch, holder: self.holder }
