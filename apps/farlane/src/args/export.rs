@@ -81,6 +81,7 @@ pub(crate) struct ExportArgs {
     /// this time, the device is reset. The shorter of this time and the near end's --hold counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
+
     /// Serve this many hosts at once, at most 64.
     ///
     /// Each host gets an NVMe controller of its own, and all controllers have the same namespaces,

@@ -68,6 +68,7 @@ pub enum Transport {
         /// Admin commands that the transport executes itself. The Commands Supported and Effects
         /// log lists them.
         commands: Vec<AdminOpcode>,
+
         /// The host that the controller serves, if the subsystem has controllers for other hosts.
         /// `None` for the only controller of a subsystem. [`Subsystem::set_host`] changes it.
         ///
