@@ -2,8 +2,8 @@
 //!
 //! [`workload`] has the operations of hosts, [`chaos`] the faults, and [`checker`] the rules that
 //! must hold all the same. The worlds are [`disk`], [`disk_hosts`], [`disk_lanes`], [`fabrics`],
-//! [`lanes`], [`sessions`], [`ahead`], [`recording`] and [`fleet`]. A [`campaign`] runs their seeds,
-//! and prints the command that repeats a failure.
+//! [`lanes`], [`sessions`], [`ahead`], [`recording`] and [`fleet`]. A [`campaign`] runs their
+//! seeds, and prints the command that repeats a failure.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
