@@ -36,8 +36,8 @@ use crate::wire::{self, Wire};
 const BYTES_MAX: u64 = 64 << 10;
 /// How long a far end may take to end in good order. Requests of its host may be in progress.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// How long a far end keeps the session of a host that is lost. A process that takes the place of one
-/// that was killed waits as long, and a virtual machine survives a network that is away as long.
+/// How long a far end keeps the session of a lost host. A process that takes the place of a killed
+/// one waits as long, and a virtual machine survives a network that is away as long.
 const HOLD: &str = "15s";
 /// What ends the names of records.
 const RECORD: &str = ".json";
