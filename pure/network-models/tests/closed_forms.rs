@@ -341,7 +341,7 @@ fn an_express_frame_waits_for_143_bytes_at_most() {
             longest = longest.max(found[1] - now - 8 * 72);
         }
     }
-    assert!(longest <= 143 * 8 && longest >= 142 * 8, "{longest}");
+    assert!((142 * 8..=143 * 8).contains(&longest), "{longest}");
 }
 
 /// When `bytes` have arrived at the far side of a path with `latency` each way, from their first

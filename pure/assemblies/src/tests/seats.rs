@@ -52,8 +52,7 @@ fn session(name: &str, instance: u8) -> tunnel::session::Config {
 impl Host {
     fn new(number: u8, key: Option<Fingerprint>) -> Self {
         let name = format!("host {number}");
-        let mut config = near::Config::default();
-        config.arena_bytes = 1 << 20;
+        let config = near::Config { arena_bytes: 1 << 20, ..near::Config::default() };
         let near = Near::over_tunnels(config, [session(&name, number)].into(), Rng::from_seed(number.into()));
         Self { near, key, events: Vec::new(), is_away: false, cookie: 0 }
     }
@@ -334,7 +333,11 @@ fn the_end_of_a_host_does_not_touch_the_commands_of_another() {
     let mut several = Several::ready(2);
     several.is_slow = true;
     let [mine, other] = [0, 1].map(|host| {
-        several.submit(host, on_blocks(IoOpcode::Write, host as u64 * 8), &[host as u8 + 1; 4096])
+        several.submit(
+            host,
+            on_blocks(IoOpcode::Write, host as u64 * 8),
+            &[u8::try_from(host).unwrap() + 1; 4096],
+        )
     });
     several.until(|several| several.held.len() == 2);
     // The host is gone for longer than it is held.

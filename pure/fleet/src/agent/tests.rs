@@ -483,7 +483,7 @@ fn an_earlier_version_of_either_side_cuts_no_tunnel() {
     // An agent of an earlier version has saved the list without the transport.
     bench.input(Input::Slice(&slice(1, 5, core::slice::from_ref(&none))));
     bench.input(Input::Slice(&slice(2, 5, core::slice::from_ref(&tunnel))));
-    assert_eq!(saved(&bench), [tunnel.clone()]);
+    assert_eq!(saved(&bench), core::slice::from_ref(&tunnel));
     // A controller of an earlier version sends the list without it.
     bench.input(Input::Slice(&slice(3, 5, core::slice::from_ref(&none))));
     assert_eq!(saved(&bench), [tunnel]);
