@@ -171,10 +171,10 @@ fn queues_of_an_ssd_on_lanes_keep_their_promises() {
 
 #[test]
 fn hosts_of_one_far_ssd_keep_to_themselves_and_to_reservations() {
-    let outcomes = hold_up("disk-hosts", disk_hosts::run, 60);
+    let outcomes = hold_up("disk-hosts", disk_hosts::run, 20);
     assert_had_faults(&outcomes);
     let judged: u64 = outcomes.iter().map(|outcome| outcome.judged).sum();
-    assert!(judged > 1_000, "{judged} accesses were judged under a certain reservation");
+    assert!(judged > 300, "{judged} accesses were judged under a certain reservation");
 }
 
 #[test]

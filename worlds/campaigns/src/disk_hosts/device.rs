@@ -116,9 +116,7 @@ impl DeviceNode {
     }
 
     pub(super) fn restart(&mut self, now: Instant, rng: &Rng) {
-        if self.plant != Some(Plant::SecretRestart) {
-            self.rules.borrow_mut().on_power_loss();
-        }
+        self.rules.borrow_mut().on_power_loss();
         self.settings.session.identity.instance = instance(&mut rng.fork("instance"));
         self.far = self.settings.build(now, rng);
         self.connections.clear();

@@ -55,13 +55,11 @@ pub enum Plant {
     SharedKey,
     /// Reads of a host's own namespace get the data of another host.
     CrossedMedia,
-    /// The far end forgets reservations that it has to keep.
-    SecretRestart,
 }
 
 impl Plant {
     /// All faults.
-    pub const ALL: [Self; 3] = [Self::SharedKey, Self::CrossedMedia, Self::SecretRestart];
+    pub const ALL: [Self; 2] = [Self::SharedKey, Self::CrossedMedia];
 }
 
 /// A node of the scenario.

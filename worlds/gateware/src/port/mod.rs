@@ -31,6 +31,8 @@ pub struct Port {
     /// The circuit has had no cycle but those of its reset.
     fresh: bool,
     dialling: bool,
+    /// TLPs that break the rules of PCIe, which were dropped.
+    malformed: u64,
 }
 
 impl Port {
@@ -73,7 +75,13 @@ impl Port {
             cfg_window: std::array::from_fn(|place| window[5 - place]),
             ..PortIn::default()
         };
-        Self { pins: Pins::new(inputs, entropy, pace), now: Instant::ZERO, fresh: true, dialling: false }
+        Self {
+            pins: Pins::new(inputs, entropy, pace),
+            now: Instant::ZERO,
+            fresh: true,
+            dialling: false,
+            malformed: 0,
+        }
     }
 
     fn settle(&mut self, now: Instant) {
@@ -138,15 +146,20 @@ impl Port {
     }
     /// Who waits for whom.
     pub fn describe(&self) -> String {
-        self.pins.describe()
+        format!("{}; {} malformed TLPs were dropped", self.pins.describe(), self.malformed)
     }
 
-    fn translate(&mut self, effect: Effect) -> Output {
+    /// The output of an effect; `None` for a TLP that breaks the rules of PCIe, which the circuit
+    /// does not look at. A PCIe block drops such a TLP.
+    fn translate(&mut self, effect: Effect) -> Option<Output> {
         let now = self.now;
-        match effect {
+        Some(match effect {
             Effect::Bytes(bytes) => Output::Transmit(Buffer::from(bytes)),
             Effect::Tlp(bytes) => {
-                let packet = Packet::parse(&Buffer::from(bytes)).expect("a circuit passes on whole TLPs");
+                let Ok(packet) = Packet::parse(&Buffer::from(bytes)) else {
+                    self.malformed += 1;
+                    return None;
+                };
                 Output::Tlp { packet, arrival: Arrival { at: now, stamps: None } }
             }
             Effect::Dials => {
@@ -165,7 +178,7 @@ impl Port {
             Effect::Lost => Output::Interrupted { reason: LossReason::Disconnected },
             Effect::Resumed => Output::Resumed,
             Effect::Reset => Output::Reset,
-        }
+        })
     }
 }
 
@@ -230,13 +243,15 @@ impl Engine for Port {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if let Some(effect) = self.pins.poll() {
+        while let Some(effect) = self.pins.poll() {
             let closes = matches!(effect, Effect::Closes);
             let output = self.translate(effect);
             if closes {
                 self.settle(self.now);
             }
-            return Some(output);
+            if output.is_some() {
+                return output;
+            }
         }
         None
     }

@@ -35,7 +35,7 @@ use crate::wire::{self, Wire};
 /// The most bytes of a record.
 const BYTES_MAX: u64 = 64 << 10;
 /// How long a far end may take to end in good order. Requests of its host may be in progress.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a far end keeps the session of a lost host. A process that takes the place of a killed
 /// one waits as long, and a virtual machine survives a network that is away as long.
 const HOLD: &str = "15s";
