@@ -68,14 +68,14 @@ pub(crate) fn report(socket: &Path) -> Result<Report, NoAnswer> {
     Report::read(answer).map_err(|why| NoAnswer::Refused { path: socket.to_owned(), why: why.to_string() })
 }
 
-/// Sends a signal to the process whose status this is.
+/// Sends a signal to a process.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn signal(report: &Report, signal: Signal) -> io::Result<()> {
-    let process = i32::try_from(report.pid).ok().and_then(Pid::from_raw);
-    let process = process.ok_or_else(|| io::Error::other(format!("{} is no process", report.pid)))?;
-    Ok(kill_process(process, signal)?)
+pub(crate) fn signal(process: u32, signal: Signal) -> io::Result<()> {
+    let known = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let known = known.ok_or_else(|| io::Error::other(format!("{process} is no process")))?;
+    Ok(kill_process(known, signal)?)
 }
 
 /// The daemon at `socket` is of another kind than the agent has started.

@@ -358,7 +358,8 @@ impl Running {
             let port = self.ports.of(volume);
             match port.and_then(|port| self.master.tunnel(volume, one, port)) {
                 Ok(tunnel) => credential.tunnel = Some(tunnel),
-                Err(error) => tracing::warn!("the tunnel of {volume}: {error}"),
+                // The thread of the target has the same problem, and logs it once.
+                Err(error) => tracing::debug!("the tunnel of {volume}: {error}"),
             }
         }
         credential

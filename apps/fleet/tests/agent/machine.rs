@@ -252,6 +252,11 @@ impl Machine {
     pub(crate) fn kill_processes(&self, folder: &str) {
         self.processes(folder).into_iter().for_each(|process| signal(process, "-KILL"));
     }
+
+    /// Stops them: they listen, and do not answer.
+    pub(crate) fn stop_processes(&self, folder: &str) {
+        self.processes(folder).into_iter().for_each(|process| signal(process, "-STOP"));
+    }
 }
 
 impl Drop for Machine {

@@ -7,7 +7,7 @@ use fleet::slice::Wish;
 
 use crate::life::{holders, of, write_and_read};
 use crate::machine::{
-    Machine, PATIENCE, alone, attachment, by_tunnel, farlane, logs_in, start_use, use_volume,
+    Machine, PATIENCE, alone, attachment, by_tunnel, farlane, logs_in, start_use, use_volume, volume,
 };
 
 /// Waits until the host of a record is let in.
@@ -134,4 +134,16 @@ fn a_virtual_machine_gets_a_socket_that_comes_back() {
         assert!(Instant::now() < until, "the process ends, and takes its socket along");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn a_far_end_that_hangs_holds_up_no_other_volume_and_is_killed() {
+    let Some(farlane) = farlane() else { return };
+    let mut owner = Machine::new(&farlane, "owner");
+    owner.start();
+    owner.enforce(1, &[by_tunnel("a", "host", 1)]);
+    owner.stop_processes("exports");
+    owner.slice(vec![volume("v", 2, &[]), volume("w", 1, &[by_tunnel("b", "host", 1)])], Vec::new(), &[]);
+    owner.await_report("both lists", |reported| reported.enforces("v", 2) && reported.enforces("w", 1));
+    assert_eq!(owner.processes("exports").len(), 1, "the far end of w alone is left");
 }

@@ -74,9 +74,15 @@ pub(super) fn connect(farlane: &Path, folder: &Path, record: &Record) -> Result<
 /// In words.
 pub(super) fn disconnect(folder: &Path, record: &Record) -> Result<(), String> {
     let until = Instant::now() + WITHIN;
+    let mut is_asked = false;
     while let Some(report) = process::report(folder, record)? {
-        let signal = if Instant::now() > until { Signal::KILL } else { Signal::TERM };
-        daemon::signal(&report, signal).map_err(|error| error.to_string())?;
+        let is_late = Instant::now() > until;
+        // A second request would end it amid the requests of its virtual machine.
+        if is_late || !is_asked {
+            let signal = if is_late { Signal::KILL } else { Signal::TERM };
+            daemon::signal(report.pid, signal).map_err(|error| error.to_string())?;
+            is_asked = true;
+        }
         std::thread::sleep(LOOK);
     }
     Ok(())

@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use fleet::Name;
@@ -36,6 +37,9 @@ use crate::wire::{self, Wire};
 const BYTES_MAX: u64 = 64 << 10;
 /// How long a far end may take to end in good order. Requests of its host may be in progress.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// How long the agent waits for an answer of a far end in one turn: one that hangs must not hold up
+/// the others.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 /// How long a far end keeps the session of a lost host. A process that takes the place of a killed
 /// one waits as long, and a virtual machine survives a network that is away as long.
 const HOLD: &str = "15s";
@@ -71,11 +75,22 @@ struct Export {
     admitted: Admission,
     /// The process, if this agent has started it.
     child: Option<Child>,
-    /// The latest status; `None` if there is no answer.
+    /// The process, as far as this agent has started it or had an answer of it.
+    process: Option<u32>,
+    /// A question that has no answer yet.
+    question: Option<Receiver<Result<Report, NoAnswer>>>,
+    /// The length of the volume by the latest status; `None` if there is no answer.
     bytes: Option<u64>,
-    /// When it was to end.
-    ends: Option<Instant>,
+    ends: Option<Ending>,
     backoff: Backoff,
+}
+
+/// The end of a far end.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    since: Instant,
+    /// Whether the process was asked to end. A second time would end it amid its host's requests.
+    is_asked: bool,
 }
 
 /// The far ends of a machine.
@@ -206,19 +221,11 @@ impl Exports {
             return Ok(false);
         };
         let socket = self.folder.join(socket_name(volume));
-        let report = match daemon::report(&socket) {
-            Ok(report) => Some(report),
-            Err(NoAnswer::Absent(_)) => None,
-            Err(error) => {
-                export.bytes = None;
-                return Err(error.to_string());
-            }
-        };
-        export.bytes = report.as_ref().and_then(bytes_of);
+        let answer = export.ask(&socket);
         let is_same = wanted.as_ref().is_some_and(|wanted| export.is_for(wanted));
-        match (report, wanted.filter(|_| is_same)) {
+        match (answer, wanted.filter(|_| is_same)) {
             _ if self.wanted.is_none() => Ok(true),
-            (Some(report), Some(wanted)) => {
+            (Ok(report), Some(wanted)) => {
                 export.backoff.reset();
                 match export.bytes {
                     Some(bytes) if bytes < wanted.bytes => self.lengthen(&socket).map(|()| false),
@@ -226,8 +233,9 @@ impl Exports {
                     None => Err(daemon::stranger(&socket, &report).to_string()),
                 }
             }
-            (None, Some(_)) => self.start(volume, volumes, now),
-            (report, None) => self.end(volume, report, volumes, now),
+            (Err(NoAnswer::Absent(_)), Some(_)) => self.start(volume, volumes, now),
+            (Err(error), Some(_)) => Err(error.to_string()),
+            (answer, None) => self.end(volume, !matches!(answer, Err(NoAnswer::Absent(_))), volumes, now),
         }
     }
 
@@ -280,7 +288,7 @@ impl Exports {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(|error| files::at(&self.program, &error).to_string())?;
         tracing::info!(%volume, process = child.id(), "the far end of {volume} is started");
-        export.child = Some(child);
+        (export.process, export.child) = (Some(child.id()), Some(child));
         Ok(false)
     }
 
@@ -290,11 +298,11 @@ impl Exports {
         daemon::ask::<Value>(socket, &request.to_string()).map(drop).map_err(|error| error.to_string())
     }
 
-    /// Lets a host out, and ends its far end. Returns whether it is gone.
+    /// Lets a host out, and ends its far end, which may listen still. Returns whether it is gone.
     fn end(
         &mut self,
         volume: &Name,
-        report: Option<Report>,
+        listens: bool,
         volumes: &mut Volumes,
         now: Instant,
     ) -> Result<bool, String> {
@@ -305,10 +313,15 @@ impl Exports {
         if export.ends.is_none() {
             files::replace(&hosts, b"").map_err(text)?;
         }
-        let since = *export.ends.get_or_insert(now);
-        if let Some(report) = report {
-            let is_late = now.duration_since(since) > ENDS_WITHIN;
-            daemon::signal(&report, if is_late { Signal::KILL } else { Signal::TERM }).map_err(text)?;
+        let ending = export.ends.get_or_insert(Ending { since: now, is_asked: false });
+        if listens {
+            let process = export.process.ok_or("its far end does not answer: end its farlane export")?;
+            let is_late = now.duration_since(ending.since) > ENDS_WITHIN;
+            if is_late {
+                daemon::signal(process, Signal::KILL).map_err(text)?;
+            } else if !std::mem::replace(&mut ending.is_asked, true) {
+                daemon::signal(process, Signal::TERM).map_err(text)?;
+            }
             return Ok(false);
         }
         if let Some(child) = &mut export.child {
@@ -356,7 +369,31 @@ impl Exports {
 impl Export {
     fn new(pool: Name, path: PathBuf, admitted: Admission) -> Self {
         let backoff = Backoff::default();
-        Self { pool, path, admitted, child: None, bytes: None, ends: None, backoff }
+        let (child, process, question, bytes, ends) = (None, None, None, None, None);
+        Self { pool, path, admitted, child, process, question, bytes, ends, backoff }
+    }
+
+    /// The status of the far end. At most one question waits for an answer.
+    fn ask(&mut self, socket: &Path) -> Result<Report, NoAnswer> {
+        let question = self.question.take().unwrap_or_else(|| {
+            let (sender, receiver) = channel();
+            let socket = socket.to_owned();
+            std::thread::spawn(move || {
+                // The agent may be ending.
+                let _ = sender.send(daemon::report(&socket));
+            });
+            receiver
+        });
+        let answer = question.recv_timeout(ANSWERS_WITHIN).unwrap_or_else(|_| {
+            self.question = Some(question);
+            let error = io::Error::from(io::ErrorKind::TimedOut);
+            Err(NoAnswer::Silent { path: socket.to_owned(), error })
+        });
+        self.bytes = answer.as_ref().ok().and_then(bytes_of);
+        if let Ok(report) = &answer {
+            self.process = Some(report.pid);
+        }
+        answer
     }
 
     /// Whether the far end is the wanted one.

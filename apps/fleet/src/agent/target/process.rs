@@ -131,7 +131,7 @@ impl Process {
     /// When there is no answer, or the system refuses.
     pub(super) fn terminate(&self) -> Result<String, NoAnswer> {
         let report = daemon::report(&self.socket)?;
-        daemon::signal(&report, Signal::TERM)
+        daemon::signal(report.pid, Signal::TERM)
             .map_err(|error| NoAnswer::Silent { path: self.socket.clone(), error })?;
         Ok(report.farlane)
     }
