@@ -56,8 +56,8 @@ impl Topology {
     }
 
     /// A metre of cable between two ports of FPGAs, with the TCP stack in hardware at both ends.
-    /// A TLP goes in a segment of its own while the line is idle; what is written while the line is
-    /// busy goes in one segment.
+    /// A TLP goes in a segment of its own while the line is idle; TLPs that come while the line is
+    /// busy share a segment.
     fn network(self, constants: &Constants) -> Option<Network> {
         let stages = match self {
             Self::Direct => return None,

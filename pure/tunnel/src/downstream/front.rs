@@ -186,7 +186,7 @@ fn choose(caller: &Caller, sessions: &[&Downstream]) -> Result<usize, (RefuseCod
         return Ok(own);
     }
     if first(Claim::HeldForKey).is_some() {
-        // What is left of the earlier session must not change what the host does from now on.
+        // The rest of the earlier session must not change what the host does from now on.
         return Err((RefuseCode::Busy, HELD.to_owned()));
     }
     if caller.member.is_some() {

@@ -15,7 +15,7 @@ const PATIENCE: u32 = 3_000;
 /// So many cycles without progress, while the cable takes nothing, are a circuit that waits for it.
 const QUIET: u32 = 40;
 
-/// The circuit with what is connected to its ports.
+/// The circuit, and the models at its ports.
 pub(super) struct Ports {
     model: Niq,
     inputs: NiqInputs,

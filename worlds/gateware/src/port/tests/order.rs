@@ -91,7 +91,7 @@ impl Pair {
     }
 
     fn cut(&mut self) {
-        // What is on its way is lost.
+        // All that is under way is lost.
         for end in [0, 1] {
             while let Some(output) = self.ends[end].poll_output() {
                 if !matches!(output, Output::Transmit(_)) {
