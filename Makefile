@@ -131,7 +131,7 @@ gateware-strangers: ## a root complex of cocotbext-pcie enumerates and drives th
 
 gateware: gateware-test gateware-formal gateware-synth gateware-strangers ## all checks of the circuits
 
-gateware-mutants: ## four faults planted into the tunnel's port are found by the campaign or a test (minutes)
+gateware-mutants: ## faults planted into the tunnel's port and the Streamer are found by a campaign or a test (minutes)
 	@scripts/gateware mutants
 
 bench: release ## figures as ratios to floors of the same run

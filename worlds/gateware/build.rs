@@ -8,14 +8,16 @@
 
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The circuits: folder, top module and parameters. `gateware/rtl/FOLDER/TOP.f` lists the sources,
 /// packages first, and `shim/TOP.cpp` is the model's shim.
-const MODELS: [(&str, &str, &[&str]); 3] = [
+const MODELS: [(&str, &str, &[&str]); 4] = [
     ("common", "crc32c_beat", &[]),
     ("niq", "niq", &[]),
+    ("streamer", "streamer", &[]),
     // Every payload that a host or a device may set, and as much in flight as makes sense of it.
     (
         "tunnel",
@@ -48,13 +50,41 @@ fn main() {
     println!("cargo:rerun-if-changed={}", rtl.display());
     println!("cargo:rerun-if-changed=shim");
     let out = PathBuf::from(env::var("OUT_DIR").expect("Cargo names the folder for what a build makes"));
-    let mut build = compiler(&root);
     for (place, top, parameters) in MODELS {
         let folder = out.join(top);
         verilate(&verilator, &rtl.join(place).join(format!("{top}.f")), top, parameters, &folder);
-        build.include(&folder).files(written(&folder)).file(format!("shim/{top}.cpp"));
+        let mut files = written(&folder);
+        files.push(PathBuf::from(format!("shim/{top}.cpp")));
+        compile(compiler(&root).include(&folder), top, &files, &out);
     }
-    build.compile("circuits");
+    // Behind the models, which use it.
+    let files = ["verilated.cpp", "verilated_threads.cpp"].map(|file| root.join("include").join(file));
+    compile(&mut compiler(&root), "verilated", &files, &out);
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rustc-link-lib=stdc++");
+}
+
+/// Has `files` compiled into a library for the circuit `top`, unless the library in `out` is of the
+/// same files: a change of one circuit compiles none but that one.
+fn compile(build: &mut cc::Build, top: &str, files: &[PathBuf], out: &Path) {
+    let (name, mark) = (format!("circuit_{top}"), out.join(format!("{top}.mark")));
+    let mut hasher = DefaultHasher::new();
+    let headers = fs::read_dir(out.join(top)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let headers = headers.filter(|path| path.extension().is_some_and(|extension| extension == "h"));
+    let shared = ["shim/shim.h", "build.rs"].map(PathBuf::from);
+    let mut all: Vec<PathBuf> = headers.chain(files.iter().cloned()).chain(shared).collect();
+    all.sort();
+    for file in all {
+        (&file, fs::read(&file).unwrap_or_default()).hash(&mut hasher);
+    }
+    let now = hasher.finish().to_string();
+    let library = out.join(format!("lib{name}.a"));
+    if library.exists() && fs::read_to_string(&mark).is_ok_and(|before| before == now) {
+        println!("cargo:rustc-link-lib=static={name}");
+        return;
+    }
+    build.files(files).cpp_link_stdlib(None).compile(&name);
+    fs::write(mark, now).expect("Cargo's folder can be written to");
 }
 
 /// The folder that has Verilator's own headers, if the program is there.
@@ -70,7 +100,6 @@ fn compiler(root: &Path) -> cc::Build {
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).debug(false).warnings(false);
     build.include(&include).include(include.join("vltstd"));
-    build.files(["verilated.cpp", "verilated_threads.cpp"].map(|file| include.join(file)));
     for switch in
         ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD", "VL_IGNORE_UNKNOWN_ARCH"]
     {

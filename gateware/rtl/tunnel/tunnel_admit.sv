@@ -21,7 +21,7 @@ module tunnel_admit
     input  logic                     clk,
     input  logic                     rst,
     input  logic                     link_up,     // else TLPs are taken and dropped
-    input  logic                     flush,       // with the link down: drop what is not numbered
+    input  logic                     flush,       // with the link down: drop TLPs without a number
     output logic                     empty,
     input  logic                     s_tvalid,
     output logic                     s_tready,
@@ -33,7 +33,7 @@ module tunnel_admit
     input  logic                     link_start,  // with new limits, nothing is sent
     input  logic                     allow,
     input  limits_t                  limits,
-    output logic                     withdrawn,   // `limits` take back what was granted
+    output logic                     withdrawn,   // `limits` take back granted credits
     // The frames that are kept.
     input  logic                     has_place,   // for a further frame
     input  logic [15:0]              free_beats,
@@ -84,7 +84,7 @@ module tunnel_admit
   assign coming_size.dwords = coming.dwords;
   assign coming_size.units = coming.units;
 
-  // Accounts: what was sent of each lane, and what may be.
+  // Accounts: credits that each lane has used, and its limits.
   amount_t [2:0] sent, limit;
   amount_t coming_then, waiting_then;
   logic coming_may, waiting_may;
@@ -158,7 +158,7 @@ module tunnel_admit
 
   always_ff @(posedge clk) begin
     unique case (action)
-      // What has not been sent is dropped.
+      // TLPs that were not sent are dropped.
       DoReset: first <= next;
       DoFirst: begin
         sent[LaneNonPosted] <= waiting_then;

@@ -1,4 +1,4 @@
-// The receiver's account: what has come, what was passed on, and what the peer may send.
+// The receiver's account: TLPs that came, TLPs that were passed on, and the peer's limits.
 //
 // Source: pure/tunnel/protocol.md, section 5; `Granting` of the Rust engine. Counts are from the
 // start of the session and wrap.

@@ -18,7 +18,7 @@ module tunnel_hello_rx
     input  logic [31:0] word,         // the stream's next double word, if `ready`
     input  logic        ready,
     output logic        take,
-    // The digest of what is taken.
+    // The digest of the bytes that are taken.
     output logic        digest_start, // before the first double word
     output logic [31:0] digest_word,
     input  logic [31:0] digest,       // of all double words taken before

@@ -24,7 +24,7 @@ module tunnel_hello_tx
     input  logic [127:0] name,        // the first byte in bits 127:120
     input  logic [4:0]   name_length, // bytes, 0 to 16
     input  logic         digests,     // a Close has a digest
-    // The digest of what is made.
+    // The digest of the bytes that are made.
     output logic         digest_start,
     output logic         digest_add,
     output logic [31:0]  digest_word,
@@ -115,7 +115,7 @@ module tunnel_hello_tx
     end else begin
       if (following == AtText + {3'd0, text_words}) following = AtTextEnd;
       if (at == AtTrailer) following = AtEnd;
-      else if (following == AtTextEnd) following = (digests && kind == KindClose) ? AtTrailer : AtEnd;
+      else if (following == AtTextEnd) following = digests && kind == KindClose ? AtTrailer : AtEnd;
     end
   end
 

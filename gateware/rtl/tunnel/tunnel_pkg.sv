@@ -51,7 +51,7 @@ package tunnel_pkg;
   // The limits of all lanes, `lane[n]` of lane n.
   typedef struct packed {amount_t [2:0] lane;} limits_t;
 
-  // What a Hello or Welcome says, and the header of its frame.
+  // The fields of a Hello or Welcome, and the header of its frame.
   typedef struct packed {
     logic [31:0]  sequence_;
     logic [31:0]  acknowledge;
@@ -69,7 +69,7 @@ package tunnel_pkg;
     logic [127:0] secret;
   } greeting_t;
 
-  // What the first beat of a TLP says about it.
+  // The fields of a TLP's first beat.
   typedef struct packed {
     lane_t       lane;
     logic [10:0] dwords;   // of the whole TLP

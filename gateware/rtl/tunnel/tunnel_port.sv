@@ -12,12 +12,12 @@ module tunnel_port
   import tunnel_pkg::*;
 #(
     parameter int unsigned MaxPayload       = 256,   // bytes: 128 to 4096, a power of two
-    parameter int unsigned ReplayFrames     = 128,   // a power of two; acknowledgements come after 64
+    parameter int unsigned ReplayFrames     = 128,   // a power of 2; acknowledgements come after 64
     parameter int unsigned ReplayBeats      = 4096,  // of 16 bytes; a power of two, at most 32768
-    // Stores for what comes in. With the credits of `cfg_window`, the longest TLP and up to three
+    // Stores for incoming TLPs. With the credits of `cfg_window`, the longest TLP and up to three
     // prefixes they need: a main item for each header of posted requests and completions, and 17;
-    // two main beats for each such header, one for each unit of their data, and MaxPayload / 16 + 4;
-    // the same of the side store for non-posted requests, without the 17. All are powers of two.
+    // two main beats for each such header, one for each unit of data, and MaxPayload / 16 + 4; the
+    // same of the side store for non-posted requests, without the 17. All are powers of two.
     parameter int unsigned MainItems        = 256,
     parameter int unsigned MainBeats        = 2048,
     parameter int unsigned SideItems        = 32,
@@ -41,14 +41,14 @@ module tunnel_port
     input  logic [39:0]  cfg_acknowledge,
     input  logic [39:0]  cfg_redial_min,
     input  logic [39:0]  cfg_redial_max,
-    input  logic [191:0] cfg_window,      // what the peer may send, as in a Credit: posted headers first
+    input  logic [191:0] cfg_window,      // the peer's limits, as in a Credit: posted headers first
     input  logic [191:0] entropy,         // new in every cycle; downstream: not to be guessed
     input  logic         run,             // low closes the session
     // The stream's connection.
     output logic         net_dial,        // upstream: until `net_connected` or `net_failed`
     input  logic         net_failed,      // for one cycle
     input  logic         net_connected,   // low for a cycle at least between two connections
-    output logic         net_close,       // send what was given, then end the connection
+    output logic         net_close,       // send the bytes that were given, then disconnect
     input  logic         s_net_tvalid,
     output logic         s_net_tready,
     input  logic [127:0] s_net_tdata,
@@ -111,7 +111,7 @@ module tunnel_port
   );
   assign s_net_tready = net_ready && window_ready;
 
-  // ---- Digests of what comes in ----
+  // ---- Digests of incoming bytes ----
   logic hello_take, hello_digest_start, rx_digest_start;
   logic [31:0] hello_digest_word, in_digest, in_digest_next;
   logic [2:0]  rx_take, rx_digest_dwords;
@@ -336,8 +336,8 @@ module tunnel_port
       .data(replay_data)
   );
 
-  logic tx_enable, tx_hold, tx_idle, tx_heads, credit_due, ping_due, ping_taken, pong_due, pong_taken, stamped;
-  logic tx_digest_start, tx_digest_add, tx_push;
+  logic tx_enable, tx_hold, tx_idle, tx_heads, credit_due, ping_due, ping_taken, pong_due;
+  logic pong_taken, stamped, tx_digest_start, tx_digest_add, tx_push;
   logic [63:0] pong_sent_at, pong_received_at, received_at;
   logic [31:0] expected;
   logic [127:0] tx_data;
@@ -407,7 +407,7 @@ module tunnel_port
         m_net_tkeep[4*word+:4] <= {4{3'(word) < push_dwords}};
       end
     end
-    // What a connection did not take is lost with it.
+    // Bytes that a connection did not take are lost with it.
     if (rst || !net_connected) m_net_tvalid <= 1'b0;
     if (tlp_dropped) dropped <= dropped + 32'd1;
     if (rst) dropped <= 32'd0;
@@ -514,7 +514,7 @@ module tunnel_port
   );
   assign open = is_open;
 
-  // What can go on without anything from outside.
+  // Work that goes on without any input.
   logic hello_working, rx_working, tx_working;
   assign hello_working = hello_result || (hello_enable && hello_take);
   assign rx_working = rx_take != 3'd0 || frame || rx_bad;

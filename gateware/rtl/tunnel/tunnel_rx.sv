@@ -23,7 +23,7 @@ module tunnel_rx
     input  logic [3:0]       count,
     output logic [2:0]       take,
     output logic             begun,      // a frame is incomplete
-    // The digest of what is taken.
+    // The digest of the bytes that are taken.
     output logic             digest_start,
     output logic [2:0]       digest_dwords,
     input  logic [31:0]      digest,

@@ -107,7 +107,7 @@ module tunnel_session
     output logic [10:0]  payload_max,    // double words that the peer takes
     // The link.
     output logic         link,
-    output logic         link_up,        // what the PCI Express side sees
+    output logic         link_up,        // as the PCI Express side sees it
     input  logic         drained,        // nothing of an old link is left
     input  logic         hot_reset,
     output logic         reset_todo,     // a reset is to be numbered
@@ -270,7 +270,7 @@ module tunnel_session
   logic good_frame;
   assign good_frame = in_order && !broken;
   assign arrive = good_frame && frame_kind == KindTlp;
-  // What comes before a reset is done was sent before it.
+  // Frames that come before a reset is done were sent before it.
   assign arrive_drop = arrive && upstream && resets_pending != 5'd0;
   assign accept = arrive && !arrive_drop;
   assign forget = in_order && frame_acknowledge != oldest;
@@ -318,7 +318,7 @@ module tunnel_session
   assign redial_at = now + {24'd0, redial_now} + {24'd0, (redial_now >> 2) & entropy[39:0]};
   assign redial_doubled = redial_now << 1;
 
-  // What a refusal by the peer means to an upstream end.
+  // A refusal by the peer, as an upstream end takes it.
   logic refusal_passes;
   assign refusal_passes = hello_code == RefuseBusy || hello_code == RefuseDeadline ||
                           hello_code == RefuseDamaged || hello_code == RefuseNotFarlane ||
@@ -547,7 +547,7 @@ module tunnel_session
     if (link) link_up <= link_up || state == StateOpen || state == StateAnswering;
     else if (drained) link_up <= 1'b0;
 
-    // ---- Frames, and what is due ----
+    // ---- Frames, and the next one that is due ----
     if (tx_heads) begin
       unacknowledged_frames <= 7'd0;
       unacknowledged_bytes <= 18'd0;

@@ -5,8 +5,8 @@
 // `m_np_ok` is high, behind all posted requests that came before them. So a side that takes no
 // non-posted request stops no other packet.
 //
-// A TLP is written beat by beat with `write`, and counts from `commit` on; `undo` forgets what was
-// written since. A reset is an item in the order of posted requests: it waits at `reset_valid`
+// A TLP is written beat by beat with `write`, and counts from `commit` on; `undo` forgets the
+// beats since then. A reset is an item in the order of posted requests: it waits at `reset_valid`
 // until `reset_ready`, and drops the non-posted requests before it.
 //
 //              ____      ____      ____      ____      ____      ____

@@ -45,7 +45,7 @@ module tunnel_tx
     input  logic [63:0]  pong_sent_at,
     input  logic [63:0]  pong_received_at,
     output logic         pong_taken,
-    // The digest of what is pushed.
+    // The digest of the bytes that are pushed.
     output logic         digest_start,
     output logic         digest_add,
     input  logic [31:0]  digest,

@@ -21,6 +21,8 @@ mod niq;
 pub mod port;
 #[cfg(verilated)]
 mod stream;
+#[cfg(verilated)]
+pub mod streamer;
 
 #[cfg(verilated)]
 pub use digest::DigestCircuit;

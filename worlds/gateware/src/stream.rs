@@ -18,6 +18,16 @@ pub(crate) struct Beat {
 }
 
 impl Beat {
+    /// A whole beat.
+    pub(crate) const fn new(data: [u32; 4], last: bool) -> Self {
+        Self { data, keep: u16::MAX, last, user: false }
+    }
+
+    /// Shows the beat at the ports of a stream.
+    pub(crate) fn put(&self, data: &mut [u32; 4], keep: &mut u32, last: &mut bool) {
+        (*data, *keep, *last) = (self.data, self.keep.into(), self.last);
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let count = self.keep.count_ones();
         assert_eq!(u32::from(self.keep) + 1, 1 << count, "the bytes of a beat are its first ones");
@@ -61,6 +71,14 @@ impl Source {
                 *word = u32::from_le_bytes(*bytes);
             }
             self.beats.push_back(beat);
+        }
+    }
+
+    /// Appends whole beats of a packet that goes on.
+    pub(crate) fn push_open(&mut self, bytes: &[u8]) {
+        self.push(bytes, false);
+        if let Some(last) = self.beats.back_mut() {
+            last.last = false;
         }
     }
 

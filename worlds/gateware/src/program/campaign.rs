@@ -15,9 +15,9 @@ pub(crate) struct Arguments {
     /// Run this seed alone, and print its outcome.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run this scenario.
-    #[arg(long, default_value = "sessions-gateware", value_parser = SCENARIOS.map(|(name, _)| name))]
-    scenario: String,
+    /// Run these scenarios; all of them without this option.
+    #[arg(long, value_delimiter = ',', value_parser = SCENARIOS.map(|(name, ..)| name))]
+    scenario: Vec<String>,
     /// Run each seed twice: both runs must have the same digest.
     #[arg(long)]
     twice: bool,
@@ -29,7 +29,13 @@ pub(crate) struct Arguments {
     failures_max: u64,
 }
 
-const SCENARIOS: [(&str, fn(u64) -> Outcome); 1] = [("sessions-gateware", gateware::campaign::run)];
+/// The name, what runs a seed, and what its counts are of.
+type Scenario = (&'static str, fn(u64) -> Outcome, [&'static str; 2]);
+
+const SCENARIOS: [Scenario; 2] = [
+    ("sessions-gateware", gateware::campaign::run, ["packets", "links went down"]),
+    ("record-gateware", gateware::streamer::campaign::run, ["writes", "gaps"]),
+];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or("two numbers with .. between them, such as 0..1000")?;
@@ -48,9 +54,15 @@ fn twice(run: fn(u64) -> Outcome, seed: u64) -> Outcome {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let Some((name, run)) = SCENARIOS.into_iter().find(|(name, _)| *name == arguments.scenario) else {
-        return ExitCode::from(2);
-    };
+    let is_wanted =
+        |name: &str| arguments.scenario.is_empty() || arguments.scenario.iter().any(|one| one == name);
+    let wanted = SCENARIOS.into_iter().filter(|(name, ..)| is_wanted(name));
+    let failed: u64 = wanted.map(|scenario| run_one(arguments, scenario)).sum();
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a scenario, and returns how many seeds failed.
+fn run_one(arguments: &Arguments, (name, run, [dones, downs_of]): Scenario) -> u64 {
     let seeds = arguments.seed.map_or_else(|| arguments.seeds.clone(), |seed| seed..seed + 1);
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, Into::into),
@@ -70,8 +82,6 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
         failed < arguments.failures_max
     });
-    println!(
-        "{name}: {count} seeds, {failed} failed; {events} events, {done} packets, {downs} links went down"
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{name}: {count} seeds, {failed} failed; {events} events, {done} {dones}, {downs} {downs_of}");
+    failed
 }

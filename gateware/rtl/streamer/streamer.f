@@ -1,0 +1,11 @@
+streamer_pkg.sv
+../common/ram_2p.sv
+streamer_intake.sv
+streamer_outlet.sv
+streamer_queue.sv
+streamer_window.sv
+streamer_account.sv
+streamer_gaps.sv
+streamer_control.sv
+streamer_registers.sv
+streamer.sv
