@@ -184,6 +184,10 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --profile shipped --package farlane
 	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
 
+releases: setup ## apps/scenarios/releases.md: NVMe over 5G, release by release, simulated
+	$(CARGO) run --profile demo --package farlane-scenarios --example releases > target/releases.md
+	mv target/releases.md apps/scenarios/releases.md
+
 csi: setup ## the driver for Kubernetes: csi-sanity, also in guests with the kernel's initiator and with kills, each call against a fleet in memory, the Helm chart
 	@scripts/csi
 

@@ -4,7 +4,7 @@
 //! machine that such a file describes, with everything that passes its root port's link.
 //! [`explain`] attributes an operation's time to its steps, a [`timeline`] has the traffic over
 //! time, and a [`summary`] the durations of operations. [`published`] repeats published
-//! experiments.
+//! experiments, and [`releases`] compares the releases of 5G.
 #![cfg_attr(doc, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod explain;
 pub mod fabric_bench;
 pub mod file;
 pub mod published;
+pub mod releases;
 pub mod summary;
 pub mod test_bench;
 pub mod timeline;

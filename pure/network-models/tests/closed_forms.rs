@@ -7,7 +7,7 @@
 use engine::{Buffer, Instant, Nanos, Rng, settle};
 use farlane_network_models::ethernet::{Port, PortSettings};
 use farlane_network_models::network::{Config, Input, Network, Output, Side};
-use farlane_network_models::nr5g::{Cell, Direction, Downlink, Grants, Harq, Pattern, Uplink};
+use farlane_network_models::nr5g::{Cell, Direction, Downlink, Grants, Harq, Pattern, RoundTrip, Uplink};
 use farlane_network_models::tcp::{CongestionControl, Parameters};
 use farlane_network_models::tsn::clock::ClockError;
 use farlane_network_models::tsn::gates::{GateEntry, GateSchedule, GateStates};
@@ -182,13 +182,48 @@ fn harq_costs_its_round_trips_in_proportion_to_their_chance() {
         first: Chance::percent(first),
         later: Chance::percent(later),
         attempts,
-        round_trip: Nanos::new(trip),
+        round_trip: RoundTrip::Fixed(Nanos::new(trip)),
         recovery: Nanos::new(recovery),
     };
     let (p, q) = (f64::from(first) / 100.0, f64::from(later) / 100.0);
     let expected = trip as f64 * p * (1.0 + q + q * q) + recovery as f64 * p * q.powi(3);
     let mut rng = Rng::from_seed(3);
-    is_near(mean((0..400_000).map(|_| harq.sample(&mut rng).get())), expected, 0.01);
+    let cell = Cell { harq_up: harq, ..IDEAL };
+    let sample = |_| cell.delivered(Direction::Up, at(0), &mut rng).as_nanos();
+    is_near(mean((0..400_000).map(sample)), expected, 0.01);
+}
+
+/// TS 38.321 5.3.2 and 5.4.2, TS 38.213 9.2.3: with slots of length T and no processing, an uplink
+/// over FDD is repeated after `(k2 + 1) T`, and a downlink after `2 T`, as its report ends within
+/// the next slot. Over DDDSU each is repeated a period later. RLC recovers the last failure.
+#[test]
+fn a_scheduled_repetition_follows_the_slots() {
+    let always = Chance::percent(100);
+    let recovery = Nanos::from_millis(40);
+    let harq = Harq { first: always, later: always, attempts: 3, round_trip: RoundTrip::Scheduled, recovery };
+    for numerology in 0..4 {
+        for k2 in 0..4_u32 {
+            let cell = Cell { numerology, k2, harq_up: harq, harq_down: harq, ..IDEAL };
+            let rng = &mut Rng::from_seed(1);
+            let slot = cell.slot();
+            let fdd = Cell { pattern: Pattern::FDD, ..cell };
+            let end = at(0) + slot * 10;
+            let twice = |time: Nanos| end + time * 2 + recovery;
+            assert_eq!(fdd.delivered(Direction::Up, end, rng), twice(slot * u64::from(k2 + 1)));
+            assert_eq!(fdd.delivered(Direction::Down, end, rng), twice(slot * 2));
+            // Slot 9 is uplink, and slot 7 the last of downlink alone.
+            assert_eq!(cell.delivered(Direction::Up, end, rng), twice(slot * 5));
+        }
+    }
+    // The report about slot 0 goes with the uplink symbols of the special slot 3, so the next
+    // downlink is slot 5. With a second carrier, the report ends within slot 1.
+    let cell = Cell { harq_down: Harq { attempts: 2, ..harq }, ..IDEAL };
+    let switched = Cell { switched_feedback: true, ..cell };
+    let (end, rng) = (at(0) + cell.slot(), &mut Rng::from_seed(1));
+    for (cell, slots) in [(cell, 5), (switched, 2)] {
+        let repeated = end + cell.slot() * slots;
+        assert_eq!(cell.delivered(Direction::Down, end, rng), repeated + recovery);
+    }
 }
 
 /// TS 38.214 6.1.2.3.1 (repK): with K repetitions and failures of 1 in 2, one transmission in 2^K
@@ -197,7 +232,8 @@ fn harq_costs_its_round_trips_in_proportion_to_their_chance() {
 fn repetitions_halve_what_is_left_each_time() {
     let half = Chance::percent(50);
     let trip = Nanos::from_millis(100);
-    let harq_up = Harq { first: half, later: half, attempts: 2, round_trip: trip, recovery: trip };
+    let round_trip = RoundTrip::Fixed(trip);
+    let harq_up = Harq { first: half, later: half, attempts: 2, round_trip, recovery: trip };
     for repetitions in [2, 4, 8] {
         let grants = Grants::Configured { period: 2, offset: 0, bytes: 1_000, repetitions };
         let cell = Cell { mini_slot: 2, pattern: Pattern::FDD, grants, harq_up, ..IDEAL };

@@ -2,11 +2,11 @@
 
 use engine::Nanos;
 use network_models::Chance;
-use network_models::nr5g::{Cell, CoreSettings, Grants, Harq, Pattern, Proactive};
+use network_models::nr5g::{Cell, CoreSettings, Grants, Harq, Pattern, Proactive, RoundTrip};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::text::{Bytes, Text, one_of};
+use super::text::{Bytes, Text, one_of, parse};
 use super::{Wrong, within};
 
 /// Number of symbols of a slot (TS 38.211).
@@ -82,6 +82,7 @@ pub(super) struct CellTable {
     n2: Option<Spanned<u32>>,
     harq_up: Option<Spanned<HarqTable>>,
     harq_down: Option<Spanned<HarqTable>>,
+    switched_feedback: Option<bool>,
 }
 
 /// `[link.core]`: differences from the campus network's core.
@@ -110,6 +111,24 @@ struct GrantsTable {
     bytes: Option<Spanned<Text<Bytes>>>,
 }
 
+/// A time, or `scheduled`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct RoundTripText(RoundTrip);
+
+impl TryFrom<String> for RoundTripText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "scheduled" {
+            return Ok(Self(RoundTrip::Scheduled));
+        }
+        parse(&text)
+            .map(|time| Self(RoundTrip::Fixed(time)))
+            .map_err(|error| format!("{error}, or 'scheduled'"))
+    }
+}
+
 /// Failures and repetitions of a transmission (HARQ).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +136,7 @@ struct HarqTable {
     first: Option<Text<Chance>>,
     later: Option<Text<Chance>>,
     attempts: Option<Spanned<u32>>,
-    round_trip: Option<Text<Nanos>>,
+    round_trip: Option<RoundTripText>,
     recovery: Option<Text<Nanos>>,
 }
 
@@ -159,6 +178,7 @@ fn apply(mut cell: Cell, place: &Spanned<CellTable>) -> Result<Cell, Wrong> {
     }
     cell.harq_up = harq(cell.harq_up, table.harq_up.as_ref())?;
     cell.harq_down = harq(cell.harq_down, table.harq_down.as_ref())?;
+    cell.switched_feedback = table.switched_feedback.unwrap_or(cell.switched_feedback);
     match cell.lacks() {
         None => Ok(cell),
         Some(direction) => {
@@ -315,7 +335,7 @@ fn harq(usual: Harq, place: Option<&Spanned<HarqTable>>) -> Result<Harq, Wrong> 
         first: table.first.map_or(usual.first, |Text(chance)| chance),
         later: table.later.map_or(usual.later, |Text(chance)| chance),
         attempts: within(table.attempts.as_ref(), usual.attempts, "attempts", &ATTEMPTS)?,
-        round_trip: table.round_trip.map_or(usual.round_trip, |Text(time)| time),
+        round_trip: table.round_trip.map_or(usual.round_trip, |RoundTripText(time)| time),
         recovery: table.recovery.map_or(usual.recovery, |Text(time)| time),
     })
 }

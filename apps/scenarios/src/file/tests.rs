@@ -2,7 +2,7 @@
 
 use engine::Nanos;
 use network_models::ethernet::{Forwarding, Handover};
-use network_models::nr5g::{Cell, Grants};
+use network_models::nr5g::{Cell, Grants, RoundTrip};
 use network_models::stage::Settings;
 use network_models::wifi::{self, Bursts};
 use network_models::{AnyHop, Chance, Rate};
@@ -259,6 +259,23 @@ fn occasions_may_be_closer_than_a_slot_and_transmissions_repeated() {
         let error = uplink(pattern, &grants(keys)).unwrap_err();
         assert!(error.contains(&expected), "{pattern}, {keys}: {error}");
     }
+}
+
+#[test]
+fn a_repetition_takes_a_time_or_is_scheduled() {
+    let cell = |keys: &str| {
+        let text = format!("[link]\n[link.cell]\n{keys}\n[[link.hop]]\nkind = \"5g-up\"\n");
+        let [there, _] = Link::parse(&text)?.paths(&engine::Rng::from_seed(1));
+        let AnyHop::Uplink(up) = there.hops().next().unwrap() else { panic!("{there:?}") };
+        Ok::<_, String>(*up.cell())
+    };
+    let given = cell("harq_up = { round_trip = \"scheduled\" }\nswitched_feedback = true").unwrap();
+    assert_eq!((given.harq_up.round_trip, given.switched_feedback), (RoundTrip::Scheduled, true));
+    let given = cell("harq_down = { round_trip = \"3ms\" }").unwrap();
+    assert_eq!(given.harq_down.round_trip, RoundTrip::Fixed(Nanos::from_millis(3)));
+    assert_eq!((given.harq_up, given.switched_feedback), (Cell::CAMPUS.harq_up, false));
+    let error = cell("harq_up = { round_trip = \"soon\" }").unwrap_err();
+    assert!(error.contains("not 'soon', or 'scheduled'"), "{error}");
 }
 
 #[test]

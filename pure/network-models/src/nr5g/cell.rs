@@ -7,6 +7,8 @@ use crate::Chance;
 /// Number of symbols in a slot (TS 38.211, normal cyclic prefix).
 const SYMBOLS_A_SLOT: u32 = 14;
 const SYMBOLS: u64 = SYMBOLS_A_SLOT as u64;
+/// Number of symbols of a report about a downlink transmission (PUCCH format 0, TS 38.211 6.3.2.3).
+const FEEDBACK_SYMBOLS: u32 = 2;
 
 /// Direction of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,15 @@ impl Pattern {
     }
 }
 
+/// The time from one attempt of a transmission to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundTrip {
+    /// From the end of an attempt to the end of the next one it is always as long as this.
+    Fixed(Nanos),
+    /// The cell's own slots and processing times decide: see [`Cell::delivered`].
+    Scheduled,
+}
+
 /// How often a transmission fails (HARQ), and the time that failures cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Harq {
@@ -90,7 +101,7 @@ pub struct Harq {
     /// Maximum number of attempts. After these, the layer above (RLC) recovers the frame.
     pub attempts: u32,
     /// Time from one attempt to the next.
-    pub round_trip: Nanos,
+    pub round_trip: RoundTrip,
     /// Time that the retransmission by RLC takes.
     pub recovery: Nanos,
 }
@@ -101,23 +112,9 @@ impl Harq {
         first: Chance::NEVER,
         later: Chance::NEVER,
         attempts: 1,
-        round_trip: Nanos::ZERO,
+        round_trip: RoundTrip::Fixed(Nanos::ZERO),
         recovery: Nanos::ZERO,
     };
-
-    /// Draws the time that failures add to one transmission.
-    pub fn sample(&self, rng: &mut Rng) -> Nanos {
-        let mut time = Nanos::ZERO;
-        let mut chance = self.first;
-        for attempt in 1..=self.attempts {
-            if !chance.happens(rng) {
-                return time;
-            }
-            time += if attempt == self.attempts { self.recovery } else { self.round_trip };
-            chance = self.later;
-        }
-        time
-    }
 }
 
 /// Grants that an active device gets without asking.
@@ -189,6 +186,9 @@ pub struct Cell {
     pub harq_up: Harq,
     /// Failures of downlink transmissions.
     pub harq_down: Harq,
+    /// Whether the device reports failures on a second carrier whenever its own has no uplink (TS
+    /// 38.213 9.A, Release 17: PUCCH cell switching).
+    pub switched_feedback: bool,
 }
 
 impl Cell {
@@ -229,16 +229,17 @@ impl Cell {
             first: Chance::percent(10),
             later: Chance::percent(1),
             attempts: 4,
-            round_trip: Nanos::from_micros(2_500),
+            round_trip: RoundTrip::Fixed(Nanos::from_micros(2_500)),
             recovery: Nanos::from_millis(40),
         },
         harq_down: Harq {
             first: Chance::percent(10),
             later: Chance::percent(1),
             attempts: 4,
-            round_trip: Nanos::from_micros(2_500),
+            round_trip: RoundTrip::Fixed(Nanos::from_micros(2_500)),
             recovery: Nanos::from_millis(40),
         },
+        switched_feedback: false,
     };
 
     /// Length of a slot.
@@ -300,6 +301,73 @@ impl Cell {
             }
         }
         panic!("a pattern without slots for {direction:?}: {:?}", self.pattern)
+    }
+
+    /// The earliest start of an uplink transmission whose need the base station learned at `at`: the
+    /// station decides, informs the device in the next downlink, and the device prepares the
+    /// transmission for k2 slots, N2 at least (TS 38.214 6.1.2.1 and 6.4).
+    pub(super) fn granted(&self, at: Instant) -> Instant {
+        let (informed, _) = self.next(Direction::Down, at + self.station);
+        informed + (self.slot() * u64::from(self.k2)).max(self.symbols(self.n2))
+    }
+
+    /// When the base station knows that the device did not decode what ended at `end`: the device
+    /// decodes for N1, and reports in the next two symbols of uplink (TS 38.213 9.2.3, PUCCH format
+    /// 0), those of the special slot included.
+    fn reported(&self, end: Instant) -> Instant {
+        let mini = Self { mini_slot: FEEDBACK_SYMBOLS.min(self.mini_slot), ..*self };
+        let pattern = if self.switched_feedback { Pattern::FDD } else { self.pattern };
+        Self { pattern, ..mini }.next(Direction::Up, end + self.symbols(self.n1)).1
+    }
+
+    /// When a transmission in `direction` whose first attempt ends at `end` has got through.
+    /// Failures come from `rng`.
+    ///
+    /// With [`RoundTrip::Scheduled`], an uplink is repeated in a slot that the station grants, and a
+    /// downlink in the first slot after the device's report and the station's decision (TS 38.321
+    /// 5.3.2 and 5.4.2).
+    pub fn delivered(&self, direction: Direction, end: Instant, rng: &mut Rng) -> Instant {
+        let harq = match direction {
+            Direction::Down => &self.harq_down,
+            Direction::Up => &self.harq_up,
+        };
+        self.recovered(harq, direction, end, rng)
+    }
+
+    /// The same with other failures than the cell's.
+    pub(super) fn recovered(
+        &self,
+        harq: &Harq,
+        direction: Direction,
+        mut end: Instant,
+        rng: &mut Rng,
+    ) -> Instant {
+        let mut chance = harq.first;
+        for attempt in 1..=harq.attempts {
+            if !chance.happens(rng) {
+                return end;
+            }
+            end = match harq.round_trip {
+                _ if attempt == harq.attempts => end + harq.recovery,
+                round_trip => self.repeated(round_trip, direction, end),
+            };
+            chance = harq.later;
+        }
+        end
+    }
+
+    /// End of the attempt that follows a failed one, which ended at `end`.
+    pub(super) fn repeated(&self, round_trip: RoundTrip, direction: Direction, end: Instant) -> Instant {
+        match round_trip {
+            RoundTrip::Fixed(time) => end + time,
+            RoundTrip::Scheduled => {
+                let from = match direction {
+                    Direction::Up => self.granted(end),
+                    Direction::Down => self.reported(end) + self.station,
+                };
+                self.next(direction, from).1
+            }
+        }
     }
 
     /// Start of the first of the slots `offset`, `offset + period`, … that starts at `at` or later.

@@ -44,7 +44,7 @@ impl Delay for Downlink {
         loop {
             if start != self.slot {
                 (self.slot, self.left) = (start, self.cell.down_bytes.max(1));
-                self.failures = self.cell.harq_down.sample(&mut self.rng);
+                self.failures = self.cell.delivered(Direction::Down, end, &mut self.rng) - end;
             }
             let part = bytes.min(self.left);
             bytes -= part;

@@ -13,7 +13,7 @@ mod downlink;
 mod tests;
 mod uplink;
 
-pub use cell::{Cell, Direction, Grants, Harq, Pattern, Proactive};
+pub use cell::{Cell, Direction, Grants, Harq, Pattern, Proactive, RoundTrip};
 pub use core::{Core, CoreSettings};
 pub use downlink::Downlink;
 pub use uplink::Uplink;

@@ -104,11 +104,13 @@ fn failures_are_sampled() {
         first: Chance::percent(10),
         later: Chance::percent(50),
         attempts: 3,
-        round_trip: Nanos::from_millis(2),
+        round_trip: RoundTrip::Fixed(Nanos::from_millis(2)),
         recovery: Nanos::from_millis(40),
     };
     let mut rng = Rng::from_seed(5);
-    let samples: Vec<_> = (0..100_000).map(|_| harq.sample(&mut rng).get() / 1_000_000).collect();
+    let cell = Cell { harq_up: harq, ..IDEAL };
+    let mut sample = || cell.delivered(Direction::Up, Instant::ZERO, &mut rng).as_nanos() / 1_000_000;
+    let samples: Vec<_> = (0..100_000).map(|_| sample()).collect();
     let count = |time| samples.iter().filter(|sample| **sample == time).count();
     assert!(count(0).abs_diff(90_000) < 300);
     assert!(count(2).abs_diff(5_000) < 300);

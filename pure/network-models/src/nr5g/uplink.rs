@@ -52,10 +52,7 @@ impl Uplink {
 
     /// The slot that the base station grants after it learned at `at` that data waits.
     fn granted(&self, at: Instant, bytes: u32) -> Grant {
-        let decided = at + self.cell.station;
-        let (informed, _) = self.cell.next(Direction::Down, decided);
-        let prepared = (self.cell.slot() * u64::from(self.cell.k2)).max(self.cell.symbols(self.cell.n2));
-        self.in_uplink(informed + prepared, bytes)
+        self.in_uplink(self.cell.granted(at), bytes)
     }
 
     /// The grant that an idle device gets for data that is ready at `ready`.
@@ -81,7 +78,7 @@ impl Uplink {
     /// and the time at which the base station has received the data.
     fn send(&mut self, grant: Grant) -> (Instant, Instant) {
         let Grants::Configured { repetitions: repetitions @ 2.., .. } = self.cell.grants else {
-            return (grant.end, grant.end + self.cell.harq_up.sample(&mut self.rng));
+            return (grant.end, self.cell.delivered(Direction::Up, grant.end, &mut self.rng));
         };
         let (harq, mut end) = (self.cell.harq_up, grant.end);
         let mut decoded = None;
@@ -96,7 +93,11 @@ impl Uplink {
         }
         // A transmission that no repetition brought through is sent again as any other.
         let again = Harq { first: harq.later, ..harq };
-        (end, decoded.unwrap_or_else(|| end + harq.round_trip + again.sample(&mut self.rng)))
+        let received = decoded.unwrap_or_else(|| {
+            let repeated = self.cell.repeated(harq.round_trip, Direction::Up, end);
+            self.cell.recovered(&again, Direction::Up, repeated, &mut self.rng)
+        });
+        (end, received)
     }
 
     /// Sends what fits into the grant, whose slot has come.

@@ -8,9 +8,9 @@ const BILLION: i128 = 1_000_000_000;
 /// The error of a node's clock: a constant offset, a drift that each synchronisation ends, and a
 /// remainder that each synchronisation leaves.
 ///
-/// 802.1AS-2020 B.3 asks for 1 µs over a chain of seven nodes. A node whose oscillator is within
-/// 100 ppm (ibid., B.1.1) and that is synchronised eight times a second (ibid., 10.7.2.3: 125 ms)
-/// would drift by 12.5 µs in between if it did not correct its rate. To check: recalled, not read.
+/// 802.1AS B.3 asks for 1 µs, peak to peak, over seven hops at most. An oscillator within 100 ppm,
+/// synchronised each 125 ms (gPTP's usual interval), would drift by 12.5 µs in between if its node
+/// did not correct the rate. Both values only show the scale: no model uses them by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockError {
     /// Constant lead of the clock, in nanoseconds.

@@ -72,11 +72,14 @@ impl Card {
     ///   [`Link::GEN2_X4`].
     /// - `store`: half of a configuration read's round trip (published-figures, nvme-tsn: 280 ns),
     ///   less the link's 50 ns.
-    /// - `memory_read`: a read of 64 B takes 0.5 to 1 µs on hosts of these years (link-models); 547
-    ///   ns on Haswell in pcie-bench (to check), less 127 ns on the link.
+    /// - `memory_read`: assumed. A read of 64 B takes 0.5 to 1 µs on hosts of these years
+    ///   (Neugebauer et al., "Understanding PCIe performance for end host networking", SIGCOMM
+    ///   2018); 547 ns is near the lower end, as a Haswell server's should be, and 127 ns of it are
+    ///   on the link. The range is 370 to 870 ns.
     /// - `memory_write`: niq's `pcie_write_rx` 280 ns, less 60 ns on the link.
     /// - `logic`: niq's `nic_logic` 150 ns each way.
-    /// - `occupancy`: 35 million messages a second (data sheet, to check).
+    /// - `occupancy`: assumed, 35 million messages a second. Cards of the generation take 20 to 50 ns
+    ///   a message. One command at a time never waits for it.
     /// - `inline_max`: 0, because Linux's driver for NVMe over RDMA sends capsules from memory.
     /// - `copy_rate`: 10 GB/s, an estimate for memory that is in no cache.
     pub const CONNECTX_3: Self = Self {

@@ -1,6 +1,7 @@
 //! Every constant of the experiments.
 
-use network_models::nr5g::{Cell, Grants, Proactive};
+use engine::Nanos;
+use network_models::nr5g::{Cell, Grants, Harq, Proactive, RoundTrip};
 
 use super::Quantity::{Chance, Count, Number, Time};
 use super::Source::{Elsewhere, Estimate, Figure, Fitted};
@@ -19,6 +20,14 @@ fn request_period(cell: &mut Cell) -> &mut u32 {
     match &mut cell.grants {
         Grants::Dynamic { request_period, .. } => request_period,
         other => unreachable!("devices of the campus cell send requests: {other:?}"),
+    }
+}
+
+/// The time from one attempt to the next in the campus cell.
+fn fixed(harq: &mut Harq) -> &mut Nanos {
+    match &mut harq.round_trip {
+        RoundTrip::Fixed(time) => time,
+        RoundTrip::Scheduled => unreachable!("the campus cell repeats after a fixed time"),
     }
 }
 
@@ -187,7 +196,7 @@ pub static ALL: &[Constant] = &[
         Chance(&mut c.cell.harq_up.later)
     }),
     own(RADIO, "HARQ up: round trip", Estimate("a period of the pattern"), |c| {
-        Time(&mut c.cell.harq_up.round_trip)
+        Time(fixed(&mut c.cell.harq_up))
     }),
     own(RADIO, "HARQ up: recovery by RLC", Estimate("a common t-PollRetransmit"), |c| {
         Time(&mut c.cell.harq_up.recovery)
@@ -202,7 +211,7 @@ pub static ALL: &[Constant] = &[
         Chance(&mut c.cell.harq_down.later)
     }),
     own(RADIO, "HARQ down: round trip", Estimate("a period of the pattern"), |c| {
-        Time(&mut c.cell.harq_down.round_trip)
+        Time(fixed(&mut c.cell.harq_down))
     }),
     own(RADIO, "HARQ down: recovery by RLC", Estimate("a common t-PollRetransmit"), |c| {
         Time(&mut c.cell.harq_down.recovery)

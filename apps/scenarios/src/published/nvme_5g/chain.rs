@@ -13,7 +13,7 @@ use super::{Experiment, Middle, Place, row};
 const PACKETS: u64 = 10_000;
 /// Lengths of the smallest and the largest packet in bytes.
 const SIZES: [u32; 2] = [68, 1_518];
-/// The rate of the packet generators in bits a second.
+/// The rate to which the packet generators were held, in bits a second.
 const LINE_RATE: u64 = 1_000_000;
 
 fn micros(time: Nanos) -> f64 {
@@ -68,6 +68,28 @@ fn round_trips(mut there: Path, mut back: Path, size: u32, count: u64, interval:
     times
 }
 
+/// Round-trip times of `count` packets of `size` bytes over `there` and `back`. A packet is sent each
+/// `interval`, whether or not earlier ones have returned.
+fn streamed(mut there: Path, mut back: Path, size: u32, count: u64, interval: Nanos) -> Vec<Nanos> {
+    let frame = |id| Frame::new(id, size, Class::BEST_EFFORT, Buffer::EMPTY);
+    let sent = |id: u64| Instant::ZERO + interval * id;
+    let (mut id, mut times) = (0, Vec::new());
+    loop {
+        let due = (id < count).then(|| sent(id));
+        let Some(now) = [due, there.next(), back.next()].into_iter().flatten().min() else { return times };
+        while let Some(frame) = back.poll(now) {
+            times.push(now - sent(frame.id));
+        }
+        while let Some(arrived) = there.poll(now) {
+            back.enter(now, frame(arrived.id));
+        }
+        if due == Some(now) {
+            there.enter(now, frame(id));
+            id += 1;
+        }
+    }
+}
+
 /// When a frame that enters a path at `now` leaves it; `None` if the frame is lost.
 fn pass(path: &mut Path, now: Instant, frame: Frame) -> Option<Instant> {
     path.enter(now, frame);
@@ -104,6 +126,8 @@ fn loops(report: &mut Report, Experiment { constants, effort, seed }: Experiment
             let there = path([Place::Upstream, Place::Downstream], &rng.fork("there"));
             let back = path([Place::Downstream, Place::Upstream], &rng.fork("back"));
             let interval = Nanos::new(u64::from(size) * 8 * 1_000_000_000 / LINE_RATE);
+            // The generator in logic holds its rate. A process waits for its packet.
+            let round_trips = if in_logic { streamed } else { round_trips };
             let times = round_trips(there, back, size, effort.of(PACKETS), interval);
             // A loop between processors has a process at either end.
             let processes = if in_logic { 0.0 } else { 2.0 * micros(process.of(size)) };
