@@ -114,7 +114,7 @@ lint: setup ## formatting, lints and links between document comments; warnings a
 	@scripts/setup --fleet
 	@scripts/prove lint
 
-gateware-lint: ## the circuits of gateware/rtl under -Wall
+gateware-lint: ## the circuits of gateware/rtl: Verilator -Wall, slang, verible
 	@scripts/gateware lint
 
 gateware-test: ## lint, golden vectors and 50 seeds of the circuits (needs Verilator, which scripts/setup --tests installs)

@@ -121,8 +121,9 @@ module streamer
       .s_wstrb(s_reg_wstrb), .s_bvalid(s_reg_bvalid), .s_bready(s_reg_bready),
       .s_arvalid(s_reg_arvalid), .s_arready(s_reg_arready), .s_araddr(s_reg_araddr),
       .s_rvalid(s_reg_rvalid), .s_rready(s_reg_rready), .s_rdata(s_reg_rdata),
-      .setup, .media, .is_clearing, .is_busy, .is_starting, .starts, .stops, .first, .maximum, .chunks_max,
-      .state, .bytes, .stored, .lost, .fill, .high_water, .last_address,
+      .setup, .media, .is_clearing, .is_busy, .is_starting, .starts, .stops,
+      .first, .maximum, .chunks_max, .state, .bytes, .stored, .lost, .fill, .high_water,
+      .last_address,
       .gaps, .gap_index, .gap_page, .gap_chunks, .gap_behind
   );
 
@@ -141,8 +142,9 @@ module streamer
   streamer_control control (
       .clk, .rst, .is_enabled(setup.enable && !is_clearing), .chunk_shift(setup.chunk_shift),
       .media, .starts, .stops, .first, .maximum, .chunks_max,
-      .record_state, .replay_state, .is_busy, .is_starting, .is_replay, .start, .first_page, .most_pages,
-      .stop_intake, .intake_runs, .intake_is_finished, .fault(intake_fault || outlet_fault),
+      .record_state, .replay_state, .is_busy, .is_starting, .is_replay, .start,
+      .first_page, .most_pages, .stop_intake,
+      .intake_runs, .intake_is_finished, .fault(is_replay ? outlet_fault : intake_fault),
       .outlet_is_empty, .has_slot, .slot, .is_idle, .retire, .retire_lost, .retire_full,
       .flush, .flushed, .flush_failed, .ask, .page(ask_page), .short_chunk(replay_short),
       .last_valid, .last_slot, .has_failed

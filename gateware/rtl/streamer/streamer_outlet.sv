@@ -42,7 +42,11 @@ module streamer_outlet
   logic       passes, has_room, is_whole;
 
   assign wanted = {pages, 2'b00};
+`ifdef MUTANT_STREAMER_READ_AHEAD
+  assign has_room = (reserved - taken) <= beat_t'(Bursts * BurstBeats);
+`else
   assign has_room = (reserved - taken) <= beat_t'((Bursts - 1) * BurstBeats);
+`endif
   assign m_arvalid = deliver && asked != wanted && has_room;
   assign m_araddr = slot_address(setup.buffer, setup.chunk_shift, slot) + {46'd0, asked, 10'd0};
   assign is_whole = m_rvalid && m_rlast && came + 8'd1 == wanted;

@@ -1,4 +1,4 @@
-// Declarations for the blocks of the Streamer: units, states, the setup that software writes.
+// Declarations for the blocks of the Streamer: types, states, the setup that software writes.
 //
 // Source: pure/record/registers.md. Names are those of the Rust crate `farlane-record`.
 package streamer_pkg;

@@ -143,7 +143,7 @@ module streamer_registers
     if (s_araddr[11:8] == 4'd0) begin
       case (s_araddr[7:3])
         5'h00: shown = {32'd1, 32'h4252_4c46};
-        5'h01: shown = {32'd0, 32'b1011};
+        5'h01: shown = {32'd0, 32'hb};
         5'h02: shown = {16'd0, media, 12'd0};
         5'h03: shown = {17'd0, setup.chunks, 32'd4096 << setup.chunk_shift};
         5'h04, 5'h05, 5'h06, 5'h07, 5'h08: shown = {2{model[model_at[5:2]]}};

@@ -56,9 +56,10 @@ module streamer_window
     FIND,
     SHOW
   } step_t;
-  step_t       step;
-  logic [22:4] at;
-  logic [7:0]  beats;
+  step_t        step;
+  logic [22:4]  at;
+  logic [7:0]   beats;
+  logic [127:0] shown;
 
   assign s_arready = step == ACCEPT;
   assign entry = at[EntryBits+5:6];
@@ -97,7 +98,7 @@ module streamer_window
   logic [63:0]  data, list, second, block;
   logic [15:0]  blocks;
   logic [7:0]   opcode;
-  logic [127:0] shown, words;
+  logic [127:0] words;
   assign is_flush = entry_command == FLUSH;
   assign pages = short_chunk.valid && short_chunk.slot == entry_slot
                  ? short_chunk.pages : chunk_pages(setup.chunk_shift);

@@ -42,6 +42,7 @@ impl Plan {
             entries: 2 + u32::try_from(rng.below(63)).expect("a small number"),
             waits: rng.one_in(3),
             media: 8 << 20,
+            has_large_blocks: rng.one_in(2),
             stalls: Stalls([None, Some(2), Some(7), Some(50)][pick(rng, 4)]),
             memory_latency_max: [1, 30, 400][pick(rng, 3)],
             temper,

@@ -37,6 +37,8 @@ pub(super) struct BufferMemory {
     reads: VecDeque<Burst>,
     /// No burst is taken before this cycle.
     pub(super) closed_until: u64,
+    /// Each burst is answered with an error.
+    pub(super) fails: bool,
     held: (Held<u64>, Held<([u32; 4], bool)>, Held<u64>),
 }
 
@@ -52,6 +54,7 @@ impl BufferMemory {
             written: VecDeque::new(),
             reads: VecDeque::new(),
             closed_until: 0,
+            fails: false,
             held: (Held::new("m_mem_aw"), Held::new("m_mem_w"), Held::new("m_mem_ar")),
         }
     }
@@ -75,6 +78,9 @@ impl BufferMemory {
         inputs.m_mem_awready = is_open && !self.stalls.pauses(rng);
         inputs.m_mem_wready = is_open && !self.stalls.pauses(rng);
         inputs.m_mem_arready = is_open && !self.stalls.pauses(rng);
+        // SLVERR, or OKAY.
+        let answer = if self.fails { 2 } else { 0 };
+        (inputs.m_mem_bresp, inputs.m_mem_rresp) = (answer, answer);
         inputs.m_mem_bvalid = self.written.front().is_some_and(|due| *due <= now);
         inputs.m_mem_rvalid =
             self.reads.front().is_some_and(|read| read.due <= now) && !self.stalls.pauses(rng);

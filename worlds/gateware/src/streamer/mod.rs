@@ -10,6 +10,7 @@ use std::fmt;
 
 use engine::Rng;
 use nvme::media::MediumId;
+use nvme::subsystem::BlockSize;
 use nvme::wire::SubmissionQueueEntry;
 use record::registers::{Account, State, layout as at};
 
@@ -64,6 +65,8 @@ pub struct Config {
     pub waits: bool,
     /// Bytes of the medium.
     pub media: u64,
+    /// Whether a block of the medium has 4,096 bytes, and not 512.
+    pub has_large_blocks: bool,
     /// How the streams pause.
     pub stalls: Stalls,
     /// The most cycles that the buffer's memory takes.
@@ -83,6 +86,7 @@ impl Config {
             entries: 64,
             waits: false,
             media: 16 << 20,
+            has_large_blocks: false,
             stalls: Stalls(None),
             memory_latency_max: 20,
             temper: Temper { latency_max: 1_000, fails_one_in: 0 },
@@ -155,7 +159,10 @@ impl StreamerCircuit {
     /// When the software finds a register that does not hold what it wrote.
     pub fn new(config: Config) -> Self {
         let Config { chunk, chunks, stalls, temper, media, .. } = config;
-        let core = nvme::subsystem::Config::new("STREAMER").with_namespace(MediumId(0), media);
+        let mut core = nvme::subsystem::Config::new("STREAMER").with_namespace(MediumId(0), media);
+        if config.has_large_blocks {
+            core.namespaces[0].block = BlockSize::Bytes4096;
+        }
         let length = usize::try_from(u64::from(chunk) * u64::from(chunks)).expect("a small buffer");
         let memory = BufferMemory::new(BUFFER, length, stalls, config.memory_latency_max);
         let mut circuit = Self {
@@ -187,7 +194,8 @@ impl StreamerCircuit {
         let Config { chunk, chunks, entries, waits, media, .. } = self.config;
         self.ssd.bring_up(entries);
         let page_shift = chunk.trailing_zeros() - 12;
-        self.write(setup::SHIFTS, page_shift | 3 << 8);
+        let block_shift = if self.config.has_large_blocks { 0 } else { 3 };
+        self.write(setup::SHIFTS, page_shift | block_shift << 8);
         self.write(setup::CHUNKS, chunks);
         self.write(setup::ENTRIES, entries);
         self.write(setup::NAMESPACE, 1);
@@ -437,6 +445,11 @@ impl StreamerCircuit {
     /// Lets the buffer's memory take no burst for so many cycles.
     pub const fn pause_memory(&mut self, cycles: u64) {
         self.memory.closed_until = self.now + cycles;
+    }
+
+    /// Has the buffer's memory answer each burst with an error, or none.
+    pub const fn fail_memory(&mut self, fails: bool) {
+        self.memory.fails = fails;
     }
 
     /// Changes how the SSD behaves.

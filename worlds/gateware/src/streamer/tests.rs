@@ -248,6 +248,24 @@ fn what_cannot_be_started_fails_and_what_runs_is_left_alone() {
 }
 
 #[test]
+fn an_error_of_the_memory_fails_the_direction() {
+    let bytes = random(&mut Rng::from_seed(11), 4 * 16_384);
+    let mut circuit = recorded(Config { has_large_blocks: true, ..Config::new(11) }, &bytes);
+    circuit.fail_memory(true);
+    circuit.start(at::READING, START, START + 65_536, 0);
+    assert_eq!(circuit.run_until_ended(at::READING), State::Failed);
+    circuit.start(at::WRITING, START, 0, 0);
+    circuit.give(&bytes);
+    assert_eq!(circuit.run_until_ended(at::WRITING), State::Failed);
+    circuit.fail_memory(false);
+    circuit.discard();
+    circuit.start(at::WRITING, START, 0, 0);
+    circuit.give_last(&bytes);
+    assert_eq!(circuit.run_until_ended(at::WRITING), State::Ended);
+    assert!(circuit.contents(START, 65_536) == bytes);
+}
+
+#[test]
 #[should_panic(expected = "the stream waits for the circuit")]
 fn the_watchdog_says_who_waits() {
     let mut circuit = StreamerCircuit::new(Config::new(10));

@@ -3,7 +3,7 @@
 use campaigns::sessions::Member;
 use engine::{Buffer, Instant, Nanos, Rng};
 use pcie::ordering::Lane;
-use pcie::wire::{Bdf, Packet, Tag};
+use pcie::wire::{Bdf, Kind, Packet, Tag};
 use tunnel::frame::Role;
 use tunnel::session::{Config, Input, Output};
 
@@ -171,5 +171,25 @@ fn packets_of_all_lanes_arrive_once_and_in_an_order_that_pci_express_allows() {
             assert_eq!(found.len(), sent[end].len());
             check_order(&sent[end], found);
         }
+    }
+}
+
+#[test]
+fn a_malformed_packet_of_a_peer_is_dropped_and_counted() {
+    for upstream_is_circuit in [true, false] {
+        let mut pair = Pair::new([upstream_is_circuit, !upstream_is_circuit], 1);
+        let (circuit, peer) = if upstream_is_circuit { (0, 1) } else { (1, 0) };
+        let write = |address| Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(vec![7; 8]));
+        let mut crossing = write(0x1000);
+        let Kind::Memory(request) = &mut crossing.header.kind else { panic!("{crossing} is a write") };
+        // The second double word lies in the next page.
+        request.address = 0x1ffc;
+        for packet in [write(0x2000), crossing, write(0x3000)] {
+            pair.ends[peer].send(pair.now, packet);
+        }
+        pair.run(pair.now + Nanos::from_millis(10));
+        assert_eq!(pair.packets[circuit], [write(0x2000), write(0x3000)]);
+        let described = format!("{:?}", pair.ends[circuit]);
+        assert!(described.contains("; 1 malformed TLPs were dropped"), "{described}");
     }
 }
