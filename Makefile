@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic hosts guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python python-test
+.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic hosts guest guest-5g kernel release test lint bench lookahead tail tcp releases soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -183,6 +183,9 @@ tail: setup ## the far percentiles over bad links, remedy by remedy, between net
 lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (20 minutes)
 	$(CARGO) build --profile shipped --package farlane
 	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
+
+tcp: demo ## the modelled TCP beside this kernel's own, over the same emulated links (root; 20 minutes)
+	scripts/tcp
 
 releases: setup ## apps/scenarios/releases.md: NVMe over 5G, release by release, simulated
 	$(CARGO) run --profile demo --package farlane-scenarios --example releases > target/releases.md

@@ -1,7 +1,7 @@
 //! Writes the page *NVMe over 5G, release by release* to standard output.
 //!
-//! `cargo run --profile demo -p farlane-scenarios --example releases`; four numbers behind `--` replace
-//! the replications, register reads, commands and MiB of [`Effort::FULL`].
+//! `cargo run --profile demo -p farlane-scenarios --example releases`; four numbers behind `--`
+//! replace the replications, register reads, commands and MiB of [`Effort::FULL`].
 
 #![allow(missing_docs, reason = "a program that is run by hand")]
 

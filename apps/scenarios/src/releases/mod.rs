@@ -72,7 +72,7 @@ impl Release {
     fn scenario(&self, remedy: Remedy, tasks: Vec<Table>, timeout: &str) -> Result<Scenario, String> {
         let mut file: Table = self.text.parse().map_err(|error| format!("{}: {error}", self.name))?;
         let of = |key: &str, value: Value| Value::Table(Table::from_iter([(key.to_owned(), value)]));
-        // The simulated medium keeps what was written: a small one saves memory, and no time changes.
+        // The simulated medium keeps what was written. A small one saves memory; no time changes.
         file.insert("ssd".into(), of("capacity", "64MiB".into()));
         file.insert("host".into(), of("completion_timeout", timeout.into()));
         file.insert("switch".into(), of("lookahead", remedy.lookahead.into()));

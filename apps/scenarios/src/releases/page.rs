@@ -19,6 +19,8 @@ everywhere: those of the published experiments
   assumed, with their range.
 - The modems are ideal: their own time, their drivers' and that of USB are left out.
 - One device, always in coverage: other devices, handover and fading are not modelled.
+- `rel17-tdd` equals `rel16-tdd` event for event: where each slot has both directions, a report on a
+  second carrier comes no earlier than the next downlink needs it.
 - A value is the mean over the replications, ± half of its 95 % confidence interval (Student's t).
   A replication determines a percentile if one operation at least exceeds it.
 

@@ -16,6 +16,16 @@ fn the_page_shows_the_first_operations_of_this_build() {
     }
 }
 
+/// The introduction of the page says so.
+#[test]
+fn a_second_carrier_changes_nothing_where_each_slot_has_both_directions() {
+    let of = |name: &str| {
+        let release = RELEASES.iter().find(|release| release.name == name).unwrap();
+        fingerprint(release, REMEDIES[0]).unwrap().replace(name, "")
+    };
+    assert_eq!(of("rel16-tdd"), of("rel17-tdd"));
+}
+
 #[test]
 fn every_value_of_a_network_has_a_source_on_the_page() {
     for release in &RELEASES {
@@ -31,8 +41,8 @@ fn every_value_of_a_network_has_a_source_on_the_page() {
     }
 }
 
-/// A symbol of data carries 12 subcarriers of each resource block, at 1.0273 bits each (MCS 13 of TS
-/// 38.214 table 5.1.3.1-3: QPSK, 526 / 1024). One symbol of each transmission has its pilots.
+/// A symbol of data carries 12 subcarriers of each resource block, at 1.0273 bits each (MCS 13 of
+/// TS 38.214 table 5.1.3.1-3: QPSK, 526 / 1024). One symbol of each transmission has its pilots.
 #[test]
 fn a_transmission_carries_what_its_resource_blocks_and_its_rate_allow() {
     for (name, blocks) in [("rel15-urllc", 273), ("rel16-tdd", 273), ("rel16-fdd", 133), ("rel17-tdd", 273)] {

@@ -303,8 +303,8 @@ impl Cell {
         panic!("a pattern without slots for {direction:?}: {:?}", self.pattern)
     }
 
-    /// The earliest start of an uplink transmission whose need the base station learned at `at`: the
-    /// station decides, informs the device in the next downlink, and the device prepares the
+    /// The earliest start of an uplink transmission whose need the base station learned at `at`.
+    /// The station decides, informs the device in the next downlink, and the device prepares the
     /// transmission for k2 slots, N2 at least (TS 38.214 6.1.2.1 and 6.4).
     pub(super) fn granted(&self, at: Instant) -> Instant {
         let (informed, _) = self.next(Direction::Down, at + self.station);
@@ -323,8 +323,8 @@ impl Cell {
     /// When a transmission in `direction` whose first attempt ends at `end` has got through.
     /// Failures come from `rng`.
     ///
-    /// With [`RoundTrip::Scheduled`], an uplink is repeated in a slot that the station grants, and a
-    /// downlink in the first slot after the device's report and the station's decision (TS 38.321
+    /// With [`RoundTrip::Scheduled`], an uplink is repeated in a slot that the station grants, and
+    /// a downlink in the first slot after the device's report and the station's decision (TS 38.321
     /// 5.3.2 and 5.4.2).
     pub fn delivered(&self, direction: Direction, end: Instant, rng: &mut Rng) -> Instant {
         let harq = match direction {

@@ -78,8 +78,8 @@ impl Card {
     ///   on the link. The range is 370 to 870 ns.
     /// - `memory_write`: niq's `pcie_write_rx` 280 ns, less 60 ns on the link.
     /// - `logic`: niq's `nic_logic` 150 ns each way.
-    /// - `occupancy`: assumed, 35 million messages a second. Cards of the generation take 20 to 50 ns
-    ///   a message. One command at a time never waits for it.
+    /// - `occupancy`: assumed, 35 million messages a second. Cards of the generation take 20 to 50
+    ///   ns a message. One command at a time never waits for it.
     /// - `inline_max`: 0, because Linux's driver for NVMe over RDMA sends capsules from memory.
     /// - `copy_rate`: 10 GB/s, an estimate for memory that is in no cache.
     pub const CONNECTX_3: Self = Self {

@@ -68,8 +68,8 @@ fn round_trips(mut there: Path, mut back: Path, size: u32, count: u64, interval:
     times
 }
 
-/// Round-trip times of `count` packets of `size` bytes over `there` and `back`. A packet is sent each
-/// `interval`, whether or not earlier ones have returned.
+/// Round-trip times of `count` packets of `size` bytes over `there` and `back`. A packet is sent
+/// each `interval`, whether or not earlier ones have returned.
 fn streamed(mut there: Path, mut back: Path, size: u32, count: u64, interval: Nanos) -> Vec<Nanos> {
     let frame = |id| Frame::new(id, size, Class::BEST_EFFORT, Buffer::EMPTY);
     let sent = |id: u64| Instant::ZERO + interval * id;
