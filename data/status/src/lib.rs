@@ -56,7 +56,7 @@ pub use target::{
 };
 pub use tunnel::{
     Admits, Callers, ConfigCache, Connection, Copies, Datagrams, Dma, DmaMode, Export, FarEnd, FarReads,
-    Guest, Host, Lane, Link, Lookahead, Path, Seat, Slot, Tcp,
+    Guest, Host, Lane, Link, Lookahead, Path, Port, Seat, Slot, Tcp,
 };
 pub use unreadable::Unreadable;
 

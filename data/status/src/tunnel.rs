@@ -422,6 +422,9 @@ pub struct Slot {
     pub url: Option<String>,
     /// Whether a guest is there.
     pub client: bool,
+    /// The port of QEMU that the device is plugged into; null without --qmp.
+    #[serde(default)]
+    pub port: Option<Port>,
     /// The tunnel.
     pub link: Option<Link>,
     /// The connections of a tunnel over several, the main one first; otherwise empty.
@@ -456,6 +459,21 @@ pub struct Slot {
     /// Counts of the commands of each namespace; empty if the device is at the far end.
     #[serde(default)]
     pub activity: Vec<Activity>,
+}
+
+/// A port of a switch or root complex in QEMU, with native hot-plug.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Port {
+    /// The port's id in QEMU.
+    pub id: String,
+    /// The device in the port: unknown, empty, plugging, plugged or unplugging.
+    pub state: String,
+    /// Times that the device was plugged in.
+    pub plugs: u64,
+    /// Times that the device was unplugged.
+    pub unplugs: u64,
+    /// Requests that QEMU or the guest refused.
+    pub refusals: u64,
 }
 
 /// A thread that serves I/O queues of a device.

@@ -1,7 +1,7 @@
 //! The options of `farlane attach` and `farlane offer device`, which offer an SSD to a virtual
 //! machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +16,12 @@ pub(super) const ATTACH_EXAMPLES: &str = "Example:\n  \
     farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock\n  \
     qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on \\\n    \
     -M q35,memory-backend=mem -m 1G ... -device \\\n    \
-    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'";
+    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'\n\n\
+    With hot-plug, below a port of a QEMU that runs already:\n  \
+    qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on -M q35,memory-backend=mem -m 1G \\\n    \
+    -global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off -device pcie-root-port,id=dn1,chassis=1 \\\n    \
+    -qmp unix:/run/user/1000/qmp.sock,server=on,wait=off ...\n  \
+    farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock --qmp /run/user/1000/qmp.sock --port dn1";
 
 /// The socket that a virtual machine's monitor connects to.
 #[derive(Debug, Args)]
@@ -68,6 +73,38 @@ impl DeviceArgs {
     }
 }
 
+/// The port of QEMU that the function is plugged into.
+#[derive(Debug, Args)]
+pub(crate) struct HotPlug {
+    /// Plug the function into a port of the QEMU whose monitor listens at this socket (-qmp), and
+    /// unplug it while the far end is lost.
+    ///
+    /// The guest then sees native PCI Express hot-plug. QEMU must run before this process starts
+    #[arg(long = "qmp", value_name = "PATH", requires = "port")]
+    pub(crate) monitor: Option<PathBuf>,
+    /// Use this empty port of QEMU: the id of its pcie-root-port or xio3130-downstream
+    #[arg(long, value_name = "ID", requires = "monitor", value_parser = parse_port)]
+    pub(crate) port: Option<String>,
+}
+
+impl HotPlug {
+    /// The socket of QEMU's monitor and the id of the port, if they were given.
+    pub(crate) fn given(&self) -> Option<(&Path, &str)> {
+        self.monitor.as_deref().zip(self.port.as_deref())
+    }
+}
+
+/// An id as QEMU allows it.
+fn parse_port(text: &str) -> Result<String, String> {
+    let is_id = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.chars().all(|one| one.is_ascii_alphanumeric() || "-._".contains(one))
+    };
+    let expected = "expected the id of a port as in QEMU's -device pcie-root-port,id=dn1: a letter, then letters, \
+        digits, '-', '.' or '_'";
+    if is_id(text) { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// The far end: tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT, udp://HOST:PORT,
@@ -76,6 +113,8 @@ pub(crate) struct AttachArgs {
     pub(crate) url: FarUrl,
     #[command(flatten)]
     pub(crate) socket: Socket,
+    #[command(flatten)]
+    pub(crate) hot_plug: HotPlug,
     /// Give the guest this function of the far end; the first function is 0 [default: the first
     /// NVMe controller]
     #[arg(long, value_name = "N")]

@@ -1,12 +1,15 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
+use std::path::Path;
+
 use ::status::{Report, Status};
 use assemblies::guest::{Config, Guest};
 use daemon::{Daemon, OnlyStatus, Opening, Reply, Settings};
-use engine::Instant;
+use engine::{Instant, Nanos};
 use live::carrier::route::Way;
 use live::client::AttachError;
 use live::drivers::guest::{Event, GuestDriver};
+use live::drivers::hot_plug::{self, HotPlugDriver, Plug, Port, Problem};
 use live::reactor::JobSender;
 use live::sys::clock::Clock;
 use live::sys::entropy;
@@ -23,6 +26,9 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     daemon::run(Attach { args, time: None })
 }
 
+/// How long QEMU may take to say whether it has the port: longer than it may take to greet.
+const PORT_MAX: Nanos = Nanos::from_secs(20);
+
 struct Attach<'a> {
     args: &'a AttachArgs,
     /// The network's time by the clock.
@@ -30,6 +36,12 @@ struct Attach<'a> {
 }
 
 impl Attach<'_> {
+    /// The error for a port that can't be used.
+    fn no_port(&self, problem: Problem) -> Error {
+        let path = self.args.hot_plug.monitor.clone().unwrap_or_default();
+        Error::HotPlug { path, problem }
+    }
+
     /// The offer as text for people.
     fn text(&self) -> String {
         format!("attaching the function at {} to a guest", self.args.url)
@@ -39,7 +51,7 @@ impl Attach<'_> {
 impl Daemon for Attach<'_> {
     const KIND: &'static str = "attach";
     const WHAT: &'static str = "the guest's end";
-    type Driver = GuestDriver<fn(Event)>;
+    type Driver = HotPlugDriver<fn(Event)>;
     type Request = OnlyStatus;
     type Status = Report;
     type Captures = Captures;
@@ -88,10 +100,34 @@ impl Daemon for Attach<'_> {
         args.tunnel.apply(&mut session);
         entropy.fill(&mut session.identity.instance.0);
         let doorbells = args.socket.poll_doorbells;
-        let mut config = Config { function: args.function, doorbells, ..Config::default() };
+        let hot_plug = args.hot_plug.given();
+        let mut config =
+            Config { function: args.function, doorbells, hot_plug: hot_plug.is_some(), ..Config::default() };
         config.root.timeout = args.completion_timeout;
         let guest = Guest::over_tunnel(config, route.session(session), entropy);
-        Ok(GuestDriver::over_tcp(guest, route, listener, report))
+        let slot = GuestDriver::over_tcp(guest, route, listener, report as fn(Event));
+        let Some((monitor, port)) = hot_plug else { return Ok(HotPlugDriver::cold(slot)) };
+        let path = &args.socket.path;
+        let socket = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let socket = socket.to_string_lossy().into_owned();
+        let port = Port::new(hot_plug::Config { port: port.to_owned(), socket });
+        Ok(HotPlugDriver::hot(slot, port, monitor.to_owned(), report_port(monitor)))
+    }
+
+    fn settle(&mut self, driver: &mut Self::Driver) -> Result<bool, Error> {
+        let Some(port) = driver.port() else { return Ok(true) };
+        match port.problem() {
+            Some(problem) => Err(self.no_port(problem.clone())),
+            None => Ok(port.plug() != Plug::Unknown),
+        }
+    }
+
+    fn patience(&self) -> Option<Nanos> {
+        self.args.hot_plug.given().map(|_| PORT_MAX)
+    }
+
+    fn late(&mut self) -> Error {
+        self.no_port(Problem::Stalled)
     }
 
     fn announce(&mut self, _driver: &mut Self::Driver) -> Result<(), Error> {
@@ -109,11 +145,23 @@ impl Daemon for Attach<'_> {
         _sender: &JobSender<Self::Driver>,
     ) -> Reply<Report> {
         let url = self.args.url.to_string();
-        let slot = status::of_guest(now, &self.args.socket.path, Some(url), driver);
+        let mut slot = status::of_guest(now, &self.args.socket.path, Some(url), driver.slot());
+        slot.port = driver.port().map(status::of_port);
         Reply::Now(Report::of(Status::Attach(slot)))
     }
 
     fn end(self, driver: Self::Driver) -> Result<(), Error> {
-        conclude(self.args.output.json, driver.guest(), None)
+        conclude(self.args.output.json, driver.slot().guest(), None)
+    }
+}
+
+/// Logs the events of a port of the QEMU whose monitor is at `monitor`.
+fn report_port(monitor: &Path) -> impl FnMut(hot_plug::Event) + 'static {
+    let monitor = monitor.to_owned();
+    move |event| match event {
+        hot_plug::Event::Problem(_) | hot_plug::Event::Kept(_) | hot_plug::Event::Removed => {
+            warn!("{}: {event}", monitor.display());
+        }
+        _ => info!("{}: {event}", monitor.display()),
     }
 }

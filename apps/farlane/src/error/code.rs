@@ -86,6 +86,7 @@ codes! { Error, CODES:
     Admission = "admission",
     Exposed = "exposed",
     Bind = "bind",
+    HotPlug = "hot-plug",
     NoDevice = "no-device",
     OneDevice = "one-device",
     NotSaved = "not-saved",

@@ -256,10 +256,12 @@ pub(crate) enum Error {
     #[diagnostic(help("{}", remedies::of_socket(error)))]
     Bind { path: PathBuf, error: BindError },
 
+    #[error("can't use QEMU's monitor at {}: {problem}", path.display())]
+    #[diagnostic(help("{}", problem.remedy()))]
+    HotPlug { path: PathBuf, problem: live::drivers::hot_plug::Problem },
+
     #[error("there is no device at {}: {why}", path.display())]
-    #[diagnostic(help(
-        "start its server first; farlane offer device --vfio-user {} --ram 1GiB is one", path.display()
-    ))]
+    #[diagnostic(help("start its server first; farlane offer device --vfio-user {} --ram 1GiB is one", path.display()))]
     NoDevice { path: PathBuf, why: String },
 
     #[error("the device at {} can't be offered at {count} addresses", path.display())]
@@ -581,9 +583,7 @@ pub(crate) enum Error {
     NoPage { name: String },
 
     #[error("RUST_LOG: {0}")]
-    #[diagnostic(help(
-        "expected levels, for all or by module, such as info or farlane=debug,quinn_proto=warn"
-    ))]
+    #[diagnostic(help("expected levels such as info, or by module: farlane=debug,quinn_proto=warn"))]
     LogFilter(String),
 
     #[error("--log journal: {0}")]

@@ -29,6 +29,7 @@ mod foreign_captures;
 mod gate;
 mod gate_floods;
 mod hostile_texts;
+mod hot_plug;
 mod identify;
 mod interrupted;
 mod logs;

@@ -13,6 +13,7 @@ mod devices;
 mod emulate;
 mod fabrics;
 mod far;
+mod hot_plug;
 mod manage;
 mod nvmet;
 mod perftest;

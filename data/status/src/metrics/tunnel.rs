@@ -2,8 +2,8 @@
 
 use super::{Kind, Labels, Page, count, flag, seconds, storage, with};
 use crate::{
-    Callers, ControllerCounts, Copies, Datagrams, FarEnd, FarReads, Guest, Host, Lane, Link, Lookahead, Slot,
-    Tcp,
+    Callers, ControllerCounts, Copies, Datagrams, FarEnd, FarReads, Guest, Host, Lane, Link, Lookahead, Port,
+    Slot, Tcp,
 };
 
 /// Adds the metrics of a far end.
@@ -44,6 +44,13 @@ fn seat(
 pub(super) fn slot(page: &mut Page, of: &Slot) {
     let none = Labels::new();
     guest(page, &none, &of.guest);
+    if let Some(Port { plugs, unplugs, .. }) = of.port {
+        let counts = [
+            ("farlane_guest_plugs", "Times that the function was plugged into its port", plugs),
+            ("farlane_guest_unplugs", "Times that it was unplugged", unplugs),
+        ];
+        page.add_counters(&none, counts);
+    }
     if let Some(of) = &of.link {
         link(page, &none, of);
     }

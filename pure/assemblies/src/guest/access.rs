@@ -176,6 +176,8 @@ pub(super) struct Table {
     bytes: Vec<u8>,
 }
 
+/// Mask Bit of Vector Control.
+const MASKED: u32 = 1;
 /// An entry after a reset: Vector Control says masked.
 const ENTRY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
 
@@ -209,6 +211,14 @@ impl Table {
                 *place = *byte;
             }
         }
+    }
+
+    /// Address and data of the message of `vector`; `None` while the guest has it masked.
+    pub(super) fn message(&self, vector: usize) -> Option<(u64, u32)> {
+        let (words, _) = self.bytes.as_chunks::<4>();
+        let entry = words.get(vector.checked_mul(4)?..)?.first_chunk::<4>()?;
+        let [low, high, data, control] = entry.map(u32::from_le_bytes);
+        (control & MASKED == 0).then_some((u64::from(high) << 32 | u64::from(low), data))
     }
 
     pub(super) fn reset(&mut self) {

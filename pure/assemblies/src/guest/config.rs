@@ -19,6 +19,9 @@ pub struct Config {
     /// Whether the client may map an NVMe controller's doorbells as memory. The client then rings
     /// by a plain store, and the world has to poll the doorbells.
     pub doorbells: bool,
+    /// Whether the client is a QEMU that unplugs the function; see
+    /// [`attach.md`](https://github.com/farlane/farlane/blob/main/docs/attach.md#hot-plug).
+    pub hot_plug: bool,
     /// How long an access of the guest may wait for the function. After that a read is answered
     /// with all ones, as a root complex does after a Completion Timeout. Monitors themselves give
     /// up after 5 s.
@@ -34,6 +37,7 @@ impl Default for Config {
             plan: Plan { timeout, ..Plan::default() },
             function: None,
             doorbells: false,
+            hot_plug: false,
             patience: Nanos::from_secs(4),
         }
     }

@@ -62,12 +62,15 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    fn send_messages(&mut self) {
+    pub(super) fn send_messages(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some(message) = self.by_message.poll_message() {
             match message {
                 Message::Read(cookie, address, length) => server.dma_read(self.now, cookie, address, length),
                 Message::Write(cookie, address, data) => server.dma_write(self.now, cookie, address, data),
+                Message::Interrupt(cookie, address, data) => {
+                    server.write_interrupt(self.now, cookie, address, data);
+                }
             }
         }
     }
@@ -79,7 +82,8 @@ impl<D: 'static> Guest<D> {
     }
 
     fn on_interrupt(&mut self, vector: usize) {
-        if !self.by_message.holds_back(vector) {
+        // An interrupt by message follows the writes before it on the same way.
+        if self.config.hot_plug || !self.by_message.holds_back(vector) {
             self.raise(vector);
         }
     }
@@ -88,7 +92,16 @@ impl<D: 'static> Guest<D> {
     fn raise(&mut self, vector: usize) {
         let Some(slot) = &mut self.slot else { return };
         if slot.vectors.raise(vector) == Verdict::Signal {
-            self.statistics.signals += 1;
+            self.signal(vector);
+        }
+    }
+
+    /// Interrupts the guest.
+    pub(super) fn signal(&mut self, vector: usize) {
+        self.statistics.signals += 1;
+        if self.config.hot_plug {
+            self.send_interrupt(vector);
+        } else {
             self.outputs.push_back(Output::Signal { vector });
         }
     }

@@ -17,7 +17,7 @@ use super::remembered::Remembered;
 use super::setup::{self, Answer, Ended, Question, RegisterWrite, Running, Steps, Target};
 use super::shadow::Shadow;
 use super::timeouts::was_late;
-use super::{Doorbells, Guest, Output, Phase, Timer};
+use super::{Config, Doorbells, Guest, Output, Phase, Timer};
 
 /// How long to leave a function alone that could not be set up.
 const RETRY: Nanos = Nanos::from_secs(1);
@@ -62,6 +62,8 @@ pub(super) struct Slot {
     pub(super) shadow: Shadow,
     pub(super) vectors: Vectors,
     pub(super) table: Option<Table>,
+    /// The client does not know of MSI-X: interrupts are messages to the guest's addresses.
+    pub(super) interrupts_by_message: bool,
     /// Last known registers of an NVMe controller; `None` for other functions.
     pub(super) remembered: Option<Remembered>,
     /// Another function that has taken the place of `target`. The client, which knows `target`, is
@@ -70,12 +72,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    fn new(target: Target) -> Self {
+    fn new(target: Target, interrupts_by_message: bool) -> Self {
         let function = &target.function;
         Self {
             shadow: Shadow::new(function, &target.space),
             vectors: Vectors::new(vectors_of(function)),
             table: Table::of(function),
+            interrupts_by_message,
             remembered: (function.class == ClassCode::NVME).then(Remembered::default),
             replaced: None,
             target,
@@ -99,6 +102,9 @@ impl Slot {
         self.forget();
         self.shadow.reset();
         self.vectors.reset();
+        if self.interrupts_by_message {
+            self.vectors = Vectors::new(vectors_of(&self.target.function));
+        }
         if let Some(table) = &mut self.table {
             table.reset();
         }
@@ -128,7 +134,7 @@ pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
 }
 
 /// A client's view of `function`.
-fn server_config(function: &Function, doorbells: bool) -> server::Config {
+fn server_config(function: &Function, settings: &Config) -> server::Config {
     let mut config = server::Config::default();
     for bar in &function.bars {
         if bar.address.is_some()
@@ -138,7 +144,7 @@ fn server_config(function: &Function, doorbells: bool) -> server::Config {
             *region = RegionConfig::new(bar.size);
         }
     }
-    if let Some(place) = doorbells_of(function).filter(|_| doorbells) {
+    if let Some(place) = doorbells_of(function).filter(|_| settings.doorbells) {
         config.regions[0].areas = [Area { offset: place.offset, length: place.length }].into();
     }
     let express = function.express.is_some();
@@ -146,7 +152,9 @@ fn server_config(function: &Function, doorbells: bool) -> server::Config {
     let index = usize::try_from(RegionIndex::CONFIG.0).unwrap_or(0);
     config.regions[index] = RegionConfig::new(space);
     let one_by_one = |count| InterruptConfig { count, all_at_once: false };
-    config.interrupts[InterruptIndex::Msix.slot()] = one_by_one(u32::from(vectors_of(function)));
+    if !settings.hot_plug {
+        config.interrupts[InterruptIndex::Msix.slot()] = one_by_one(u32::from(vectors_of(function)));
+    }
     // Monitors ask for this interrupt. It is never signalled: monitors would stop the whole guest.
     config.interrupts[InterruptIndex::Error.slot()] = one_by_one(1);
     config
@@ -422,8 +430,8 @@ impl<D: 'static> Guest<D> {
     }
 
     fn offer_new(&mut self, target: Target) {
-        self.server = Some(Server::new(server_config(&target.function, self.config.doorbells)));
-        self.slot = Some(Box::new(Slot::new(target)));
+        self.server = Some(Server::new(server_config(&target.function, &self.config)));
+        self.slot = Some(Box::new(Slot::new(target, self.config.hot_plug)));
     }
 
     fn reset_if_due(&mut self) {

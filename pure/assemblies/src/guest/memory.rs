@@ -30,6 +30,8 @@ pub(super) enum Message {
     Read(Cookie, u64, usize),
     /// Write these bytes to this address.
     Write(Cookie, u64, Buffer),
+    /// Write this message signaled interrupt to this address, where there is no memory.
+    Interrupt(Cookie, u64, Buffer),
 }
 
 impl Message {
@@ -37,7 +39,7 @@ impl Message {
     fn bytes(&self) -> usize {
         match self {
             Self::Read(_, _, length) => *length,
-            Self::Write(_, _, data) => data.len(),
+            Self::Write(_, _, data) | Self::Interrupt(_, _, data) => data.len(),
         }
     }
 }
@@ -118,6 +120,13 @@ impl ByMessage {
         self.serial += 1;
         self.writes.push_back((self.serial, false));
         self.wait(Message::Write(Cookie(WRITE | self.serial), address, data));
+    }
+
+    /// The function writes an interrupt, behind all earlier writes.
+    pub(super) fn interrupt(&mut self, address: u64, data: Buffer) {
+        self.serial += 1;
+        self.writes.push_back((self.serial, false));
+        self.wait(Message::Interrupt(Cookie(WRITE | self.serial), address, data));
     }
 
     fn wait(&mut self, message: Message) {
@@ -248,7 +257,7 @@ mod tests {
 
     fn sent(memory: &mut ByMessage) -> Cookie {
         match memory.poll_message().expect("something is to be sent") {
-            Message::Read(cookie, ..) | Message::Write(cookie, ..) => cookie,
+            Message::Read(cookie, ..) | Message::Write(cookie, ..) | Message::Interrupt(cookie, ..) => cookie,
         }
     }
 

@@ -10,6 +10,7 @@ mod config;
 mod device;
 mod event;
 mod function;
+mod hot_plug;
 mod interrupts;
 mod memory;
 mod operations;
@@ -375,6 +376,16 @@ impl<D: 'static> Guest<D> {
         self.statistics.rings += 1;
         let data = self.pool.copy(&value.to_le_bytes());
         self.write_memory(RegionIndex::BAR0, offset, &data);
+    }
+    /// Whether the guest can use the function, if it has it plugged in; `None` while that is being
+    /// found out. The client that knows a former function can't use another one in its place.
+    pub fn is_usable(&self) -> Option<bool> {
+        let is_replaced = self.slot.as_ref().is_some_and(|slot| slot.replaced.is_some());
+        match self.phase {
+            Phase::Present | Phase::Scripted(_, function::Purpose::Reset(_)) => Some(true),
+            _ if !self.link_up || is_replaced => Some(false),
+            _ => None,
+        }
     }
     /// The function that is offered, if one was found.
     pub fn offer(&self) -> Option<Offer> {

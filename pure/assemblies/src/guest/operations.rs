@@ -1,6 +1,8 @@
 //! The client's requests: to the configuration space, to registers and memory, to interrupts, and
 //! for a reset.
 
+use alloc::vec::Vec;
+
 use engine::{Buffer, Instant};
 use pcie::requester::RequestError;
 use vfio_user::server::{self, InterruptAction, InterruptData, Token};
@@ -8,6 +10,7 @@ use vfio_user::{Errno, InterruptIndex, RegionIndex};
 
 use super::access::{Operation, Purpose};
 use super::function::{NAME_SHIFT, NUMBER_MASK, SCRIPT};
+use super::hot_plug::hide_capabilities;
 use super::{Event, Guest, Output, Phase, setup};
 
 /// The answers of an absent function.
@@ -82,7 +85,8 @@ impl<D: 'static> Guest<D> {
     ) {
         // Descriptors for other interrupt kinds are dropped here, which closes them: nothing is
         // ever signalled by them.
-        let Some(slot) = self.slot.as_mut().filter(|_| index == InterruptIndex::Msix) else { return };
+        let is_msix = index == InterruptIndex::Msix && !self.config.hot_plug;
+        let Some(slot) = self.slot.as_mut().filter(|_| is_msix) else { return };
         let vectors = &mut slot.vectors;
         let all = vectors.count();
         let start = usize::try_from(start).unwrap_or(usize::MAX).min(all);
@@ -192,7 +196,7 @@ impl<D: 'static> Guest<D> {
             live += usize::from(slot.shadow.read(index).is_none());
         }
         if live == 0 {
-            return self.read_done(token, &bytes);
+            return self.end(Purpose::Read { token, region: RegionIndex::CONFIG, offset, bytes });
         }
         let missing = u32::try_from(live).expect("a configuration space has 1024 double words");
         let region = RegionIndex::CONFIG;
@@ -211,7 +215,7 @@ impl<D: 'static> Guest<D> {
 
     fn write_config(&mut self, token: Option<Token>, offset: u64, data: &Buffer) {
         let Some(slot) = &mut self.slot else { return };
-        let (mut reset, mut forwards) = (false, alloc::vec::Vec::new());
+        let (mut reset, mut forwards, mut due) = (false, Vec::new(), Vec::new());
         for index in dwords_of(offset, data.len()) {
             let (enables, value) = lanes(offset, data, index);
             let effect = slot.shadow.write(index, enables, value);
@@ -222,6 +226,7 @@ impl<D: 'static> Guest<D> {
             if effect.bus_master_changed {
                 forwards.push(setup::command(slot.shadow.bus_master()));
             }
+            due.extend(slot.follow_table());
             if effect.msix_changed {
                 slot.vectors.set_enabled(slot.shadow.msix_enabled());
             }
@@ -234,10 +239,11 @@ impl<D: 'static> Guest<D> {
             self.event(Event::Reset);
             return self.start_reset(None);
         }
+        let bdf = slot.target.function.bdf;
+        due.into_iter().for_each(|vector| self.signal(vector));
         if forwards.is_empty() {
             return self.write_done(token, Ok(()));
         }
-        let bdf = slot.target.function.bdf;
         let missing = u32::try_from(forwards.len()).expect("a configuration space has 1024 double words");
         self.statistics.waited += u64::from(token.is_some());
         let name = self.accesses.start(self.now, missing, Purpose::Write { token });
@@ -284,7 +290,11 @@ impl<D: 'static> Guest<D> {
         let Some(slot) = &mut self.slot else { return };
         let Some(base) = slot.address(region).filter(|_| !slot.shadow.is_asleep()) else { return };
         match slot.table.as_mut().filter(|table| table.overlaps(region, offset, data.len())) {
-            Some(table) => table.write(offset, data),
+            Some(table) => {
+                table.write(offset, data);
+                let due = slot.follow_table();
+                due.into_iter().for_each(|vector| self.signal(vector));
+            }
             None => {
                 self.port.root_mut().write(base + offset, data);
                 if let Some(remembered) = &mut slot.remembered {
@@ -340,7 +350,12 @@ impl<D: 'static> Guest<D> {
 
     fn end(&mut self, purpose: Purpose) {
         match purpose {
-            Purpose::Read { token, bytes, .. } => self.read_done(token, &bytes),
+            Purpose::Read { token, region, offset, mut bytes } => {
+                if self.config.hot_plug && region == RegionIndex::CONFIG {
+                    hide_capabilities(offset, &mut bytes);
+                }
+                self.read_done(token, &bytes);
+            }
             Purpose::Write { token } => self.write_done(token, Ok(())),
         }
     }

@@ -382,6 +382,10 @@ impl Shadow {
     pub(super) fn is_asleep(&self) -> bool {
         self.power.is_some_and(|at| self.get(power::STATE.at(at)) == power::D3_HOT)
     }
+    /// Whether MSI-X is enabled, and the function as a whole is not masked.
+    pub(super) fn msix_passes(&self) -> bool {
+        self.msix_enabled() && self.msix.is_some_and(|at| self.get(msix::FUNCTION_MASK.at(at)) == 0)
+    }
     /// Whether the guest has enabled MSI-X.
     pub(super) fn msix_enabled(&self) -> bool {
         self.msix.is_some_and(|at| self.get(msix::ENABLE.at(at)) != 0)

@@ -171,13 +171,19 @@ impl<D: 'static> Server<D> {
     /// [`Output::DmaData`], or with [`Output::DmaFailed`]: `EFAULT` or `EACCES` if the client has
     /// not shared the memory for reading.
     pub fn dma_read(&mut self, now: Instant, cookie: Cookie, address: u64, length: usize) {
-        self.start_dma(now, Job::new(cookie, address, length, None));
+        self.start_dma(now, Job::new(cookie, address, length, None), true);
     }
 
     /// Writes to the client's memory by message. The write ends with [`Output::DmaWritten`] or
     /// [`Output::DmaFailed`].
     pub fn dma_write(&mut self, now: Instant, cookie: Cookie, address: u64, data: Buffer) {
-        self.start_dma(now, Job::new(cookie, address, data.len(), Some(data)));
+        self.start_dma(now, Job::new(cookie, address, data.len(), Some(data)), true);
+    }
+
+    /// Writes to an address that need not be memory which the client has mapped: a message signaled
+    /// interrupt. Ends as [`Server::dma_write`] does.
+    pub fn write_interrupt(&mut self, now: Instant, cookie: Cookie, address: u64, data: Buffer) {
+        self.start_dma(now, Job::new(cookie, address, data.len(), Some(data)), false);
     }
 
     /// The agreement with the present client, once the client has sent its version.
@@ -195,10 +201,11 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    fn start_dma(&mut self, now: Instant, job: Job) {
+    fn start_dma(&mut self, now: Instant, job: Job, is_memory: bool) {
         let access = if job.data.is_some() { Access::Write } else { Access::Read };
         let checked = match self.core.peer {
             Peer::Ready(_) if self.dma.is_full() => Err(Errno::EBUSY),
+            Peer::Ready(_) if !is_memory => Ok(()),
             Peer::Ready(_) => self.memory.allows(job.address, job.length as u64, access),
             _ => Err(Errno::ENOTCONN),
         };

@@ -14,6 +14,7 @@ use engine::Instant;
 use live::drivers::control;
 use live::drivers::far::{self, FarDriver, Server};
 use live::drivers::guest::{self, GuestDriver};
+use live::drivers::hot_plug::HotPlugDriver;
 use live::reactor::Several;
 use live::sys::clock::Clock;
 use nvme::subsystem::Subsystem;
@@ -285,6 +286,20 @@ impl<F: FnMut(far::Event)> Capturable for FarDriver<F, Server> {
     fn tap(&mut self, taps: &Taps) -> Result<(), String> {
         self.watch(0).add(taps.tap(0));
         Ok(())
+    }
+}
+
+impl<F: FnMut(guest::Event)> Capturable for HotPlugDriver<F> {
+    fn what(&self) -> What {
+        self.slot().what()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.slot().notes()
+    }
+
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        self.slot_mut().tap(taps)
     }
 }
 

@@ -11,6 +11,7 @@ use engine::Instant;
 use live::carrier::datagrams::{self, Info};
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver, LaneStatus};
+use live::drivers::hot_plug::{Plug, Port, Statistics};
 use nvme_pcie::controller::Controller;
 use tunnel::Fingerprint;
 use tunnel::downstream::Downstream;
@@ -48,6 +49,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         vfio_user: place.to_string_lossy().into_owned(),
         url,
         client: guest.has_client(),
+        port: None,
         link: session.map(|session| link(now, session)),
         connections: counters::connections(strands),
         tcp: driver.tcp_info().map(counters::tcp).collect(),
@@ -70,6 +72,19 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         health: driver.controller().map(|of| counters::health(&of.counters())),
         activity: Vec::new(),
     }
+}
+
+/// The status of the port of QEMU that a device is plugged into.
+pub(crate) fn of_port(port: &Port) -> ::status::Port {
+    let Statistics { plugs, unplugs, refusals } = port.statistics();
+    let state = match port.plug() {
+        Plug::Unknown => "unknown",
+        Plug::Empty => "empty",
+        Plug::Plugging => "plugging",
+        Plug::Plugged => "plugged",
+        Plug::Unplugging => "unplugging",
+    };
+    ::status::Port { id: port.name().to_owned(), state: state.to_owned(), plugs, unplugs, refusals }
 }
 
 /// The status of a device's end of a tunnel, but for the counts of namespaces. `controller_of` is

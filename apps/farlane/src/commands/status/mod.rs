@@ -12,7 +12,7 @@ use crate::args::{DaemonStatusArgs, StatusArgs};
 use crate::commands::{control, print, print_line};
 use crate::error::Error;
 
-pub(crate) use built::{of_far, of_far_ends, of_guest};
+pub(crate) use built::{of_far, of_far_ends, of_guest, of_port};
 pub(crate) use text::text;
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 mod far_end;
 mod hostile;
+mod hot_plug;
 mod registers;
 mod segments;
 mod spread;
@@ -50,6 +51,8 @@ struct TestBench {
     mapped: bool,
     descriptors: BTreeMap<usize, u32>,
     signals: Vec<u32>,
+    /// Addresses and data of interrupts by message.
+    messages: Vec<(u64, u32)>,
     /// By vector: where its completion queue is, and how many completions the queue had when the
     /// vector was last signalled.
     queues: BTreeMap<u32, (u64, usize)>,
@@ -96,6 +99,7 @@ impl TestBench {
             mapped: false,
             descriptors: BTreeMap::new(),
             signals: Vec::new(),
+            messages: Vec::new(),
             queues: BTreeMap::new(),
             answers: BTreeMap::new(),
             events: Vec::new(),
@@ -256,7 +260,13 @@ impl TestBench {
                 self.client.dma_read_done(token, bytes.map_err(|_| Errno::EFAULT));
             }
             client::Output::DmaWrite { token, address, data } => {
-                let result = self.memory.write(address, &data).map_err(|_| Errno::EFAULT);
+                let result = match self.memory.write(address, &data) {
+                    Err(_) if hot_plug::MESSAGES.contains(&address) => {
+                        self.messages.push((address, u32::from_le_bytes(data[..].try_into().unwrap())));
+                        Ok(())
+                    }
+                    result => result.map_err(|_| Errno::EFAULT),
+                };
                 if let Some(token) = token {
                     self.client.dma_write_done(token, result);
                 }

@@ -29,6 +29,12 @@ pub(super) fn slot(slot: &Slot) -> String {
         Some(of) => link("the far end", of),
         None => format!("vfio-user:{}\n", slot.vfio_user),
     };
+    if let Some(port) = &slot.port {
+        text += &format!(
+            "  port {}: {}, {} times plugged in, {} times unplugged, {} requests refused\n",
+            port.id, port.state, port.plugs, port.unplugs, port.refusals
+        );
+    }
     text += &connections(&slot.connections);
     text += &slot.datagrams.iter().map(datagrams).collect::<String>();
     if let Some(far_reads) = &slot.far_reads {
