@@ -1,6 +1,6 @@
 // Properties of streamer_intake, for any stream, any memory and any SSD: no byte that came is
 // forgotten. It is in a chunk that was filled, in the chunk that is being filled, or counted as
-// lost. What is offered to the memory stays until it is taken.
+// lost. Offers to the memory stay until they are taken.
 module streamer_intake_proof
   import streamer_pkg::*;
 (
@@ -56,7 +56,7 @@ module streamer_intake_proof
   assign first_page = 36'd0;
   assign start = started && wants_start && is_finished;
   assign s_tkeep = 16'((17'd1 << s_count) - 17'd1);
-  // The memory answers what it has.
+  // The memory answers the bursts that it has.
   assign m_bvalid = started && wants_answer && dut.written != dut.answered;
   always_comb begin
     assume (s_count <= 5'd16);

@@ -1,4 +1,4 @@
-// Properties of streamer_outlet, for any memory and any receiver: what is offered stays until it is
+// Properties of streamer_outlet, for any memory and any receiver: offers stay until they are
 // taken, the store has room for all that was asked for, and a chunk is delivered once all of its
 // bursts have come.
 module streamer_outlet_proof
@@ -52,7 +52,7 @@ module streamer_outlet_proof
   end
   always_comb assume (any_pages >= 6'd1 && any_pages <= 6'd32);
 
-  // The memory answers what it was asked for, in bursts.
+  // The memory answers the requests that it got, in bursts.
   assign m_rvalid = started && wants_answer && dut.put != dut.reserved;
   assign m_rlast = dut.put[5:0] == 6'h3f;
 

@@ -79,7 +79,7 @@ module streamer_queue_proof
     else open <= open + {14'd0, take} - {14'd0, close};
   end
 
-  // Commands under way, by what the SSD has seen.
+  // Commands under way, as the SSD sees them.
   logic [10:0] given, ended;
   logic [14:0] closed, gone;
   logic [3:0]  has_command;

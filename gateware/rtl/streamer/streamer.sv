@@ -227,18 +227,18 @@ module streamer
   logic [47:0] tail_end;
   assign is_stored = retire && !retire_lost;
   assign is_lost = retire && retire_lost;
+`ifdef MUTANT_STREAMER_LOSS_UNCOUNTED
+  assign lost_now = is_lost ? {1'b0, tail_bytes} : 19'd0;
+`else
   assign lost_now = {1'b0, lost_bytes} + (is_lost ? {1'b0, tail_bytes} : 19'd0);
+`endif
   assign tail_end = {tail_page, 12'd0} + {30'd0, tail_bytes};
 
   streamer_account record_account (
       .clk, .rst, .start(start && !is_replay), .first_address({first_page, 12'd0}),
       .add_bytes({13'd0, in_bytes}),
       .add_stored(is_stored && !is_replay ? tail_bytes : 18'd0),
-`ifdef MUTANT_STREAMER_LOSS_UNCOUNTED
-      .add_lost(is_lost && !is_replay ? {1'b0, tail_bytes} : 19'd0),
-`else
       .add_lost(is_replay ? 19'd0 : lost_now),
-`endif
       .add_fill({13'd0, in_bytes}),
       .sub_fill(is_replay ? 19'd0 : {1'b0, lost_bytes} + (retire ? {1'b0, tail_bytes} : 19'd0)),
       .ends(is_stored && !is_replay), .end_address(tail_end),

@@ -109,7 +109,7 @@ module streamer_queue
   assign is_flush = taken[15:0] == FLUSH;
   assign of_slot = taken[13:0];
 `ifdef MUTANT_STREAMER_NO_RETRY
-  assign gives_again = 1'b0;
+  assign gives_again = !succeeds && !is_full && taken[15:14] > AttemptLast;
 `else
   assign gives_again = !succeeds && !is_full && taken[15:14] < AttemptLast;
 `endif

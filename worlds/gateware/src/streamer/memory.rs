@@ -91,7 +91,7 @@ impl BufferMemory {
         }
     }
 
-    /// Takes what the circuit offered. Returns whether anything moved.
+    /// Takes the circuit's offers. Returns whether anything moved.
     pub(super) fn take(
         &mut self,
         now: u64,

@@ -106,7 +106,7 @@ pub struct Gap {
     pub is_of_medium: bool,
 }
 
-/// What was offered to a receiver that was not ready: it must stay.
+/// An offer to a receiver that was not ready: it must stay.
 #[derive(Debug)]
 struct Held<T> {
     name: &'static str,
@@ -148,7 +148,7 @@ pub struct StreamerCircuit {
     refused: u64,
     /// Cycles in which a beat waited that was taken in the end.
     waited: u64,
-    /// What the last read of a register has shown.
+    /// The value that the last read of a register has shown.
     shown: Option<u32>,
 }
 
@@ -156,7 +156,7 @@ impl StreamerCircuit {
     /// A circuit after power-up, with its SSD and the software that sets both up.
     ///
     /// # Panics
-    /// When the software finds a register that does not hold what it wrote.
+    /// When the software finds a register that does not hold the written value.
     pub fn new(config: Config) -> Self {
         let Config { chunk, chunks, stalls, temper, media, .. } = config;
         let mut core = nvme::subsystem::Config::new("STREAMER").with_namespace(MediumId(0), media);
@@ -432,7 +432,7 @@ impl StreamerCircuit {
         self.sink.pop()
     }
 
-    /// Lets the receiver of what is played back take beats, or none.
+    /// Lets the receiver of a replay take beats, or none.
     pub const fn open_sink(&mut self, is_open: bool) {
         self.sink.is_open = is_open;
     }
@@ -457,7 +457,7 @@ impl StreamerCircuit {
         self.ssd.temper = temper;
     }
 
-    /// What was written to the medium so far.
+    /// The writes of the medium so far.
     pub fn written(&self) -> &[Written] {
         &self.ssd.written
     }
@@ -487,7 +487,7 @@ impl StreamerCircuit {
         self.waited
     }
 
-    /// Forgets what the source has left to give.
+    /// Forgets the beats that the source has left.
     pub fn discard(&mut self) {
         (self.source, self.refused) = (Source::new(self.config.stalls), 0);
     }

@@ -55,7 +55,7 @@ struct WindowWrite {
     is_addressed: bool,
 }
 
-/// What was written to the medium, in the order in which it was done.
+/// A write of the medium. Writes are in the order in which they were done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The byte of the medium at which it begins.
@@ -114,7 +114,7 @@ impl Ssd {
         }
     }
 
-    /// Does what software does: starts the controller, and creates the queues in the window.
+    /// Takes the place of software: starts the controller, and creates the queues in the window.
     pub(super) fn bring_up(&mut self, entries: u32) {
         let mut none = BufferMemory::new(0, 0, Stalls(None), 1);
         let writes = [
@@ -164,7 +164,7 @@ impl Ssd {
         let stall = |rng: &mut Rng| self.stalls.pauses(rng);
         let read = self.reads.front();
         let asks = read.filter(|read| !read.is_asked);
-        // What was offered is not withdrawn: the circuit takes an address at once, or waits for data.
+        // An offer is not withdrawn: the circuit takes an address at once, or waits for data.
         inputs.s_ssd_arvalid = asks.is_some();
         if let Some(read) = asks {
             let first = read.address / BEAT;
@@ -189,7 +189,7 @@ impl Ssd {
         inputs.m_bell_bvalid = self.bell.2;
     }
 
-    /// Takes what the circuit offered, and goes on. Returns whether anything moved.
+    /// Takes the circuit's offers, and goes on. Returns whether anything moved.
     pub(super) fn take(
         &mut self,
         now: u64,
@@ -279,7 +279,7 @@ impl Ssd {
         true
     }
 
-    /// Lets the medium and the controller do what is due.
+    /// Lets the medium and the controller do their work that is due.
     fn advance(&mut self, now: u64, memory: &mut BufferMemory, rng: &mut Rng) {
         let at = time(now);
         if self.controller.poll_timeout().is_some_and(|due| due <= at) {
