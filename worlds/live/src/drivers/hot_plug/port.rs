@@ -366,6 +366,8 @@ impl Port {
                 self.not_before = now + REPLUG;
                 self.report(Problem::Refused(refusal.description));
             }
+            // The device may be out before its answer comes.
+            (Command::Delete, Ok(_)) if self.plug == Plug::Empty => {}
             (Command::Delete, Ok(_)) => self.not_before = now + REPEAT,
             (Command::Delete, Err(refusal)) if refusal.class == "DeviceNotFound" => self.empty(now),
             (Command::Delete, Err(refusal)) => {
