@@ -55,5 +55,5 @@ wait $FIO || true
 [ "$(grep '^3;fio' /tmp/stays | cut -d';' -f5)" = 0 ] || { echo "I/O to the SSD that stays has failed: $(tail -5 /tmp/stays)"; exit 1; }
 echo "the other SSD noticed nothing"
 dmesg | grep -E 'pciehp.*(Slot|Link|Card)' | sed 's/^.*pciehp/pciehp/' | sort | uniq -c
-dmesg | grep -iE 'BUG:|Oops|hung task|call trace' && exit 1
+dmesg | grep -E 'BUG:|Oops:|blocked for more than|Call Trace' && exit 1
 echo "the kernel is well"
