@@ -8,7 +8,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi install deb static container book record nic hosts guest guest-5g kernel release test lint bench lookahead tail tcp releases soak package fuzz ui-test python python-test
+.PHONY: gateware-mutants gateware gateware-formal gateware-lint gateware-strangers gateware-synth gateware-test fleet fleet-kill fleet-fence fleet-restore fleet-etcd-down fleet-time fleet-upgrade help setup demo check csi upgrade install deb static container book record nic hosts guest guest-5g kernel release test lint bench lookahead tail tcp releases soak package fuzz ui-test python python-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,10 @@ fleet-upgrade: setup ## a fleet of the programs of the commit BEFORE (HEAD~1) is
 hosts: setup ## eight hosts share a far SSD for SECONDS (60), verify what they read, and are killed at random
 	@scripts/setup --tests
 	FARLANE_HOSTS_SECONDS=$(or $(SECONDS),60) $(CARGO) test --package farlane --test cli -- --nocapture eight_hosts
+
+upgrade: setup ## a far end is upgraded in place COUNT (50) times under a load that verifies
+	@scripts/setup --tests
+	FARLANE_UPGRADES=$(or $(COUNT),50) $(CARGO) test --package farlane --test cli -- --nocapture upgrade::
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest

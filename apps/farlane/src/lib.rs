@@ -158,7 +158,9 @@ fn dispatch(command: Command, given: &clap::ArgMatches) -> Result<(), error::Err
             RecordingCommand::Convert(args) => commands::record::export::run(&args),
             RecordingCommand::Preflight(args) => commands::preflight::run(&args),
         },
+        Command::Upgrade(args) => commands::upgrade::run(&args),
         Command::Setup(command) => match command {
+            SetupCommand::Upgrade(args) => commands::upgrade::run(&args),
             SetupCommand::Key(action) => commands::key::run(&action),
             SetupCommand::Check(args) => commands::check::run(&args),
             SetupCommand::Doctor(args) => commands::doctor::run(&args),

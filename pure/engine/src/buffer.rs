@@ -314,6 +314,11 @@ impl Pool {
         Self { classes: core::array::from_fn(|_| Class::default()), retain, retained: 0 }
     }
 
+    /// The most bytes that the pool remembers.
+    pub(crate) const fn retain(&self) -> usize {
+        self.retain
+    }
+
     /// Takes a buffer of `length` bytes with unspecified contents. Buffers longer than 2 KiB are
     /// aligned to 4 KiB.
     ///

@@ -2,13 +2,15 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Instant;
 
 /// The named deadlines of an engine; the earliest is the engine's `poll_timeout`.
 ///
 /// `K` is an enum with a name for each deadline. A list should have a handful of deadlines, because
 /// every call walks it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deadlines<K> {
     armed: Vec<(Instant, K)>,
 }
@@ -53,7 +55,7 @@ impl<K: Copy + PartialEq> Deadlines<K> {
 
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Link {
     before: u32,
     after: u32,
@@ -63,7 +65,7 @@ struct Link {
 /// Deadlines of numbered slots (tags, command identifiers) that are armed in the order in which
 /// they expire, as is the case when all have the same length. Every call takes constant time and
 /// allocates nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeadlineList {
     links: Vec<Link>,
     first: u32,

@@ -13,18 +13,38 @@ pub enum Entropy {
     /// A reproducible sequence, for simulations and tests only. Part of the sequence suffices to
     /// predict the rest.
     Seeded(Rng),
+    /// The system's source of an engine whose state was handed over, until the new world has given
+    /// its own.
+    Missing,
 }
+
+/// Why an engine may not ask for randomness.
+const MISSING: &str = "the world of a restored engine gives it a source of randomness first";
 
 impl Entropy {
     /// Fills `bytes` with random bytes.
+    ///
+    /// # Panics
+    /// When the source is missing.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         match self {
             Self::System(fill) => fill(bytes),
             Self::Seeded(rng) => rng.fill(bytes),
+            Self::Missing => panic!("{MISSING}"),
+        }
+    }
+
+    /// Takes the place of a source that is missing.
+    pub fn supply(&mut self, source: &Self) {
+        if matches!(self, Self::Missing) {
+            *self = source.clone();
         }
     }
 
     /// The next 64 random bits.
+    ///
+    /// # Panics
+    /// When the source is missing.
     pub fn next_u64(&mut self) -> u64 {
         match self {
             Self::System(fill) => {
@@ -33,16 +53,17 @@ impl Entropy {
                 u64::from_le_bytes(bytes)
             }
             Self::Seeded(rng) => rng.next_u64(),
+            Self::Missing => panic!("{MISSING}"),
         }
     }
 
     /// A random number in `0..bound`, uniform to within 2^-64.
     ///
     /// # Panics
-    /// When `bound` is 0.
+    /// When `bound` is 0, or the source is missing.
     pub fn below(&mut self, bound: u64) -> u64 {
         match self {
-            Self::System(_) => {
+            Self::System(_) | Self::Missing => {
                 let mut rng = Rng::from_seed(self.next_u64());
                 rng.below(bound)
             }
@@ -57,6 +78,7 @@ impl Entropy {
         match self {
             Self::System(fill) => Self::System(*fill),
             Self::Seeded(rng) => Self::Seeded(rng.fork(name)),
+            Self::Missing => Self::Missing,
         }
     }
 
@@ -67,6 +89,7 @@ impl Entropy {
         match self {
             Self::System(fill) => Self::System(*fill),
             Self::Seeded(rng) => Self::Seeded(Rng::from_seed(rng.next_u64())),
+            Self::Missing => Self::Missing,
         }
     }
 }
@@ -89,6 +112,7 @@ impl fmt::Debug for Entropy {
         f.write_str(match self {
             Self::System(_) => "Entropy::System",
             Self::Seeded(_) => "Entropy::Seeded",
+            Self::Missing => "Entropy::Missing",
         })
     }
 }

@@ -22,6 +22,7 @@ mod outbox;
 mod queue;
 mod rng;
 mod script;
+pub mod state;
 mod time;
 mod watch;
 

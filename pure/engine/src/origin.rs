@@ -2,11 +2,13 @@
 
 use core::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 /// Number of low bits of an IPv6 address that each host of a network can choose freely.
 const INTERFACE_BITS: u32 = 64;
 
 /// The origin of a connection: an IPv4 address or an IPv6 network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Origin(IpAddr);
 
 impl Origin {

@@ -1,8 +1,10 @@
 //! Reproducible randomness.
 
+use serde::{Deserialize, Serialize};
+
 /// A small, fast, seeded generator (xoshiro256**, Blackman and Vigna 2018, seeded by SplitMix64).
 /// Not for secrets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rng {
     state: [u64; 4],
 }

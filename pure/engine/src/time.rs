@@ -3,8 +3,10 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// A length of time in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Nanos(u64);
 
 impl Nanos {
@@ -100,7 +102,7 @@ impl fmt::Display for Nanos {
 
 /// A point in time: nanoseconds since the start of a monotonic clock of the world (a boot, or the
 /// beginning of a simulation). Instants of different clocks must not be mixed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instant(u64);
 
 impl Instant {

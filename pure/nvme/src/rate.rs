@@ -1,12 +1,13 @@
 //! A ceiling on a host's rate, as a token bucket.
 
 use engine::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// How much of a ceiling a host that was idle may use at once, as a time of it.
 const BURST: Nanos = Nanos::from_millis(20);
 
 /// A limit on the commands and bytes of a host in a second. A missing figure means no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// I/O commands a second; not 0.
     pub operations: Option<u64>,
@@ -25,14 +26,14 @@ impl Rate {
 ///
 /// Work that has begun is charged even if that exceeds the ceiling; the next work then waits until
 /// it is paid for. So the average is exact, and a command may be larger than a burst.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ceiling {
     operations: Option<Pace>,
     bytes: Option<Pace>,
 }
 
 /// The schedule of one figure: when everything that was charged is paid for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Pace {
     a_second: u64,
     paid: Instant,

@@ -4,13 +4,14 @@
 //! a local virtual machine (guest memory answers at once) and in virtual time.
 
 use engine::Buffer;
+use serde::{Deserialize, Serialize};
 
 /// Names a read of host memory from its request to its data. The device chooses the name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DmaId(pub u32);
 
 /// A request of a device to the host's side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dma {
     /// Reads `length` bytes of host memory. [`DmaResult`]s answer it.
     Read {
@@ -36,7 +37,7 @@ pub enum Dma {
 }
 
 /// The answer to a [`Dma::Read`], in one piece or several, in any order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DmaResult {
     /// Some of the bytes of the read.
     Data {

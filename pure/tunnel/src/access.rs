@@ -6,6 +6,7 @@ use core::str::{self, FromStr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use serde::{Deserialize, Serialize};
 
 /// Prefix of a fingerprint's text.
 const PREFIX: &str = "SHA256:";
@@ -15,7 +16,7 @@ const TEXT_LENGTH: usize = 43;
 /// The fingerprint of a key: SHA-256 of the public key (SubjectPublicKeyInfo, DER).
 ///
 /// Its text is `SHA256:` and 43 characters of base64 without padding, as SSH writes fingerprints.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl fmt::Display for Fingerprint {
@@ -61,7 +62,7 @@ impl FromStr for Fingerprint {
 }
 
 /// The hosts that may reach a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Every host that connects, also without a key.
     #[default]

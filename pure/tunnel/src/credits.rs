@@ -8,13 +8,14 @@ use crate::frame::{FrameError, Reader};
 use engine::Buffer;
 use pcie::ordering::{Allowance, Lane, data_credits};
 use pcie::wire::Tlp;
+use serde::{Deserialize, Serialize};
 
 /// Limits and counts stay closer together than this, so that they can be compared although they
 /// wrap.
 pub(crate) const WINDOW_MAX: u32 = 1 << 30;
 
 /// Headers and data of one lane: an amount, or a count since the start of the session, which wraps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Number of TLPs.
     pub headers: u32,
@@ -40,7 +41,7 @@ impl Amount {
 }
 
 /// An amount or a count for each lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreditLimits {
     lanes: [Amount; Lane::COUNT],
 }
@@ -81,7 +82,7 @@ pub(crate) fn cost(packet: &Tlp<Buffer>) -> Cost {
 }
 
 /// The sender's account: bytes and packets sent, against the limits that the peer has granted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Spending {
     sent: CreditLimits,
     limit: CreditLimits,
@@ -114,7 +115,7 @@ impl Allowance for Spending {
 
 /// The receiver's account: bytes and packets that arrived and were passed on, against the granted
 /// limits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Granting {
     window: CreditLimits,
     arrived: CreditLimits,

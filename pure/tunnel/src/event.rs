@@ -3,13 +3,14 @@
 use core::fmt;
 
 use pcie::switch::Refusal;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::Identity;
 use crate::paths::PathIndex;
 use crate::session::{DownReason, HandshakeError, LossReason};
 
 /// A change of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// Packets pass from now on.
     LinkUp {

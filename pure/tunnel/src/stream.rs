@@ -3,12 +3,13 @@
 use core::ops::Range;
 
 use engine::{Buffer, BufferMut, Crc32c, Pool};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{DIGEST_LENGTH, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, is_of, trailer};
 
 /// Cuts a byte stream into frames. A frame that lies whole within a received piece is read in
 /// place. Only frames that straddle pieces are copied, once, into a block of a pool.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FrameReader {
     piece: Buffer,
     /// Offset of the next byte in the piece.
@@ -19,12 +20,13 @@ pub(crate) struct FrameReader {
     /// The body of the latest frame, if it straddled pieces.
     whole: Option<Buffer>,
     /// The function that checks the digests of frames after the handshake, if they have digests.
+    #[serde(with = "engine::state::crc32c_if_any")]
     digest: Option<Crc32c>,
     /// How many whole frames have come.
     frames: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Straddling {
     header: FrameHeader,
     block: BufferMut,

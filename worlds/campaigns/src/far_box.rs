@@ -41,6 +41,10 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
         &self.far
     }
 
+    pub(crate) const fn far_mut(&mut self) -> &mut Far<F> {
+        &mut self.far
+    }
+
     pub(crate) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
         if let Some(input) = self.connections.on_event(connection, event) {
             let long = match &input {

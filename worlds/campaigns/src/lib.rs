@@ -26,5 +26,7 @@ pub mod script;
 mod session;
 pub mod sessions;
 pub mod stamp;
+mod succession;
+pub mod upgrades;
 mod weather;
 pub mod workload;

@@ -6,7 +6,7 @@ use campaigns::campaign::{Outcome, run_seeds};
 use campaigns::chaos::Trouble;
 
 use campaigns::lanes::{self, Plant};
-use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, recording, sessions};
+use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, recording, sessions, upgrades};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -175,6 +175,11 @@ fn hosts_of_one_far_ssd_keep_to_themselves_and_to_reservations() {
     assert_had_faults(&outcomes);
     let judged: u64 = outcomes.iter().map(|outcome| outcome.judged).sum();
     assert!(judged > 333, "{judged} accesses were judged under a certain reservation");
+}
+
+#[test]
+fn successors_of_far_ends_change_nothing() {
+    hold_up("upgrades", upgrades::run, 6);
 }
 
 #[test]

@@ -53,6 +53,12 @@ pub enum Failure {
         /// The system's reason.
         error: io::Error,
     },
+    /// The process was to go on where another one ends, which goes on by itself.
+    #[error("the running process can't be succeeded: {why}; it goes on by itself")]
+    NoSuccession {
+        /// The reason.
+        why: String,
+    },
     /// The process was to end before it served.
     #[error("interrupted")]
     Interrupted,

@@ -20,7 +20,9 @@
 //! 12. **Serve**: the loop turns the driver. Between its turns it does jobs of other threads,
 //!     reloads ([`Daemon::reload`]) and answers requests ([`Daemon::status`], [`Daemon::answer`],
 //!     [`Daemon::Captures`]).
-//! 13. **End** ([`Daemon::end`]): captures get their last bytes, then the daemon reports and saves.
+//! 13. **Leave** ([`Daemon::leave`]), instead of an end: a successor goes on with the state, if it
+//!     was started as [`succession`] says. It takes the state when it opens.
+//! 14. **End** ([`Daemon::end`]): captures get their last bytes, then the daemon reports and saves.
 //!
 //! ```
 #![doc = include_str!("../examples/minimal.rs")]
@@ -40,6 +42,7 @@ mod metrics;
 mod offer;
 mod run;
 mod serving;
+pub mod succession;
 
 pub use confinement::Confinement;
 pub use control::{Common, OnlyStatus, Request};

@@ -1,5 +1,6 @@
 //! The differences between daemons.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -7,6 +8,7 @@ use engine::{Instant, Nanos};
 use live::drivers::control;
 use live::reactor::{Driver, JobSender, Stop};
 use live::sys::clock::Clock;
+use live::sys::estate::Estate;
 use live::sys::sandbox::Needs;
 use serde::Serialize;
 use serde_json::Value;
@@ -33,12 +35,14 @@ pub struct Settings {
 }
 
 /// The context in which a daemon opens its media and listeners.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Opening {
     /// The clock of the loop.
     pub clock: Clock,
     /// Wakes and ends the loop.
     pub stop: Stop,
+    /// What a predecessor leaves to this process, until the daemon takes it.
+    pub estate: RefCell<Option<Estate>>,
 }
 
 /// The answer to the request for a status.
@@ -195,6 +199,24 @@ pub trait Daemon: Sized {
     fn reload(&mut self, driver: &mut Self::Driver) -> Result<Value, String> {
         let _ = driver;
         Err(format!("{} has no configuration file", Self::KIND))
+    }
+
+    /// Brings the offer to rest, and returns what a successor needs to go on with it.
+    ///
+    /// # Errors
+    /// Why a successor could not go on, as a sentence. The offer does not rest then.
+    fn leave(&mut self, driver: &mut Self::Driver) -> Result<Estate, String> {
+        let _ = driver;
+        Err(format!("{} can't be upgraded in place: restart it", Self::WHAT))
+    }
+
+    /// Goes on with the offer after [`Daemon::leave`]: the successor has not taken over.
+    ///
+    /// # Errors
+    /// When the offer can't go on either, as a sentence.
+    fn go_on(&mut self, driver: &mut Self::Driver) -> Result<(), String> {
+        let _ = driver;
+        Ok(())
     }
 
     /// Reports the work done, and saves the state. The loop has ended.

@@ -1,5 +1,6 @@
 //! The life of a daemon, in the order of the crate's documentation.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use live::reactor::{Outcome, Reactor, SecondSignal, Terminal, jobs, pin};
@@ -10,6 +11,7 @@ use live::sys::{descriptors, service};
 
 use crate::answer_thread::AnswerThread;
 use crate::serving::{Inner, Serving};
+use crate::succession::Predecessor;
 use crate::{Captures, Daemon, Failure, Opening, Settings, control, metrics};
 
 /// Descriptors that every daemon opens: for its loop, signals, the control socket, and saving a
@@ -23,7 +25,9 @@ const DESCRIPTORS: u64 = 12;
 pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     let settings = daemon.settings();
     begin(&settings)?;
-    let (clock, terminal) = (Clock::start(), Terminal::open());
+    let mut predecessor = Predecessor::find::<D>()?;
+    let clock = predecessor.as_ref().map_or_else(Clock::start, Predecessor::clock);
+    let terminal = Terminal::open();
     daemon.prepare(clock)?;
     confine(&daemon, &settings)?;
 
@@ -32,8 +36,11 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
         reactor.wait_for_close();
     }
     let stop = reactor.stop();
-    let opening = Opening { clock, stop: stop.clone() };
+    let estate = predecessor.as_mut().map(Predecessor::inherit).transpose()?;
+    let has_estate = estate.is_some();
+    let opening = Opening { clock, stop: stop.clone(), estate: RefCell::new(estate) };
     let driver = daemon.open(&opening)?;
+    predecessor.map_or(Ok(()), Predecessor::succeed)?;
     let hang_up = match daemon.has_configuration() {
         true => stop.on_signals_but_hang_up(),
         false => stop.on_signals_of(terminal, second::<D>()),
@@ -42,10 +49,12 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     let control = control::bind(D::KIND, settings.control.as_deref())?;
     let (sender, jobs) = jobs(stop.clone());
     let (ask, asked) = metrics::ask(stop.clone());
-    metrics::serve(settings.metrics, ask)?;
+    metrics::serve(settings.metrics, has_estate, ask)?;
 
     let (captures, answer_thread) = (D::Captures::new(clock), AnswerThread::default());
-    let inner = Inner { daemon, driver, sender, jobs, asked, captures, answer_thread, hang_up, stop };
+    let heir = None;
+    let inner =
+        Inner { daemon, driver, sender, jobs, asked, captures, answer_thread, hang_up, stop, clock, heir };
     let mut serving = Serving { inner, control };
     settle(&mut reactor, &mut serving, clock)?;
     let inner = &mut serving.inner;
@@ -55,8 +64,13 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     reactor.serve();
     reactor.run(&mut serving).map_err(failed::<D>)?;
 
-    let Serving { inner: Inner { daemon, driver, captures, stop, .. }, control } = serving;
+    let Serving { inner: Inner { daemon, driver, captures, stop, heir, .. }, control } = serving;
     drop((control, captures));
+    if let Some(heir) = heir {
+        drop((driver, heir));
+        info!("another process goes on in the place of this one");
+        return Ok(());
+    }
     daemon.end(driver)?;
     // A daemon whose work was finite has reported its result.
     if stop.is_asked_for() {

@@ -1,17 +1,20 @@
 //! A driver that does jobs, reloads and answers between its turns.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use engine::Instant;
 use live::drivers::control::{Control, Reply as Line, Request as Asked};
 use live::reactor::{Context, Driver, Glance, HangUp, JobSender, Jobs, Sources, Stop, Turn};
+use live::sys::clock::Clock;
+use live::sys::estate::Bequest;
 use live::sys::service;
 use serde_json::Value;
 
 use crate::answer_thread::AnswerThread;
 use crate::control::{Common, Request, line};
 use crate::metrics;
-use crate::{Captures, Daemon, Reply};
+use crate::{Captures, Daemon, Reply, succession};
 
 /// A daemon and its driver while they serve.
 pub(crate) struct Serving<D: Daemon> {
@@ -32,6 +35,9 @@ pub(crate) struct Inner<D: Daemon> {
     pub(crate) answer_thread: AnswerThread,
     pub(crate) hang_up: HangUp,
     pub(crate) stop: Stop,
+    pub(crate) clock: Clock,
+    /// The successor that has taken over, if one has.
+    pub(crate) heir: Option<Bequest>,
 }
 
 impl<D: Daemon> Inner<D> {
@@ -60,6 +66,9 @@ impl<D: Daemon> Inner<D> {
 
     /// Answers one request.
     fn answer(&mut self, mut asked: Asked<'_>, now: Instant) -> Line {
+        if let Some(successor) = succession::Asked::read(asked.line) {
+            return self.answer_successor(&successor, asked.descriptors);
+        }
         if let Some(result) = self.captures.answer(&mut asked, &mut self.driver) {
             return line(result).into();
         }
@@ -71,6 +80,40 @@ impl<D: Daemon> Inner<D> {
             Some(Common::Status) => self.report_status(now),
             Some(Common::Reload) => line(self.reload()).into(),
             None => line(self.daemon.answer(&mut self.driver, request, &self.stop)).into(),
+        }
+    }
+
+    fn answer_successor(&mut self, asked: &succession::Asked, descriptors: Vec<OwnedFd>) -> Line {
+        match asked {
+            succession::Asked::Succeed { kind, form } => {
+                line(succession::terms(D::KIND, kind, *form, self.clock)).into()
+            }
+            succession::Asked::Leave => line(self.leave(descriptors)).into(),
+        }
+    }
+
+    /// Leaves the offer to a successor, and ends the loop when it has taken over.
+    fn leave(&mut self, descriptors: Vec<OwnedFd>) -> Result<Value, String> {
+        if self.heir.is_some() {
+            return Err("another process has taken over".to_owned());
+        }
+        let estate = self.daemon.leave(&mut self.driver)?;
+        match succession::leave(descriptors, &estate) {
+            Ok(heir) => {
+                heir.maker().into_iter().for_each(service::succeeded_by);
+                self.heir = Some(heir);
+                self.stop.ask();
+                Ok(Value::Null)
+            }
+            Err(why) => {
+                warn!("no process has taken over: {why}");
+                self.daemon.go_on(&mut self.driver).map_err(|why| {
+                    error!("the offer can't go on: {why}");
+                    self.stop.ask();
+                    why
+                })?;
+                Err(why)
+            }
         }
     }
 

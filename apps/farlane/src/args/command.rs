@@ -7,7 +7,7 @@ use super::groups::{
 };
 use super::{
     AttachArgs, BenchArgs, ConnectArgs, DemoArgs, ExportArgs, FloorServerArgs, NicAction, NvmeCommand,
-    OfferArgs, RecordArgs, bench, connect, demo, export, groups, guest, record, target,
+    OfferArgs, RecordArgs, UpgradeArgs, bench, connect, demo, export, groups, guest, record, target, upgrade,
 };
 
 /// The first word behind `farlane`. `overview` has the order in which `--help` lists it.
@@ -70,6 +70,9 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = groups::SETUP_EXAMPLE)]
     Setup(SetupCommand),
 
+    /// The same as `setup upgrade`
+    #[command(hide = true, after_help = upgrade::EXAMPLES)]
+    Upgrade(UpgradeArgs),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -8,9 +8,9 @@ use super::{
     CaptureDaemonArgs, CheckFileArgs, CompletionsArgs, ConvertArgs, DeviceArgs, DisconnectArgs, DiscoverArgs,
     DoctorArgs, EmulateArgs, ExplainArgs, KeyAction, ListArgs, LspciArgs, ManArgs, MeasureArgs, NicArgs,
     PingArgs, PlayArgs, PreflightArgs, PublishedArgs, RdmaAction, ReadArgs, RecordingArgs, ReplayArgs,
-    StatusArgs, SweepArgs, TopArgs, TraceAction, TsnAction, UiArgs, VerifyArgs, WriteArgs, capture,
-    check_file, connect, convert, doctor, emulate, explain, manual, measure, nic, preflight, rdma, record,
-    sim, status, top, trace, trust, tsn, ui,
+    StatusArgs, SweepArgs, TopArgs, TraceAction, TsnAction, UiArgs, UpgradeArgs, VerifyArgs, WriteArgs,
+    capture, check_file, connect, convert, doctor, emulate, explain, manual, measure, nic, preflight, rdma,
+    record, sim, status, top, trace, trust, tsn, ui, upgrade,
 };
 
 pub(super) const OFFER_EXAMPLE: &str = "Example:\n  \
@@ -180,6 +180,13 @@ pub(crate) enum RecordingCommand {
 /// The commands that prepare a machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SetupCommand {
+    /// Have another version go on in the place of a running daemon.
+    ///
+    /// A new process with the same options takes the daemon's sockets and state; hosts notice a
+    /// pause. If it can't, the daemon goes on. Far ends (farlane export) at TCP can be upgraded
+    #[command(after_help = upgrade::EXAMPLES)]
+    Upgrade(UpgradeArgs),
+
     /// Make a key, show its fingerprint, or remember the key of a far end
     #[command(subcommand, after_help = trust::EXAMPLES)]
     Key(KeyAction),

@@ -67,6 +67,7 @@ mod trust;
 mod tsn;
 mod tunnel;
 mod ui;
+mod upgrade;
 mod values;
 mod verify;
 
@@ -169,6 +170,7 @@ pub(crate) use trust::{
 pub(crate) use tsn::{ApplyArgs, AuditArgs, PlanArgs, TsnAction};
 pub(crate) use tunnel::TunnelOptions;
 pub(crate) use ui::UiArgs;
+pub(crate) use upgrade::UpgradeArgs;
 use values::{note_once, parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 pub(crate) use values::{parse_address, parse_size, parse_time};
 pub(crate) use verify::VerifyArgs;

@@ -27,7 +27,7 @@ pub(crate) const GROUPS: [(&str, &[Heading]); 8] = [
         "recording",
         &[("Commands", &["record", "replay", "verify", "recover", "info", "convert", "preflight"])],
     ),
-    ("setup", &[("Commands", &["key", "check", "doctor", "man", "completions"])]),
+    ("setup", &[("Commands", &["upgrade", "key", "check", "doctor", "man", "completions"])]),
 ];
 
 /// The headings of the NVMe commands.

@@ -41,6 +41,7 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod tsn;
 pub(crate) mod ui;
+pub(crate) mod upgrade;
 
 use std::io::Write;
 

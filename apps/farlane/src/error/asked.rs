@@ -23,6 +23,16 @@ pub(crate) enum DaemonError {
     #[diagnostic(help("farlane --version shows the version of a program"))]
     Unreadable { socket: PathBuf, why: Unreadable },
 
+    #[error("process {process} can't be replaced, and goes on: {why}")]
+    #[diagnostic(help("the log of the daemon has the reason: the new process writes there, too"))]
+    Upgrade { process: i32, why: String },
+
+    #[error("{count} running daemons are meant by {daemon:?}: expected one")]
+    #[diagnostic(help(
+        "give its process, or its control socket: farlane observe list shows the socket of each daemon"
+    ))]
+    NotOne { daemon: String, count: usize },
+
     #[error("{}: expected a daemon of kind {expected}, and it is one of kind {found}", socket.display())]
     #[diagnostic(help("farlane observe list shows the kind and the control socket of each daemon"))]
     OtherKind { socket: PathBuf, expected: &'static str, found: &'static str },
@@ -32,8 +42,8 @@ impl DaemonError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoFileToSave | Self::OtherKind { .. } => Exit::Wrong,
-            Self::Asked { .. } | Self::Unreadable { .. } => Exit::Failed,
+            Self::NoFileToSave | Self::OtherKind { .. } | Self::NotOne { .. } => Exit::Wrong,
+            Self::Asked { .. } | Self::Unreadable { .. } | Self::Upgrade { .. } => Exit::Failed,
         }
     }
 }

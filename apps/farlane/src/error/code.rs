@@ -32,6 +32,8 @@ codes! { DaemonError, OF_DAEMONS:
     Asked = "asked",
     Unreadable = "unreadable-status",
     OtherKind = "other-kind",
+    Upgrade = "not-upgraded",
+    NotOne = "not-one-daemon",
 }
 
 codes! { Error, CODES:

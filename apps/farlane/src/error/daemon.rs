@@ -2,7 +2,7 @@
 
 use daemon::Failure;
 
-use super::Error;
+use super::{DaemonError, Error};
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
@@ -15,6 +15,7 @@ impl From<Failure> for Error {
             Failure::System(error) => Self::System(error),
             Failure::Bind { path, error } => Self::Bind { path, error },
             Failure::Metrics { address, error } => Self::Metrics { address, error },
+            Failure::NoSuccession { .. } => DaemonError::Asked { why: failure.to_string() }.into(),
             Failure::Interrupted => Self::Interrupted,
             Failure::Loop { what, error } => Self::Child { what, error },
         }

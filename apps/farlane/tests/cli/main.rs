@@ -79,6 +79,7 @@ mod trust;
 mod tsn;
 mod ui;
 mod ui_browser;
+mod upgrade;
 mod version;
 mod vfio_user;
 mod wrong_arguments;

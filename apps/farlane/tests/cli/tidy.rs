@@ -133,8 +133,9 @@ pub(super) fn is_test(name: &str) -> bool {
     name.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/benches/")
 }
 
-/// Libraries that crates in `pure` may use: computations that need no operating system.
-const PURE_LIBRARIES: [&str; 1] = ["base64"];
+/// Libraries that crates in `pure` may use: computations that need no operating system, and the
+/// form of states.
+const PURE_LIBRARIES: [&str; 2] = ["base64", "serde"];
 
 #[test]
 fn arrows_run_from_apps_to_worlds_to_data_to_pure() {

@@ -8,6 +8,7 @@ use nvme::subsystem::{HostIdentity, Notification, Permit};
 use nvme_pcie::function::{self, Function};
 use pcie::config::ConfigSpace;
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 use tunnel::frame::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 
 /// Length in bytes of Capabilities (CAP) and Version (VS) of an NVMe controller.
@@ -94,7 +95,7 @@ pub enum Said<O> {
 }
 
 /// An SSD's requests to the world.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Storage {
     /// A request to a medium.
     Media(media::Request),

@@ -12,11 +12,12 @@ use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Entropy, Instant, Watch};
+use engine::{Buffer, Crc32c, Engine, Entropy, Instant, Watch};
 use nvme::media;
 use nvme::subsystem::{HostIdentity, Permit, Subsystem};
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 use tunnel::downstream::{self, Downstream, Greeted};
 use tunnel::session::Arrival;
 use tunnel::{Access, Fingerprint};
@@ -40,7 +41,7 @@ pub enum Input<I = media::Completion> {
 }
 
 /// Outputs of the box: requests to the world, and events.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Output<O = Storage> {
     /// Append these bytes to a connection's stream.
     Transmit(ConnectionId, Buffer),
@@ -53,7 +54,7 @@ pub enum Output<O = Storage> {
 }
 
 /// A host that is admitted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admitted {
     /// The key that the host must prove.
     pub key: Fingerprint,
@@ -62,7 +63,11 @@ pub struct Admitted {
 }
 
 /// The box at the far end: the downstream end of the tunnel, and the function behind it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "F: Serialize, F::Output: Serialize",
+    deserialize = "F: Deserialize<'de>, F::Output: Deserialize<'de>"
+))]
 pub struct Far<F: Device = Function> {
     downstream: Downstream,
     function: F,
@@ -102,6 +107,12 @@ impl Far {
 }
 
 impl<F: Device> Far<F> {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.downstream.adopt(entropy, crc32c);
+    }
+
     /// A box around `function` at `now`, without a host. See [`Downstream::new`] for `entropy`.
     pub fn around(
         now: Instant,

@@ -6,10 +6,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use engine::{Engine, Entropy, Instant, Watch};
+use engine::{Crc32c, Engine, Entropy, Instant, Watch};
 use nvme::subsystem::Subsystem;
 use nvme_pcie::controller::SEATS_MAX;
 use nvme_pcie::function::{self, Function};
+use serde::{Deserialize, Serialize};
 use tunnel::downstream::{self, Callers, ConnectionId, Front, Greeted};
 
 use super::{Admitted, Device, Far, Input, Output};
@@ -19,7 +20,11 @@ use crate::watch::Port;
 ///
 /// A box with one seat is a [`Far`] and nothing else. With several, connections wait at the
 /// entrance until their Hello says which seat they are for.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "F: Serialize, F::Output: Serialize",
+    deserialize = "F: Deserialize<'de>, F::Output: Deserialize<'de>"
+))]
 pub struct Seats<F: Device = Function> {
     seats: Vec<Far<F>>,
     /// The seat that has what the functions share.
@@ -77,6 +82,15 @@ impl<F: Device> From<Far<F>> for Seats<F> {
 }
 
 impl<F: Device> Seats<F> {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.seats.iter_mut().for_each(|seat| seat.adopt(entropy, crc32c));
+        if let Some(front) = &mut self.front {
+            front.adopt(crc32c);
+        }
+    }
+
     const fn of(seats: Vec<Far<F>>) -> Self {
         Self { seats, at: 0, stirred: 1, front: None, places: BTreeMap::new(), outputs: VecDeque::new() }
     }

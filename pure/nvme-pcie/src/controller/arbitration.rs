@@ -3,6 +3,7 @@
 use super::Queues;
 use super::side::Side;
 use nvme::wire::{Bits, SubmissionQueueEntry};
+use serde::{Deserialize, Serialize};
 
 /// Queue Priority (QPRIO), in CDW11 of Create I/O Submission Queue: urgent, high, medium, low.
 const QUEUE_PRIORITY: Bits = Bits::new(2, 1);
@@ -11,7 +12,7 @@ const WEIGHTED_CLASSES: usize = 3;
 const URGENT: u32 = 0;
 
 /// The queues by class, while CC.AMS selects weighted round robin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Classes {
     /// The set of urgent queues, one bit each.
     urgent: u128,

@@ -2,6 +2,7 @@
 
 use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
 use nvme::wire::AdminOpcode;
+use serde::{Deserialize, Serialize};
 
 use super::memory::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 
@@ -16,7 +17,7 @@ const CONTROLLER_ID: u16 = 1;
 pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
 /// The configuration of a controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The command core's configuration: identity and namespaces. Its limits on commands, queues,
     /// vectors and SGLs are overridden by those of this [`Config`].

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut, Pool};
 use pcie::device::DmaId;
+use serde::{Deserialize, Serialize};
 
 use super::shadow::Doorbell;
 use crate::registers::{high_16, low_16};
@@ -12,7 +13,7 @@ use crate::registers::{high_16, low_16};
 pub const READS_MAX: u16 = 1024;
 
 /// The purpose of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     /// Submission queue entries, for the fetch with this index.
     Fetch(u16),
@@ -34,7 +35,7 @@ pub(super) enum Purpose {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Read {
     generation: u16,
     purpose: Option<Purpose>,
@@ -43,7 +44,7 @@ struct Read {
 
 /// The table of outstanding reads. A read's identifier is an index and a generation, so that a late
 /// answer to a read from before a reset matches nothing.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reads {
     reads: Vec<Read>,
     free: Vec<u16>,
@@ -106,7 +107,7 @@ pub(super) struct Piece {
 }
 
 /// Assembles the pieces of one read. A read that is answered in one piece is not copied.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Assembly(Option<BufferMut>);
 
 impl Assembly {

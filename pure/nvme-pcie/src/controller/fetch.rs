@@ -9,6 +9,7 @@ use nvme::subsystem::{
 };
 use nvme::wire::{QueueId, StatusCode, SubmissionQueueEntry};
 use pcie::device::Dma;
+use serde::{Deserialize, Serialize};
 
 use super::dma::{Assembly, Piece, Purpose};
 use super::side::Side;
@@ -26,7 +27,7 @@ const FETCHES_PER_QUEUE_MAX: usize = 8;
 const ADMIN_SLOTS: u32 = 16;
 
 /// A read of submission queue entries.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Fetch {
     queue: u16,
     entries: u32,
@@ -36,7 +37,7 @@ struct Fetch {
 }
 
 /// The table of entry reads.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Fetches {
     fetches: Vec<Fetch>,
     free: Vec<u16>,

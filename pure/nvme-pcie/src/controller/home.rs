@@ -12,6 +12,7 @@ use nvme::subsystem::{
 };
 use nvme::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 use pcie::device::Dma;
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::interrupts::Coalescing;
@@ -30,7 +31,7 @@ use crate::registers::status;
 pub type Controller = Queues<Home>;
 
 /// What a controller has beside its queues: the command core, registers and lanes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Home {
     pub(super) core: Core,
     pub(super) config: Config,

@@ -4,9 +4,10 @@
 use alloc::vec::Vec;
 
 use engine::{DeadlineList, Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// The decoded value of Interrupt Coalescing (feature 08h).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Coalescing {
     /// Number of waiting entries that raise an interrupt at once; 0 and 1 mean every entry.
     pub(super) threshold: u16,
@@ -20,7 +21,7 @@ impl Coalescing {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Vector {
     waiting: u32,
     /// Coalescing Disable (CD) of Interrupt Vector Configuration (feature 09h).
@@ -28,7 +29,7 @@ struct Vector {
 }
 
 /// The interrupt vectors of a controller.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Interrupts {
     vectors: Vec<Vector>,
     deadlines: DeadlineList,

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use engine::Instant;
 use nvme::subsystem::{Input as CoreInput, LaneId};
 use nvme::wire::{QueueId, Status, StatusCode};
+use serde::{Deserialize, Serialize};
 
 use super::Output;
 use super::home::Controller;
@@ -17,7 +18,7 @@ use super::shared::Core;
 use super::slots::Ending;
 
 /// A lane, and what it owes the controller.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Member {
     id: LaneId,
     /// The life of the controller that the lane has begun.
@@ -35,7 +36,7 @@ struct Member {
 }
 
 /// A queue that a lane has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Completing {
     lane: LaneId,
     /// Number of submission queues that complete to the queue.
@@ -43,7 +44,7 @@ struct Completing {
 }
 
 /// A submission queue that a lane has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Submitting {
     lane: LaneId,
     completes_to: CompletionQueueId,
@@ -51,7 +52,7 @@ struct Submitting {
 }
 
 /// The lanes of a controller.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Lanes {
     members: Vec<Member>,
     /// The number of resets so far.

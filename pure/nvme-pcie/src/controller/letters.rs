@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use nvme::pointer::PageSize;
 use nvme::subsystem::{ControllerKey, LaneViews};
+use serde::{Deserialize, Serialize};
 
 use super::DoorbellFault;
 use super::config::Config;
@@ -43,7 +44,7 @@ impl Limits {
 }
 
 /// What the host has set for all queues.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) burst: Option<u8>,
     pub(super) coalescing: Coalescing,
@@ -54,7 +55,7 @@ pub(super) struct Settings {
 }
 
 /// A message of a controller to one of its lanes. The messages to a lane arrive in their order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ToLane(pub(super) Order);
 
 impl ToLane {
@@ -78,7 +79,7 @@ impl ToLane {
 }
 
 /// A message of a lane to its controller. The messages of a lane arrive in their order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ToHome {
     /// The life of the controller that the message is about: what a lane reports of an earlier one
     /// is void.
@@ -105,7 +106,7 @@ impl ToHome {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// A message of the subsystem to its lane.
     Engine(Box<nvme::subsystem::ToLane>),
@@ -143,7 +144,7 @@ pub(super) enum Order {
     BusMaster(bool),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     /// A message of the lane to its subsystem.
     Engine(Box<nvme::subsystem::ToSubsystem>),
@@ -163,7 +164,7 @@ pub(super) enum Report {
 }
 
 /// A change of the set of queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Change {
     CompletionQueueCreated(u16),
     CompletionQueueDeleted(u16),

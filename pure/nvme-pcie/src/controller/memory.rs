@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
+use serde::{Deserialize, Serialize};
 
 use super::side::Side;
 use super::{Controller, Queues};
@@ -19,7 +20,7 @@ pub const MEMORY_BUFFER_BYTES_MIN: u32 = 4 << 10;
 pub const MEMORY_BUFFER_BAR: u8 = 2;
 
 /// The buffer's memory, and the host's settings for it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct MemoryBuffer {
     bytes: Vec<u8>,
     /// Controller Memory Buffer Memory Space Control (CMBMSC).

@@ -42,6 +42,7 @@ use nvme::subsystem::{
 };
 use nvme::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
+use serde::{Deserialize, Serialize};
 
 pub use config::{Config, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, SGL_SUPPORT};
 pub use dma::READS_MAX;
@@ -96,7 +97,7 @@ pub enum Input<'a> {
 }
 
 /// An output of a controller or of one of its lanes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Output {
     /// An access to host memory, or an interrupt.
     Dma(Dma),
@@ -111,7 +112,7 @@ pub enum Output {
 }
 
 /// A fault of the host in the use of a doorbell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DoorbellFault {
     /// The doorbell belongs to no queue.
     Register,
@@ -120,7 +121,7 @@ pub enum DoorbellFault {
 }
 
 /// Counters since the creation of the controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Number of commands fetched.
     pub commands: u64,
@@ -138,7 +139,7 @@ pub struct Statistics {
 
 /// Queues of a controller, with the commands that were fetched from them: all queues but those of
 /// lanes ([`Controller`]), or the I/O queues of one lane ([`QueueLane`]).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Queues<S> {
     side: S,
     /// The key of this controller in its subsystem.

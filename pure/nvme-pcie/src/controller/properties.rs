@@ -3,6 +3,7 @@
 
 use nvme::pointer::PageSize;
 use nvme::wire::QueueId;
+use serde::{Deserialize, Serialize};
 
 use super::arbitration::Classes;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
@@ -18,7 +19,7 @@ const PAGE_SIZE_MAX: u64 = 4;
 const READY_TIMEOUT: u64 = 20;
 
 /// The registers that store written values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Properties {
     /// Controller Configuration (CC).
     pub(super) configuration: u32,

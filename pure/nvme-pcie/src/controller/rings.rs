@@ -3,11 +3,12 @@
 use alloc::collections::VecDeque;
 
 use nvme::wire::QueueId;
+use serde::{Deserialize, Serialize};
 
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
 /// Completion Queue Identifier (CQID).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CompletionQueueId(pub u16);
 
 impl CompletionQueueId {
@@ -31,7 +32,7 @@ pub struct QueuePlace {
 pub(super) struct InvalidDoorbellValue;
 
 /// The state of reading a queue's shadow doorbell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Look {
     /// No read is outstanding.
     #[default]
@@ -50,7 +51,7 @@ pub(super) enum Look {
 }
 
 /// A submission queue: the host moves the tail, and the controller fetches entries up to it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SubmissionQueue {
     pub(super) id: QueueId,
     pub(super) completes_to: CompletionQueueId,
@@ -176,7 +177,7 @@ impl SubmissionQueue {
 }
 
 /// A completion queue: the controller writes at the tail, and the host moves the head.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CompletionQueue {
     base: u64,
     entries: u32,

@@ -11,6 +11,7 @@
 use engine::Buffer;
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
 use pcie::device::Dma;
+use serde::{Deserialize, Serialize};
 
 use super::dma::Purpose;
 use super::rings::Look;
@@ -20,7 +21,7 @@ use crate::registers::{DOORBELL_BYTES, low_16};
 
 /// The addresses of the host's buffers. Each buffer has an entry for every doorbell, in the
 /// doorbells' order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Shadow {
     doorbells: u64,
     event_indexes: u64,
@@ -29,7 +30,7 @@ pub(super) struct Shadow {
 }
 
 /// The doorbell of the submission or completion queue with this number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Doorbell {
     Tail(u16),
     Head(u16),

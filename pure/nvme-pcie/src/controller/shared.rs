@@ -10,12 +10,13 @@ use alloc::vec::Vec;
 use engine::{Engine, Instant};
 use nvme::media;
 use nvme::subsystem::{CommandToken, ControllerKey, Input, Notification, Output, Subsystem, Transfer};
+use serde::{Deserialize, Serialize};
 
 /// The most controllers that share a core.
 pub const SEATS_MAX: u16 = 64;
 
 /// A controller's place among those that share a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seat(pub(super) u16);
 
 impl Seat {
@@ -26,7 +27,7 @@ impl Seat {
 }
 
 /// The command core of a controller.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "controllers are few and live long")]
 pub(super) enum Core {
     /// The controller has the core to itself.
@@ -36,7 +37,7 @@ pub(super) enum Core {
 }
 
 /// A core that several controllers share.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Shared {
     subsystem: Subsystem,
     /// The most commands of each controller. A command's token has a part for its seat.

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 use engine::{Buffer, BufferMut};
 use nvme::pointer::{DataPointer, Direction, PageSize, Segment, Segments, Step, Walk};
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
+use serde::{Deserialize, Serialize};
 
 use super::dma::Assembly;
 
 /// The state of a command's data transfer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) enum Transfer {
     /// The command has not transferred any data.
     #[default]
@@ -42,7 +43,7 @@ pub(super) enum Transfer {
 }
 
 /// The core's result of a command that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ending {
     pub(super) dw0: u32,
     pub(super) dw1: u32,
@@ -50,7 +51,7 @@ pub(super) struct Ending {
 }
 
 /// A command between its fetch and its completion.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Slot {
     pub(super) busy: bool,
     /// The number of the submission queue.
@@ -133,7 +134,7 @@ impl Slot {
 }
 
 /// The table of slots.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u16>,

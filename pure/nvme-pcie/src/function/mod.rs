@@ -15,6 +15,7 @@ use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use crate::controller::{self, Controller, LaneStart, ToHome, ToLane};
 
@@ -107,7 +108,7 @@ pub enum Reach {
 }
 
 /// An NVMe function: a PCIe endpoint with a controller behind it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Function {
     endpoint: Endpoint,
     controller: Controller,

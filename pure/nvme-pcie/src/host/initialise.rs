@@ -11,6 +11,7 @@ use nvme::host::command::{
 use nvme::host::{Identity, NAMESPACES_MAX, Namespace, queue_entries_max, ready_timeout, transfer_limit};
 use nvme::wire::identify::{IdentifyController, cns, namespace_list};
 use nvme::wire::{AdminOpcode, NamespaceId, QueueId, Status, SubmissionQueueEntry};
+use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::layout::{ADMIN_ENTRIES, Layout};
@@ -54,7 +55,7 @@ pub(super) enum Answer {
 }
 
 /// The reason why a controller could not be brought up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InitError {
     /// A register could not be read, because the device does not answer.
     Unreachable {

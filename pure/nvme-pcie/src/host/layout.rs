@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::Config;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
@@ -11,7 +13,7 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) const ADMIN_ENTRIES: u32 = 32;
 
 /// The error that a driver's arena is too short for its queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArenaTooSmall {
     /// Length in bytes of the queues and PRP lists.
     pub need: u64,

@@ -7,6 +7,7 @@ use engine::{Instant, Nanos};
 use nvme::host::{AsynchronousEvent, Identity, Origin, command};
 use nvme::wire::{CommandId, IoOpcode, NamespaceId, QueueId, Status, SubmissionQueueEntry};
 use pcie::memory::Unmapped;
+use serde::{Deserialize, Serialize};
 
 use super::initialise::InitError;
 use super::queue::Data;
@@ -131,7 +132,7 @@ pub enum Input<'a> {
 }
 
 /// The reason for which the driver resets a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResetReason {
     /// A command completed neither in time nor after an Abort.
     Timeout {
@@ -200,7 +201,7 @@ pub enum Output {
 }
 
 /// The result of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
     /// The cookie from the command's [`Submission`].
     pub cookie: u64,

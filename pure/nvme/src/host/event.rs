@@ -1,7 +1,9 @@
 //! Asynchronous events, as a host receives them.
 
+use serde::{Deserialize, Serialize};
+
 /// An asynchronous event, from DW0 of the completion of an Asynchronous Event Request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AsynchronousEvent {
     /// Asynchronous Event Type (0 error, 1 SMART / health, 2 notice, 6 I/O command set).
     pub kind: u8,

@@ -1,7 +1,9 @@
 //! The origin of a command's result.
 
+use serde::{Deserialize, Serialize};
+
 /// The origin of the status with which a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// The controller, in a completion.
     Controller,

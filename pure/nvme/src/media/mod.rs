@@ -6,21 +6,22 @@ mod ranges;
 
 use core::fmt;
 use engine::Buffer;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use ranges::Extent;
 pub use ranges::Ranges;
 
 /// The identifier of a medium: its index among the media that the world serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MediumId(pub u32);
 
 /// The identifier of a media request until its end, chosen by the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IoId(pub u32);
 
 /// A request from the controller to a medium. Offsets and lengths are in bytes, and are multiples
 /// of the block size.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The identifier of the request, which its completions repeat.
     pub id: IoId,
@@ -31,7 +32,7 @@ pub struct Request {
 }
 
 /// An operation of a medium.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// Read `length` bytes at `offset`. The medium answers with pieces ([`Completion::Data`]) and
     /// then the end ([`Completion::Done`]).
@@ -73,7 +74,7 @@ pub enum Operation {
 }
 
 /// The reason why a media request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaError {
     /// The bytes could not be read: the medium has them no more. Other bytes may be there.
     Read,

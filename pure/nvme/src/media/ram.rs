@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use engine::Buffer;
+use serde::{Deserialize, Serialize};
 
 use super::{Completion, IoId, MediaError, Operation, Request};
 
@@ -36,7 +37,7 @@ pub const BYTES_MAX: u64 = 1 << 44;
 /// once the readers have released it. Apart from these few pages, all memory is in blocks of one
 /// size: freed memory fits the next allocation after writes of any length, and the disk takes no
 /// more memory than its length.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RamDisk {
     bytes: u64,
     /// Run n holds the bytes from n * RUN on.
@@ -50,7 +51,7 @@ pub struct RamDisk {
 }
 
 /// A run of adjacent pages.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Run {
     /// The bytes of the run; empty if no page was written.
     block: Buffer,
@@ -62,7 +63,7 @@ struct Run {
 }
 
 /// Buffers of one length that were replaced while they had readers, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Replaced {
     length: usize,
     buffers: VecDeque<Buffer>,

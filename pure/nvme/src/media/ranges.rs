@@ -9,10 +9,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{MediumId, Operation, Request};
 
 /// The bytes of a medium that a request reads or changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Extent {
     medium: MediumId,
     start: u64,

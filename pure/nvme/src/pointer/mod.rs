@@ -18,10 +18,11 @@ pub use segments::Segments;
 pub use sgl::SGL_DESCRIPTORS_MAX;
 
 use crate::wire::{DataTransfer, StatusCode, SubmissionQueueEntry};
+use serde::{Deserialize, Serialize};
 use sgl::DESCRIPTOR_BYTES;
 
 /// The direction of a command's data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// From host memory to the controller.
     #[default]
@@ -31,7 +32,7 @@ pub enum Direction {
 }
 
 /// A contiguous piece of a command's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// The address in host memory; `None` for an SGL bit bucket, whose data is discarded.
     pub address: Option<u64>,
@@ -40,7 +41,7 @@ pub struct Segment {
 }
 
 /// The data pointer of a submission queue entry (DPTR), decoded by PSDT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataPointer {
     /// PRP Entry 1 and PRP Entry 2.
     Prp(u64, u64),
@@ -121,7 +122,7 @@ pub enum Step {
     Failed(PointerFault),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 enum List {
     #[default]
     None,
@@ -132,7 +133,7 @@ enum List {
 }
 
 /// The walk along one command's data pointer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Walk {
     /// Bytes of the data that no piece covers yet.
     left: u64,

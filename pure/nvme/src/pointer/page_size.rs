@@ -1,7 +1,9 @@
 //! The memory page size, in which a host and its controller count memory.
 
+use serde::{Deserialize, Serialize};
+
 /// The memory page size in bytes, a power of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageSize(u32);
 
 impl PageSize {

@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::Segment;
 
 /// The pieces of one command's data in order, adjoining ones joined. The next command uses the same
 /// storage.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Segments {
     segments: Vec<Segment>,
     /// The index of a piece and its offset within the data. Accesses are mostly in order.

@@ -3,6 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::namespace::Namespace;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 use crate::wire::{AnaState, Bits, NamespaceId, SubmissionQueueEntry};
@@ -15,7 +17,7 @@ pub(super) const CAPABILITIES: u8 = 0b1_1111;
 const GROUPS_ONLY: Bits = Bits::bit(8);
 
 /// How one controller reaches the ANA groups.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Access {
     /// States of the groups that are not optimized.
     states: BTreeMap<u32, AnaState>,

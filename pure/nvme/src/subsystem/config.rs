@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::firmware_image::FirmwareConfig;
 use super::record::{
     Counters, PersistentEvent, ReservationRecord, SanitizeRecord, SavedFeature, UnreadableBlocks,
@@ -29,7 +31,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 pub const PAGE_BYTES: u32 = 4096;
 
 /// The format of a logical block: its length, and the metadata that accompany it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockSize {
     /// 512 bytes, LBA format 0.
     #[default]
@@ -145,7 +147,7 @@ impl BlockSize {
 
 /// The globally unique, permanent names of a namespace. A name of all zeroes means that the
 /// namespace does not have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NamespaceIdentity {
     /// IEEE Extended Unique Identifier (EUI64), most significant byte first.
     pub eui64: [u8; 8],
@@ -176,7 +178,7 @@ impl NamespaceIdentity {
 }
 
 /// A namespace of the subsystem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceConfig {
     /// Namespace identifier, 1..=[`NAMESPACE_ID_MAX`].
     pub id: NamespaceId,
@@ -219,7 +221,7 @@ impl NamespaceConfig {
 }
 
 /// A medium from which Namespace Management takes the space of new namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolConfig {
     /// The medium. Every namespace on this medium has an extent of the pool.
     pub medium: MediumId,
@@ -234,7 +236,7 @@ pub struct PoolConfig {
 }
 
 /// The configuration of a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Serial Number (SN), at most 20 ASCII characters.
     pub serial_number: String,

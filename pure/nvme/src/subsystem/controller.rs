@@ -4,6 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::AdminOpcode;
 
 /// The most controllers that a subsystem may have at once.
@@ -19,12 +21,12 @@ pub const KEEP_ALIVE_MAX_MILLISECONDS: u32 = 3_600_000;
 const SGL_SUPPORT_FABRICS: u32 = 1 | 1 << 20 | 1 << 21;
 
 /// The subsystem's name for a controller while the controller exists: a small index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ControllerKey(pub u16);
 
 /// The host of a controller: over fabrics as its Connect command named it, on PCIe as the function
 /// knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostIdentity {
     /// Host NQN (HOSTNQN).
     pub name: String,
@@ -33,7 +35,7 @@ pub struct HostIdentity {
 }
 
 /// One life of a controller, which begins when CSTS.RDY becomes 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Instance {
     /// Controller Instance Uniquifier (CIU): not 0, and different in each life.
     pub uniquifier: u8,
@@ -43,7 +45,7 @@ pub struct Instance {
 
 /// The configuration of one controller, apart from the settings that all controllers of the
 /// subsystem share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerConfig {
     /// Controller ID (CNTLID). No other controller of the subsystem may have the same ID at the
     /// same time.
@@ -59,7 +61,7 @@ pub struct ControllerConfig {
 }
 
 /// The transport of a controller, with the properties that depend on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     /// PCIe, a memory-based transport.
     Pcie {
@@ -80,7 +82,7 @@ pub enum Transport {
 }
 
 /// The fabrics properties of a controller that Identify reports, and the controller's host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricsConfig {
     /// The host that the controller serves.
     pub host: HostIdentity,

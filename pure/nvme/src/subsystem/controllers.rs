@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::Instant;
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey, Instance};
@@ -22,7 +23,7 @@ use crate::wire::log::critical_warning;
 use crate::wire::{NamespaceId, Status};
 
 /// The state of a controller.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Controller {
     pub(super) config: ControllerConfig,
     pub(super) features: Features,
@@ -65,7 +66,7 @@ impl Controller {
 }
 
 /// All controllers of the subsystem, by key.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Controllers(Vec<Option<Box<Controller>>>);
 
 impl Controllers {
@@ -234,7 +235,7 @@ impl Controllers {
 
 /// Shutdowns in progress. One flush of all media serves every controller that requested a shutdown
 /// before the flush began.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Shutdowns {
     /// Controllers that the present flush serves.
     pub(super) flushing: Vec<ControllerKey>,

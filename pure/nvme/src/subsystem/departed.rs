@@ -5,6 +5,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::media::IoId;
 
 /// The most hosts that are distinguished. The requests of others count for [`OTHERS`].
@@ -13,7 +15,7 @@ const HOSTS_MAX: usize = 1024;
 pub const OTHERS: &str = "others";
 
 /// What is left of a host.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Left {
     /// The subsystem's own requests for the host.
     requests: BTreeSet<IoId>,
@@ -23,7 +25,7 @@ struct Left {
 }
 
 /// Hosts whose controllers were removed while media had requests of theirs.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Departed(BTreeMap<String, Left>);
 
 impl Departed {

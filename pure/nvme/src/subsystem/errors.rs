@@ -2,6 +2,8 @@
 
 use alloc::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::log::ErrorEntry;
 use crate::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 
@@ -9,7 +11,7 @@ use crate::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 pub const ERROR_LOG_ENTRIES: usize = 64;
 
 /// Parameter Error Location: the byte and bit of the command that caused the failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Location(u16);
 
 impl Location {
@@ -31,7 +33,7 @@ impl Location {
 }
 
 /// The reason why a command failed, and its entry in the Error Information log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) location: Location,
@@ -57,7 +59,7 @@ impl Failure {
 }
 
 /// The Error Information log, newest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ErrorLog {
     entries: VecDeque<ErrorEntry>,
     count: u64,

@@ -4,6 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Config;
 use super::controller::ControllerKey;
 use super::controllers::Controllers;
@@ -65,7 +67,7 @@ const SUPPORTED: [EventType; 9] = [
 ];
 
 /// The Persistent Event log.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct EventLog {
     /// The events, newest first.
     events: VecDeque<PersistentEvent>,

@@ -3,13 +3,15 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use super::errors::{Failure, Location};
 use super::types::CommandToken;
 use crate::wire::log::LogPage;
 use crate::wire::{NamespaceId, StatusCode};
 
 /// The asynchronous events that can be reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AsynchronousEvent {
     /// Error: the doorbell of a nonexistent queue was written.
     WriteToInvalidDoorbell,
@@ -89,7 +91,7 @@ impl AsynchronousEvent {
 /// Number of event types ([`AsynchronousEvent::kind`]), including those that never occur here.
 const KINDS: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Events {
     /// Outstanding Asynchronous Event Requests, oldest first.
     requests: VecDeque<CommandToken>,

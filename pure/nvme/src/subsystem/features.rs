@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::controller::{ControllerConfig, ControllerKey, KEEP_ALIVE_MAX_MILLISECONDS, Transport};
@@ -17,7 +18,7 @@ use crate::wire::log::critical_warning;
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, feature, low_u16};
 
 /// A feature value of one double word.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Setting {
     pub(super) key: FeatureKey,
     pub(super) default: u32,
@@ -55,7 +56,7 @@ pub(super) const HOST_BEHAVIOR_BYTES: usize = 512;
 /// Supported (ETDAS) and LBA Format Extension Enable (LBAFEE).
 const HOST_BEHAVIOR_FIELDS: usize = 3;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Features {
     pub(super) settings: Vec<Setting>,
     queues: u32,
@@ -233,7 +234,7 @@ fn restore(settings: &mut [Setting], saved: &[SavedFeature]) {
 }
 
 /// Feature values of namespaces, which all controllers share.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SharedFeatures(pub(super) Vec<Setting>);
 
 impl SharedFeatures {

@@ -9,6 +9,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::event_log::FirmwareChange;
@@ -36,7 +38,7 @@ const STORE_AND_ACTIVATE: u32 = 0b001;
 const ACTIVATE: u32 = 0b010;
 
 /// The firmware slots, and the image being downloaded.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Firmware {
     /// The revision of slot 1.
     own: Text<8>,

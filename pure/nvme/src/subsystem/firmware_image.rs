@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::{Text, low_u8};
 
 /// Number of firmware slots. Slot 1 is the program itself and read-only.
@@ -26,7 +28,7 @@ const FORMAT: u32 = 1;
 ///
 /// Numbers are little-endian. Zeroes after the payload fill the last double word; any further
 /// padding is ignored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmwareImage {
     revision: Text<8>,
     bytes: Vec<u8>,
@@ -84,7 +86,7 @@ impl FirmwareImage {
 }
 
 /// The contents of the firmware slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmwareConfig {
     /// The images of slots 2 and up.
     pub images: [Option<FirmwareImage>; FIRMWARE_SLOTS as usize - 1],

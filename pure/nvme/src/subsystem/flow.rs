@@ -5,6 +5,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use engine::{Buffer, Deadlines, Instant, Nanos, Pool};
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::controller::ControllerKey;
@@ -37,7 +38,7 @@ const PAUSE: Nanos = Nanos::from_micros(100);
 
 /// The commands in flight, their requests to the transport and to media, and when background work
 /// continues.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Flow {
     pub(super) slots: Slots,
     pub(super) overlaps: Overlaps,

@@ -96,6 +96,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
+use serde::{Deserialize, Serialize};
 
 use crate::media;
 use crate::wire::{FusedOperation, NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
@@ -117,7 +118,7 @@ use telemetry::Telemetry;
 use unreadable::Unreadable;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Subsystem {
     config: Config,
     controllers: Controllers,

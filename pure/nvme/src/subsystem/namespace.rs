@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity};
 use super::controller::ControllerKey;
 use super::record::{ReservationRecord, WriteProtection};
@@ -15,7 +17,7 @@ use crate::wire::NamespaceId;
 const FIRST_GROUP: u32 = 1;
 
 /// An operation on a namespace that excludes all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Busy {
     Formatting,
     /// The namespace does not exist yet.
@@ -25,7 +27,7 @@ pub(super) enum Busy {
 }
 
 /// A namespace that is allocated or being created.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Namespace {
     pub(super) id: NamespaceId,
     pub(super) medium: MediumId,

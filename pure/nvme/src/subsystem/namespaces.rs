@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::ana::Access;
 use super::config::{Config, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
@@ -18,7 +20,7 @@ use crate::media::MediumId;
 use crate::wire::{AnaState, NamespaceId, StatusCode};
 
 /// The state that decides on a controller's commands to namespaces, apart from attachment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Standing {
     /// Host Identifier (HOSTID) of the controller's host.
     host: [u8; 16],
@@ -27,7 +29,7 @@ struct Standing {
 }
 
 /// The namespaces and the pool. Every change to a namespace is published at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Namespaces {
     /// The namespaces by identifier: index n holds namespace n + 1. There is an entry for each
     /// valid identifier.

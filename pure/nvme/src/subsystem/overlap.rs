@@ -15,11 +15,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::controller::ControllerKey;
 use crate::media::{Extent, IoId, Request};
 
 /// A request in progress that changes blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Change {
     id: IoId,
     /// The controller that owns the request; `None` after that controller was reset or removed.
@@ -28,7 +30,7 @@ struct Change {
 }
 
 /// A request that waits for changes to end.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Waiting {
     controller: ControllerKey,
     extent: Extent,
@@ -37,7 +39,7 @@ struct Waiting {
 }
 
 /// The changes that media have in progress, and the requests that wait for these changes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Overlaps {
     /// Whether there may be several controllers, of one host or of several.
     watched: bool,

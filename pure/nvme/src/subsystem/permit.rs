@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rate::Rate;
 use crate::wire::{AdminOpcode, NamespaceId};
 
@@ -10,7 +12,7 @@ use crate::wire::{AdminOpcode, NamespaceId};
 /// A host with restrictions cannot change anything that other hosts share either: no formats,
 /// namespaces, firmware, self-tests or sanitize operations, nor the volatile write cache. It gets
 /// *Operation Denied*.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permit {
     /// The namespaces that exist for the host; `None` for all.
     pub namespaces: Option<Vec<NamespaceId>>,

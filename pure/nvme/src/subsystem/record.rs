@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use engine::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::wire::NamespaceId;
 use crate::wire::feature::FeatureId;
 use crate::wire::log::PersistentEventHeader;
 
 /// The write protection state (WPS) of a namespace, which hosts set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WriteProtection {
     /// No Write Protect: writes are allowed.
     #[default]
@@ -40,7 +41,7 @@ impl WriteProtection {
 }
 
 /// A run of logical blocks that Write Uncorrectable made unreadable, or that are readable again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableBlocks {
     /// The namespace of the blocks.
     pub namespace: NamespaceId,
@@ -51,7 +52,7 @@ pub struct UnreadableBlocks {
 }
 
 /// The key of a feature value: the feature and the selected value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FeatureKey {
     /// The feature identifier.
     pub feature: FeatureId,
@@ -63,7 +64,7 @@ pub struct FeatureKey {
 }
 
 /// A feature value that persists through resets and power cycles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedFeature {
     /// The key of the value.
     pub key: FeatureKey,
@@ -72,7 +73,7 @@ pub struct SavedFeature {
 }
 
 /// The type of a reservation: which accesses it denies to which hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReservationType {
     /// Write Exclusive: only the holder may write.
     WriteExclusive,
@@ -136,7 +137,7 @@ impl ReservationType {
 }
 
 /// A host that is registered with a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Registrant {
     /// Host Identifier (HOSTID).
     pub host: [u8; 16],
@@ -145,7 +146,7 @@ pub struct Registrant {
 }
 
 /// The registrants and the reservation of a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservationRecord {
     /// The namespace that the record describes.
     pub namespace: NamespaceId,
@@ -161,7 +162,7 @@ pub struct ReservationRecord {
 }
 
 /// The status of the most recent sanitize operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SanitizeStatus {
     /// There was never a sanitize operation.
     #[default]
@@ -178,7 +179,7 @@ pub enum SanitizeStatus {
 }
 
 /// The state of sanitize operations that the next start needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SanitizeRecord {
     /// The status of the most recent operation.
     pub status: SanitizeStatus,
@@ -194,7 +195,7 @@ pub struct SanitizeRecord {
 
 /// The totals of a device's life so far, as in [`Config::counters`](super::Config::counters). A new
 /// device has zeroes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Bytes read by Read, Compare, Verify and Copy.
     pub bytes_read: u64,
@@ -225,7 +226,7 @@ pub struct Counters {
 }
 
 /// An event of the Persistent Event log: its header and data in the log's format.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistentEvent(Vec<u8>);
 
 impl fmt::Debug for PersistentEvent {

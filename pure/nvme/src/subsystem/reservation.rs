@@ -5,6 +5,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::errors::{Failure, Location};
 use super::record::{Registrant, ReservationRecord, ReservationType};
 use super::view::Touch;
@@ -42,7 +44,7 @@ const RELEASE: u32 = 0;
 const CLEAR: u32 = 1;
 
 /// The kinds of notification in the Reservation Notification log (80h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum News {
     RegistrationPreempted = 1,
     ReservationReleased = 2,
@@ -50,7 +52,7 @@ pub(super) enum News {
 }
 
 /// Reservation notifications that the host of a controller has not read.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Notices {
     waiting: VecDeque<(u64, News, NamespaceId)>,
     /// Reservation Notification Mask (82h) of each namespace: a set bit masks one kind of

@@ -2,11 +2,13 @@
 
 use alloc::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::types::CommandToken;
 
 /// Restrictions that make commands check further conditions before they continue. In normal
 /// operation there are none.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Restrictions {
     /// The command that is or will be alone with the media.
     pub(super) owner: Option<CommandToken>,

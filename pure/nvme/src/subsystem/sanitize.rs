@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use engine::{Buffer, Pool};
+use serde::{Deserialize, Serialize};
 
 use super::errors::{Failure, Location};
 use super::flow::Flow;
@@ -69,7 +70,7 @@ impl SanitizeRecord {
 }
 
 /// One operation on every byte of every medium. Sweeps follow one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Sweep {
     Zero,
     Deallocate,
@@ -80,7 +81,7 @@ enum Sweep {
 }
 
 /// A sanitize operation in progress.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Running {
     media: Vec<(MediumId, u64, u64)>,
     sweep: Sweep,
@@ -95,7 +96,7 @@ struct Running {
 }
 
 /// The latest sanitize operation, and the work that is left of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sanitize {
     record: SanitizeRecord,
     running: Option<Running>,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use engine::Pool;
+use serde::{Deserialize, Serialize};
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -47,7 +48,7 @@ pub(super) enum Outcome {
 }
 
 /// Segments of a self-test in order. The value is the Segment Number that a failure reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Segment {
     Memory = 1,
     Health = 2,
@@ -55,7 +56,7 @@ enum Segment {
 }
 
 /// A self-test in progress.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Running {
     extended: bool,
     /// The controller whose host requested the self-test; `None` for one that a power loss
@@ -73,7 +74,7 @@ struct Running {
 }
 
 /// The self-test in progress, and the results of earlier ones.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SelfTest {
     running: Option<Running>,
     /// The results, newest first, at most [`SELF_TEST_RESULTS`].

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut, Instant};
+use serde::{Deserialize, Serialize};
 
 use super::config::{BlockSize, COMMANDS_MAX};
 use super::controller::ControllerKey;
@@ -13,7 +14,7 @@ use crate::media::{IoId, MediaError, MediumId};
 use crate::wire::{NamespaceId, QueueId, SubmissionQueueEntry};
 
 /// The use of the data that a command pulled from the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HostDataFor {
     Write,
     Compare,
@@ -27,7 +28,7 @@ pub(super) enum HostDataFor {
 }
 
 /// The scope of a command's erasure, and the next action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Erasure {
     /// The contents of this namespace, which then gets this block size.
     Format(NamespaceId, BlockSize),
@@ -38,7 +39,7 @@ pub(super) enum Erasure {
 }
 
 /// The operation of its medium that a command waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum MediaFor {
     Read,
     /// A read of blocks with their protection information, which the slot gathers.
@@ -78,7 +79,7 @@ pub(super) enum MediaFor {
 }
 
 /// The action of a command with exclusive access to the media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Alone {
     Format,
     DeleteNamespaces,
@@ -87,7 +88,7 @@ pub(super) enum Alone {
 }
 
 /// The event that a command waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     Free,
     /// The command is starting and waits for nothing yet.
@@ -139,7 +140,7 @@ impl State {
 }
 
 /// The state of a command in flight.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Slot {
     pub(super) state: State,
     /// Distinguishes the present command's media requests from those of earlier commands in
@@ -223,7 +224,7 @@ impl IoId {
 
 /// Actions of the controller without a command. Each of these has its own slot behind the commands'
 /// slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Own {
     Shutdown,
     Sanitize,
@@ -231,7 +232,7 @@ pub(super) enum Own {
 }
 
 /// All slots: one for each token used so far, and one for each [`Own`].
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     own: [Slot; OWN as usize],

@@ -1,6 +1,7 @@
 //! The counters of the SMART / Health Information log.
 
 use engine::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::record::Counters;
@@ -17,7 +18,7 @@ const FULL_FOR: Nanos = Nanos::from_secs(60);
 const SPARE_THRESHOLD: u8 = 10;
 
 /// The health of the device.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Smart {
     counters: Counters,
     started: Instant,

@@ -3,10 +3,12 @@
 
 use alloc::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::media::{IoId, MediumId};
 
 /// The abandoned requests that media have not ended, each with its medium.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Strays {
     media: BTreeMap<IoId, MediumId>,
     counts: BTreeMap<MediumId, usize>,

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::slots::Slot;
 use crate::wire::{IoOpcode, NamespaceId, Status, StatusCode};
@@ -32,7 +33,7 @@ pub const LATENCY_BOUNDS: [Nanos; 21] = {
 const STATUSES_MAX: usize = 32;
 
 /// A distribution of times, in the classes of [`LATENCY_BOUNDS`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latencies {
     counts: [u64; LATENCY_BOUNDS.len() + 1],
     sum: Nanos,
@@ -105,7 +106,7 @@ impl Phase {
 }
 
 /// When the command in a slot began, and how long it has waited for each party.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Spent {
     begun: Instant,
     /// When the command began to wait for its host or its medium.
@@ -140,7 +141,7 @@ impl Spent {
 }
 
 /// Counts of commands of one kind.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct KindTally {
     /// Commands that succeeded.
     pub operations: u64,
@@ -168,7 +169,7 @@ impl KindTally {
 }
 
 /// Counts of a host's commands through one controller, by [`Kind`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HostTally([KindTally; Kind::ALL.len()]);
 
 impl HostTally {
@@ -189,7 +190,7 @@ impl HostTally {
 }
 
 /// Counts of the commands to one namespace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NamespaceTally {
     kinds: [KindTally; Kind::ALL.len()],
     latencies: [[Latencies; Phase::ALL.len()]; Kind::ALL.len()],
@@ -255,7 +256,7 @@ impl NamespaceTally {
 }
 
 /// The tallies of all namespaces: index n is for namespace n + 1.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tallies(Vec<Option<Box<NamespaceTally>>>);
 
 impl Tallies {

@@ -3,6 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::config::Config;
 use super::errors::{Failure, Location};
 use crate::wire::log::{LogPage, TELEMETRY_BLOCK, TelemetryHeader};
@@ -14,7 +16,7 @@ const CREATE: Bits = Bits::bit(8);
 const CONTROLLER_SCOPE: u8 = 1;
 
 /// The latest snapshot that a host requested, and the one that a fault of the controller caused.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Telemetry {
     host: Snapshot,
     host_generation: u8,
@@ -25,7 +27,7 @@ pub(super) struct Telemetry {
 }
 
 /// A snapshot: data blocks without the header, and the last block of each area.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Snapshot {
     reason: Text<128>,
     blocks: Vec<u8>,

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use engine::{Buffer, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::config::{BlockSize, NamespaceConfig};
 use super::controller::ControllerKey;
@@ -18,7 +19,7 @@ use crate::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 
 /// The transport's name for a command between arrival and completion: an index in
 /// 0..`commands_max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CommandToken(pub u32);
 
 /// An input of the command core or of a lane, from the transport or the media.
@@ -61,7 +62,7 @@ pub enum Input {
 }
 
 /// How a command ended: the part of a completion that does not depend on the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletionResult {
     /// Command-specific result, Dword 0 of the completion.
     pub dw0: u32,
@@ -72,7 +73,7 @@ pub struct CompletionResult {
 }
 
 /// A request of the command core or of a lane to the transport or the media.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Output {
     /// Fetch the command's data from the host. The transport answers with [`Input::HostData`] or
     /// [`Input::HostDataFailed`].
@@ -118,7 +119,7 @@ pub enum Output {
 
 /// A change that matters outside the command core. A notification of state that must survive a
 /// restart names the configuration field that restores the state at the next start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notification {
     /// A host set Number of Queues: the host may create this many I/O queues of each kind.
     NumberOfQueues {

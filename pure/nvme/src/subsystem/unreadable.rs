@@ -2,6 +2,8 @@
 
 use alloc::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::errors::Failure;
 use super::record::UnreadableBlocks;
 use crate::wire::{NamespaceId, StatusCode};
@@ -11,7 +13,7 @@ pub(super) const UNCORRECTABLE_BLOCKS_MAX: u64 = 65_536;
 
 /// Runs of marked blocks: a map from the first block of a run to the block after its last. Runs
 /// neither touch nor overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Marks(BTreeMap<u64, u64>);
 
 impl Marks {
@@ -79,7 +81,7 @@ impl Marks {
 }
 
 /// The unreadable blocks of all namespaces.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Unreadable(BTreeMap<NamespaceId, Marks>);
 
 impl Unreadable {

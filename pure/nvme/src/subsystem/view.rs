@@ -8,6 +8,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::config::{BlockSize, Config};
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -51,7 +53,7 @@ impl Touch {
 }
 
 /// The reason why a namespace refuses a controller's command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refusal {
     /// The namespace is not active for the controller, or is being created or deleted.
     Missing,
@@ -67,7 +69,7 @@ pub(super) enum Refusal {
 
 /// The verdict of a namespace on the commands of one controller: a refusal or none for each
 /// [`Touch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Verdict([Option<Refusal>; 4]);
 
 impl Verdict {
@@ -86,7 +88,7 @@ impl Verdict {
 }
 
 /// The state of its namespace that an I/O command needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NamespaceView {
     /// The version of the views with which this view was published.
     pub(super) version: u64,
@@ -157,7 +159,7 @@ pub(super) struct Extent {
 }
 
 /// The state of the subsystem that I/O commands to any namespace need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Shared {
     /// Whether every write must be durable, because no volatile write cache is on.
     write_through: bool,
@@ -172,7 +174,7 @@ struct Shared {
 }
 
 /// The views of all namespaces, and the state of the subsystem that I/O commands need.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Views {
     /// The number of changes published so far.
     version: u64,
@@ -186,7 +188,7 @@ pub(super) struct Views {
 }
 
 /// What changed in the views after some version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Changes {
     pub(super) version: u64,
     shared: Shared,

@@ -1,10 +1,12 @@
 //! Asymmetric Namespace Access (ANA): how well a controller reaches a group of namespaces.
 
+use serde::{Deserialize, Serialize};
+
 use super::StatusCode;
 use super::bits::{Bits, low_u8};
 
 /// ANA State of a group, as one controller sees the group. Better states come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AnaState {
     /// ANA Optimized (1h): the best path.
     #[default]

@@ -5,7 +5,8 @@
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident, $kind:literal, { $($variant:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(from = "u8", into = "u8")]
         pub enum $name {
             $(#[doc = concat!($text, " (", stringify!($value), ").")] $variant,)*
             #[doc = concat!("Any other ", $kind, ".")]

@@ -2,17 +2,19 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::bits::{high_u32, join_u64, low_u32};
 use super::{Bits, Status};
 
 /// Command Identifier (CID), which the host chooses uniquely among the outstanding commands of a
 /// submission queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CommandId(pub u16);
 
 /// Queue Identifier (QID, SQID): names a submission queue, and the completion queue that a host
 /// pairs with it; 0 names the admin queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueId(pub u16);
 
 impl QueueId {
@@ -32,7 +34,7 @@ impl core::fmt::Display for QueueId {
 }
 
 /// Namespace Identifier (NSID).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NamespaceId(pub u32);
 
 impl NamespaceId {
@@ -75,7 +77,7 @@ pub enum DataTransfer {
 }
 
 /// A command in the format of a submission queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct SubmissionQueueEntry {
     /// Opcode (OPC).

@@ -85,6 +85,24 @@ macro_rules! layout {
 
         $(const _: () = assert!($crate::wire::layout::fits::<$type>($offset, $length));)*
 
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut raw = [0; $length];
+                self.emit(&mut raw);
+                serializer.serialize_bytes(&raw)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let bytes = <engine::Buffer as serde::Deserialize>::deserialize(deserializer)?;
+                match <&[u8; $length]>::try_from(&*bytes) {
+                    Ok(bytes) => Ok(Self::parse(bytes)),
+                    Err(_) => Err(serde::de::Error::invalid_length(bytes.len(), &stringify!($length))),
+                }
+            }
+        }
+
         impl Default for $name {
             /// The structure with all bytes zero.
             fn default() -> Self {

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::Bits;
 
 /// Defines [`StatusCode`]. A line has: variant = status code type, status code, whether a retry may
@@ -9,7 +11,8 @@ use super::Bits;
 macro_rules! status_codes {
     ($($variant:ident = $kind:literal, $code:literal, $retry:ident, $text:literal;)*) => {
         /// A Status Code Type (SCT) and Status Code (SC) under one name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(from = "(u8, u8)", into = "(u8, u8)")]
         pub enum StatusCode {
             $(#[doc = concat!($text, ".")] $variant,)*
             /// Any other pair of type and code.
@@ -53,6 +56,18 @@ macro_rules! status_codes {
                     $(Self::$variant => status_codes!($retry),)*
                     Self::Other { .. } => true,
                 }
+            }
+        }
+
+        impl From<(u8, u8)> for StatusCode {
+            fn from((kind, code): (u8, u8)) -> Self {
+                Self::new(kind, code)
+            }
+        }
+
+        impl From<StatusCode> for (u8, u8) {
+            fn from(code: StatusCode) -> Self {
+                (code.kind(), code.code())
             }
         }
 
@@ -178,7 +193,7 @@ status_codes! {
 }
 
 /// The Status Field of a completion: 15 bits, without the Phase Tag.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status(u16);
 
 const STATUS_CODE: Bits = Bits::new(7, 0);

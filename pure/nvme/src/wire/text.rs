@@ -2,11 +2,13 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::layout::Field;
 
 /// ASCII text in `N` bytes, padded at the end with spaces or NULs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Text<const N: usize>([u8; N]);
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Text<const N: usize>(#[serde(with = "engine::state::array")] [u8; N]);
 
 impl<const N: usize> Text<N> {
     /// `text` padded with spaces. Any character that is not printable ASCII becomes `?`, and excess

@@ -4,6 +4,7 @@
 mod tests;
 
 use engine::{Buffer, Pool};
+use serde::{Deserialize, Serialize};
 
 use crate::wire::{Bdf, Completion, CompletionStatus, Header, Kind, MemoryOperation, Packet};
 
@@ -13,7 +14,7 @@ const DWORD: usize = 4;
 const LOWER_ADDRESS_SPAN: u64 = 128;
 
 /// Limits that decide how completions are split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The function that answers.
     pub id: Bdf,
@@ -32,7 +33,7 @@ impl Default for Settings {
 }
 
 /// Turns requests into the completions that answer them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Completer {
     settings: Settings,
     pool: Pool,

@@ -1,9 +1,11 @@
 //! Base Address Registers.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ConfigSpace, Field, header};
 
 /// Number of a Base Address Register: 0..6. A 64-bit BAR has the number of its low half.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BarIndex(u8);
 
 impl BarIndex {
@@ -25,7 +27,7 @@ impl BarIndex {
 }
 
 /// Address space that a BAR decodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BarKind {
     /// Memory space below 4 GiB.
     Memory32,
@@ -36,7 +38,7 @@ pub enum BarKind {
 }
 
 /// Parameters that a Base Address Register is built with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bar {
     /// Address space that the BAR decodes.
     pub kind: BarKind,
@@ -75,7 +77,7 @@ impl Bar {
 }
 
 /// A range of addresses: `base..=last`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// First address of the window.
     pub base: u64,

@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Class Code of a function: base class, subclass and programming interface, 24 bits. Written as
 /// six hexadecimal digits. PCI Code and ID Assignment Specification, section 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClassCode(pub u32);
 
 impl ClassCode {

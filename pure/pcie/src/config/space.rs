@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{CONFIG_SPACE_SIZE, Field, capability, express, header, offset, power};
 
 /// The response of a bit to software, and to a reset.
@@ -25,7 +27,7 @@ pub enum Access {
 }
 
 /// Kind of reset that a function goes through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reset {
     /// Hot reset: by the Secondary Bus Reset of the bridge above, or because the link went down.
     Hot,
@@ -35,7 +37,7 @@ pub enum Reset {
     PowerState,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Register {
     value: u32,
     /// The value after a reset.
@@ -49,7 +51,7 @@ struct Register {
 }
 
 /// The configuration space of one function. Registers that were not built read as zero.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConfigSpace {
     registers: Vec<Register>,
 }

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::msix::MsixRegion;
 use super::{BAR_READS_MAX, BARS, BarToken, Endpoint, Output};
 use crate::config::{BarIndex, FunctionError};
@@ -129,13 +131,13 @@ impl Endpoint {
 }
 
 /// BAR reads that wait for the device.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct BarReads {
     slots: Vec<Slot>,
     free: Vec<u16>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Slot {
     /// Counts the uses of the slot, so that a token from before a reset is invalid.
     generation: u16,

@@ -16,6 +16,7 @@ pub use msix::MsixLayout;
 use alloc::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant, Pool};
+use serde::{Deserialize, Serialize};
 
 use crate::completer::{self, Completer};
 use crate::config::{
@@ -50,11 +51,11 @@ pub struct EndpointConfig {
 }
 
 /// Names a BAR read between its request and its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BarToken(u32);
 
 /// An output of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// A packet to be sent on the link.
     Packet(Packet),
@@ -86,7 +87,7 @@ pub enum Output {
 }
 
 /// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Requests that were answered with Unsupported Request, or dropped as unsupported.
     pub unsupported_requests: u64,
@@ -101,7 +102,7 @@ pub struct Statistics {
 }
 
 /// A function on a link.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Endpoint {
     space: ConfigSpace,
     bars: [Option<Bar>; BARS],

@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use engine::Buffer;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{BarIndex, halves, msix};
 
 /// Location of a function's MSI-X table and pending bit array (PBA).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MsixLayout {
     /// The BAR that holds both table and PBA.
     pub bar: BarIndex,
@@ -26,7 +27,7 @@ const ENTRY_DWORDS: usize = 4;
 /// Mask Bit in Vector Control.
 const MASKED: u32 = 1;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     address: u64,
     /// Message Data as the bytes of the write, kept ready so that an interrupt allocates nothing.
@@ -36,7 +37,7 @@ struct Entry {
 }
 
 /// The MSI-X table with its pending bits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MsixTable {
     layout: MsixLayout,
     entries: Vec<Entry>,

@@ -8,6 +8,8 @@ pub use credits::{Credit, Credits, DATA_CREDIT_BYTES};
 
 use alloc::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::{Bdf, Header, Kind, MemoryOperation, Packet};
 
 /// Maximum number of posted packets ahead that are compared with an ID-ordered packet before the
@@ -15,7 +17,7 @@ use crate::wire::{Bdf, Header, Kind, MemoryOperation, Packet};
 const ID_ORDERING_SEARCH_MAX: usize = 8;
 
 /// A kind of traffic with its own flow-control credits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Lane {
     /// Posted requests (P): memory writes and messages.
     Posted,
@@ -147,7 +149,7 @@ const fn oldest(arrivals: &[u64; Lane::COUNT]) -> Lane {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     arrival: u64,
     packet: Packet,
@@ -159,7 +161,7 @@ struct Entry {
 /// call takes constant time. Once the lanes have grown to their working size, nothing is allocated.
 /// The queue has no limit of its own: the caller of [`Queue::push`] has taken a credit for the
 /// packet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
     lanes: [VecDeque<Entry>; Lane::COUNT],
     arrivals: u64,

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use engine::{Buffer, DeadlineList, Engine, Instant};
+use serde::{Deserialize, Serialize};
 
 use crate::wire::{Bdf, Completion, CompletionStatus, ConfigType, Header, Kind, Packet, Tag};
 use tags::Tags;
@@ -31,7 +32,7 @@ const LOWER_ADDRESS_SPAN: u64 = 128;
 const DWORD: usize = 4;
 
 /// Limits of a requester. All follow from its function's control registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The function that sends the requests.
     pub id: Bdf,
@@ -71,7 +72,7 @@ impl fmt::Display for Busy {
 impl core::error::Error for Busy {}
 
 /// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestError {
     /// The completer answered with Unsupported Request (UR).
     UnsupportedRequest,
@@ -109,7 +110,7 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {}
 
 /// A double word of a function's configuration space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigRegister {
     /// The type of the request, which depends on where the function is.
     pub routing: ConfigType,
@@ -120,7 +121,7 @@ pub struct ConfigRegister {
 }
 
 /// An output of a requester.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// A packet to be sent.
     Packet(Packet),
@@ -131,7 +132,7 @@ pub enum Output {
 }
 
 /// Progress of a request: a part of its data, or its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Some bytes of a memory read, as a slice of the completion's payload.
     ReadData {
@@ -161,7 +162,7 @@ pub enum Answer {
 }
 
 /// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Non-posted packets sent.
     pub requests: u64,
@@ -178,7 +179,7 @@ pub struct Statistics {
 }
 
 /// The purpose of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Purpose {
     MemoryRead {
         address: u64,
@@ -218,7 +219,7 @@ impl Purpose {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Request {
     cookie: u64,
     purpose: Purpose,
@@ -235,7 +236,7 @@ struct Request {
 }
 
 /// The use of a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Flight {
     /// The tag is not in use.
     Idle,
@@ -250,7 +251,7 @@ enum Flight {
 /// It splits reads by Max_Read_Request_Size, which keeps them within 4 KiB pages, and gives each
 /// packet a tag. It passes on the payloads of completions without copying. A packet for which no
 /// tag is free waits in line.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Requester {
     settings: Settings,
     tags: Tags,

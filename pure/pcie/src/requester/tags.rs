@@ -3,10 +3,12 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire::Tag;
 
 /// How many bits of the tag a requester may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TagWidth {
     /// 5 bits: 32 tags, as after reset.
     Bits5,
@@ -39,7 +41,7 @@ impl TagWidth {
 
 /// Free tags, with the longest unused tag first, so that a tag whose completion is missing rests
 /// before it is used again.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tags {
     width: TagWidth,
     free: VecDeque<u16>,

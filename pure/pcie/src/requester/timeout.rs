@@ -3,11 +3,12 @@
 use core::fmt;
 
 use engine::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::wire::Bdf;
 
 /// A request that was not answered within the Completion Timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimedOut {
     /// A memory read.
     Memory {
@@ -48,7 +49,7 @@ impl fmt::Display for TimedOut {
 }
 
 /// How long a requester waits for a completion: the ranges of Device Control 2 (section 7.5.3.16).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CompletionTimeout {
     /// The default: 50 µs to 50 ms.
     #[default]

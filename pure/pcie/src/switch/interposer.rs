@@ -8,13 +8,14 @@
 use core::fmt;
 
 use engine::{Buffer, Instant};
+use serde::{Deserialize, Serialize};
 
 use super::Switch;
 use crate::wire::{Bdf, Packet};
 
 /// Names a strand of a link; counted from 0. All packets keep their order with those of the main
 /// strand. Packets of two further strands need no order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Strand(pub u8);
 
 impl Strand {
@@ -43,7 +44,7 @@ impl core::fmt::Display for Strand {
 }
 
 /// Names pieces of memory that are forgotten together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AheadKey(pub u32);
 
 impl AheadKey {
@@ -53,7 +54,7 @@ impl AheadKey {
 
 /// A piece of host memory that is sent to the device's end of a link, which then answers the
 /// device's reads of this memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ahead {
     /// First address of the memory, a multiple of 4.
     pub address: u64,
@@ -119,7 +120,7 @@ pub enum Passage {
 }
 
 /// A request of a device that an [`Interposer`] did not let pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The function in whose name the request came.
     pub function: Bdf,

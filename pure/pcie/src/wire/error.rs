@@ -2,10 +2,12 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::MemoryOperation;
 
 /// The part of a TLP in which the bytes end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// A TLP prefix.
     Prefix,
@@ -19,7 +21,7 @@ pub enum Part {
 
 /// A malformed TLP, with the value that was found. Lengths in bytes count from the TLP's first
 /// byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlpError {
     /// The bytes end within a part of the TLP.
     Truncated {

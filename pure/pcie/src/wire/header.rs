@@ -1,9 +1,11 @@
 //! The decoded header of a TLP.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Bdf, Tag, Traits};
 
 /// The fields that every TLP header has, and the fields of its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Traffic class, attributes, address type, poison, hints.
     pub traits: Traits,
@@ -44,7 +46,7 @@ pub enum AddressType {
 }
 
 /// Width of the address: 32 bits (3 DW header) or 64 bits (4 DW header).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Width {
     /// A 32-bit address in a 3 DW header.
     Bits32,
@@ -53,7 +55,7 @@ pub enum Width {
 }
 
 /// The type of a TLP and the fields that only it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A memory request: MRd, MRdLk, MWr, FetchAdd, Swap, CAS.
     Memory(MemoryRequest),
@@ -68,7 +70,7 @@ pub enum Kind {
 }
 
 /// The operation of a memory request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryOperation {
     /// A memory read (MRd).
     Read,
@@ -92,7 +94,7 @@ impl MemoryOperation {
 }
 
 /// A request that is routed by a memory address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRequest {
     /// Whether the request reads, writes or is atomic.
     pub operation: MemoryOperation,
@@ -111,7 +113,7 @@ pub struct MemoryRequest {
 }
 
 /// A request for one double word that is routed by an I/O address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoRequest {
     /// Whether the request is a write (IOWr); otherwise it is a read (IORd).
     pub write: bool,
@@ -126,7 +128,7 @@ pub struct IoRequest {
 }
 
 /// Type of a configuration request: type 0 on the link of the target, type 1 on the way there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigType {
     /// Type 0: for the device on this link.
     Type0,
@@ -135,7 +137,7 @@ pub enum ConfigType {
 }
 
 /// A configuration request: one double word of a function's configuration space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigRequest {
     /// Whether the request is a write (CfgWr); otherwise it is a read (CfgRd).
     pub write: bool,
@@ -155,7 +157,7 @@ pub struct ConfigRequest {
 }
 
 /// The routing of a message (the low three bits of Type).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MessageRouting {
     /// To the root complex.
     ToRootComplex,
@@ -174,7 +176,7 @@ pub enum MessageRouting {
 }
 
 /// A message, with data where the length is not 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The routing of the message.
     pub routing: MessageRouting,
@@ -192,7 +194,7 @@ pub struct Message {
 }
 
 /// Completion Status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CompletionStatus {
     /// Successful Completion (SC).
     Success,
@@ -207,7 +209,7 @@ pub enum CompletionStatus {
 }
 
 /// A completion, with data where `data` is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// Completer ID: the function that sends the completion.
     pub completer: Bdf,

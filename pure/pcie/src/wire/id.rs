@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Address of a function in the hierarchy: bus, device and function number (Requester ID, Completer
 /// ID).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Bdf(u16);
 
 impl Bdf {
@@ -43,7 +45,7 @@ impl fmt::Display for Bdf {
 }
 
 /// The tag of a transaction: 5, 8 or 10 bits, as both ends have agreed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tag(u16);
 
 impl Tag {

@@ -2,16 +2,18 @@
 
 use alloc::boxed::Box;
 
+use serde::{Deserialize, Serialize};
+
 use super::TlpError;
 use super::layout::{CODE, CODE_FMT, CODE_PREFIX, CODE_PREFIX_END_TO_END};
 
 /// TLP prefixes, one double word each: at most [`Prefixes::MAX`].
 ///
 /// They are kept outside the packet, which moves at every hop and almost never has any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefixes(Option<Box<Words>>);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Words {
     words: [u32; Prefixes::MAX],
     count: u8,

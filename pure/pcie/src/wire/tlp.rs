@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use engine::Buffer;
+use serde::{Deserialize, Serialize};
 
 use super::enables::ALL;
 use super::head::{Found, emit_prefixes, parse_into};
@@ -12,7 +13,7 @@ use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 ///
 /// Parsing borrows the payload (`Tlp<&[u8]>`). A TLP that travels between engines owns a
 /// reference-counted piece of the received block ([`Packet`]). Neither form copies the payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tlp<P> {
     /// Local prefixes, then end-to-end prefixes, as on the wire. Almost every TLP has none.
     pub prefixes: Prefixes,

@@ -1,5 +1,7 @@
 //! The fields of a header besides type, length and the fields of its type. Almost all are 0.
 
+use serde::{Deserialize, Serialize};
+
 use super::layout as at;
 use super::{AddressType, Attributes};
 
@@ -7,7 +9,7 @@ use super::{AddressType, Attributes};
 ///
 /// They are kept in one word, as on the wire. Every packet is decoded, moved and encoded at every
 /// hop, and the one word makes this cost a single mask.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traits(u32);
 
 impl Traits {

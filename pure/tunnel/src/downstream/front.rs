@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use engine::{Buffer, Crc32c, Instant, Nanos, Origin};
+use serde::{Deserialize, Serialize};
 
 use super::gate::{Caller, Gate, Verdict};
 use super::{Callers, ConnectionId, Downstream, HELD, Output, forbidden};
@@ -46,6 +47,7 @@ pub(super) enum Claim {
 }
 
 /// The entrance of a device's end with several sessions.
+#[derive(Serialize, Deserialize)]
 pub struct Front {
     gate: Gate,
     handshake: Nanos,
@@ -53,6 +55,11 @@ pub struct Front {
 }
 
 impl Front {
+    /// Takes the function for digests of a new world, after the state was handed over.
+    pub const fn adopt(&mut self, crc32c: Crc32c) {
+        self.gate.adopt(crc32c);
+    }
+
     /// The entrance of sessions with this configuration.
     pub fn new(config: &Config) -> Self {
         let crc32c: Crc32c = config.crc32c;

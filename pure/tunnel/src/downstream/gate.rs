@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::{Buffer, Crc32c, Instant, Origin};
+use serde::{Deserialize, Serialize};
 
 use super::ConnectionId;
 use crate::Fingerprint;
@@ -49,6 +50,7 @@ pub(super) enum Verdict {
     No(Ungreeted),
 }
 
+#[derive(Serialize, Deserialize)]
 struct Waiting {
     connection: ConnectionId,
     origin: Origin,
@@ -60,7 +62,7 @@ struct Waiting {
 }
 
 /// Counts of the connections that have come to the gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callers {
     /// Connections whose Hello is awaited now.
     pub waiting: usize,
@@ -78,7 +80,9 @@ pub struct Callers {
 
 /// Waits for the Hello of each new connection. The gate keeps no more than one frame of a stranger.
 /// It always has room for a further connection: the origin with the most places loses one.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Gate {
+    #[serde(with = "engine::state::crc32c")]
     crc32c: Crc32c,
     /// Connections in order of arrival, the oldest first.
     waiting: Vec<Waiting>,
@@ -90,6 +94,11 @@ pub(super) struct Gate {
 }
 
 impl Gate {
+    /// Takes the function for digests of a new world.
+    pub(super) const fn adopt(&mut self, crc32c: Crc32c) {
+        self.crc32c = crc32c;
+    }
+
     pub(super) const fn new(crc32c: Crc32c) -> Self {
         let callers = Callers { waiting: 0, accepted: 0, admitted: 0, refused: 0, late: 0, displaced: 0 };
         Self { crc32c, waiting: Vec::new(), places: WAITING_MAX, homes: Vec::new(), callers }

@@ -21,9 +21,10 @@ use alloc::format;
 use alloc::string::String;
 use core::net::IpAddr;
 
-use engine::{Buffer, Engine, Entropy, Instant, Nanos, Origin};
+use engine::{Buffer, Crc32c, Engine, Entropy, Instant, Nanos, Origin};
 use pcie::switch::Strand;
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Fingerprint};
 use crate::event::Event;
@@ -38,7 +39,7 @@ const HELD: &str = "held for a host whose connection was lost";
 
 /// Names an accepted connection. The world chooses the number and does not use it again while input
 /// of the connection may still come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnectionId(pub u32);
 
 /// Inputs of the device's end.
@@ -56,7 +57,7 @@ pub enum Input {
 }
 
 /// Outputs of the device's end: requests to the world, and events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// A packet for the device.
     Tlp {
@@ -91,6 +92,7 @@ pub enum Output {
 }
 
 /// The device's end of the tunnel: an [`Engine`] with one session and a gate before it.
+#[derive(Serialize, Deserialize)]
 pub struct Downstream {
     session: LinkEnd,
     /// Host memory that the host's end has sent ahead of the device's reads.
@@ -111,6 +113,13 @@ pub struct Downstream {
 }
 
 impl Downstream {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.session.adopt(entropy, crc32c);
+        self.gate.adopt(crc32c);
+    }
+
     /// Creates the end of a device without a host. Secrets that admit hosts to their sessions come
     /// from `entropy`: where strangers can connect, use the system's entropy.
     pub fn new(config: Config, entropy: impl Into<Entropy>) -> Self {

@@ -1,7 +1,9 @@
 //! Codes that say why an end refuses a handshake or ends a session.
 
+use serde::{Deserialize, Serialize};
+
 /// Why a handshake is refused: the code of a Refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefuseCode {
     /// 1: the first bytes are no Hello (or Welcome) of this protocol.
     NotFarlane,
@@ -64,7 +66,7 @@ impl RefuseCode {
 }
 
 /// Why a session ends: the code of a Close.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CloseCode {
     /// 1: the application ended the session.
     Normal,

@@ -2,10 +2,12 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::FrameKind;
 
 /// Why bytes are not a valid frame, with the evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrameError {
     /// The kind octet has this value, which names no kind.
     UnknownKind(u8),

@@ -6,6 +6,7 @@ use core::fmt;
 use super::{FrameError, FrameKind, Reader, Sequence, Writer, checked_text, clip};
 use crate::credits::CreditLimits;
 use engine::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// The longest body of a Hello or Welcome, in bytes.
 pub const HELLO_BODY_MAX: usize = 1024;
@@ -39,7 +40,7 @@ const OPTION_TIME: u16 = 14;
 const OPTIONS_KNOWN: u16 = 14;
 
 /// An end of the tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Role {
     /// The end towards the root complex, which dials.
@@ -62,7 +63,7 @@ pub enum Outcome {
 }
 
 /// Names one run of an end: 128 bits, random or a UUID. A restarted process has another instance.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InstanceId(pub [u8; 16]);
 
 impl fmt::Debug for InstanceId {
@@ -84,7 +85,7 @@ impl fmt::Display for InstanceId {
 
 /// Names a session between two instances. The downstream end chooses it at random. 0 names
 /// no session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 impl SessionId {
@@ -94,7 +95,7 @@ impl SessionId {
 
 /// Proof of a session, 128 bits from an unpredictable source. A Welcome gives it to the host, and
 /// the host shows it to take its session over.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Secret(pub [u8; 16]);
 
 impl PartialEq for Secret {
@@ -121,7 +122,7 @@ pub(crate) fn is_same<const N: usize>(one: &[u8; N], other: &[u8; N]) -> bool {
 }
 
 /// Identity of an end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// This run of the end. A session chooses a random instance if this one is 0.
     pub instance: InstanceId,
@@ -204,7 +205,7 @@ pub struct Hello<'a> {
 
 /// The time of a network by the clock of an end. With that of the other end, the offset of the two
 /// clocks is known without an exchange, however uneven the two ways are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkTime {
     /// Nanoseconds to add to the end's clock to get the time of the network (TAI).
     pub ahead_ns: i64,
@@ -215,7 +216,7 @@ pub struct NetworkTime {
 }
 
 /// Names a further strand of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// The session of the link's main strand.
     pub session: SessionId,

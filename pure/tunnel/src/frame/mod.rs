@@ -31,6 +31,7 @@ pub use tally::{TALLY_BODY, Tally};
 use crate::credits::CreditLimits;
 use engine::Instant;
 use registers::{REGISTER_BYTES, REGISTERS_BODY_MAX, REGISTERS_HEAD};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of every frame's header.
 pub const HEADER_LENGTH: usize = 12;
@@ -55,7 +56,7 @@ const FLAG_STAMPED: u8 = 1;
 const _: () = assert!(REGISTERS_BODY_MAX <= BODY_MAX);
 
 /// The purpose of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum FrameKind {
     /// The upstream end introduces itself.
@@ -140,7 +141,7 @@ impl FrameKind {
 }
 
 /// The header that begins every frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameHeader {
     /// The purpose of the frame.
     pub kind: FrameKind,
@@ -191,7 +192,7 @@ impl FrameHeader {
 }
 
 /// Time stamps of a TLP frame, both by the sender's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamps {
     /// When this frame was put into its segment.
     pub sent_at: Instant,
@@ -201,7 +202,7 @@ pub struct Stamps {
 }
 
 /// The two halves of a hot reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum ResetPhase {
     /// Travels downwards: the device is to be reset.

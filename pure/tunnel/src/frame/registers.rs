@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{FrameError, FrameHeader, FrameKind, Reader, Writer};
 
 /// The most registers in a frame.
@@ -26,7 +28,7 @@ const BARS: u8 = 6;
 const PLACE_END: usize = 4096;
 
 /// The address space of registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RegisterSpace {
     /// Configuration space.
     Configuration,
@@ -35,7 +37,7 @@ pub enum RegisterSpace {
 }
 
 /// A register of 32 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
     /// Value that a read returns.
     pub value: u32,
@@ -44,7 +46,7 @@ pub struct Register {
 }
 
 /// The contents of a Registers frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registers {
     /// Number of the function, 0..8.
     pub function: u8,

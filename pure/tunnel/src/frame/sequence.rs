@@ -2,11 +2,13 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The number of a numbered frame. Numbers count from 0 in a new session and wrap at 2^32.
 ///
 /// Numbers are compared by their distance. It is small, because a sender keeps at most
 /// [`crate::session::REPLAY_FRAMES_MAX`] frames unacknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sequence(u32);
 
 impl Sequence {

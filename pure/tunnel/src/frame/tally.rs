@@ -1,5 +1,7 @@
 //! The frame by which the device's end reports the use of the memory that was sent ahead.
 
+use serde::{Deserialize, Serialize};
+
 use super::{FrameError, Reader};
 
 /// Bytes of a Tally's body.
@@ -7,7 +9,7 @@ pub const TALLY_BODY: usize = FIELDS * size_of::<u64>();
 const FIELDS: usize = 6;
 
 /// Counters of the memory sent ahead, and of the device's reads, since the session began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Reads by the device that were answered from memory sent ahead.
     pub hits: u64,

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{PATHS_MAX, RECORD_MAX};
 use crate::frame::is_same;
 
@@ -16,7 +18,7 @@ pub const PREAMBLE_LENGTH: usize = 40;
 pub(super) const RECORD_LENGTH: usize = 24;
 
 /// A path's number in its group, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathIndex(pub u8);
 
 impl PathIndex {

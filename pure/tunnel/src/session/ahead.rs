@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 
 use engine::{Buffer, Crc32c, Instant};
+use serde::{Deserialize, Serialize};
 
 use super::{Item as Received, Output, Session};
 use crate::frame::{
@@ -15,7 +16,7 @@ const KEY_BYTES: usize = size_of::<AheadKey>();
 /// The most keys that may wait. With more, all memory sent ahead is forgotten.
 const KEYS_MAX: usize = 4096;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Item {
     Memory(Ahead, Buffer),
     /// Forgets the next keys of the queue, as many as this.
@@ -32,7 +33,7 @@ impl Item {
 }
 
 /// Frames of lookahead that wait for the next segment, in order of arrival.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AheadQueue {
     /// Bytes of memory that the peer keeps; 0 if it takes none.
     window: u32,

@@ -1,6 +1,7 @@
 //! Alignment of the peer's clock with ours.
 
 use engine::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{NetworkTime, Pong};
 
@@ -11,7 +12,7 @@ const SAMPLES_MAX: usize = 16;
 const DRIFT_PPM: u64 = 200;
 
 /// Difference between the peer's clock and ours, with a bound of its error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockAlignment {
     /// Nanoseconds to add to our time to get the peer's time.
     pub offset_ns: i64,
@@ -19,14 +20,14 @@ pub struct ClockAlignment {
     pub error: Nanos,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sample {
     taken_at: Instant,
     alignment: ClockAlignment,
 }
 
 /// Exchanges of Ping and Pong. The best recent one counts.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Clock {
     samples: [Option<Sample>; SAMPLES_MAX],
     next: usize,

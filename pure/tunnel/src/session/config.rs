@@ -2,6 +2,7 @@
 
 use engine::{Crc32c, Nanos, crc32c};
 use pcie::ordering::Lane;
+use serde::{Deserialize, Serialize};
 
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
 use crate::frame::{Identity, Limits, NetworkTime};
@@ -11,7 +12,7 @@ use crate::frame::{Identity, Limits, NetworkTime};
 const AHEAD_DEFAULT: u32 = 8 << 20;
 
 /// Settings of a session. [`Config::default`] suits a local network.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// Identity of this end.
     pub identity: Identity,
@@ -64,11 +65,12 @@ pub struct Config {
     /// The network's time by this end's clock, if this machine is synchronised.
     pub time: Option<NetworkTime>,
     /// The function that computes digests. A world may have a faster one than the default.
+    #[serde(with = "engine::state::crc32c")]
     pub crc32c: Crc32c,
 }
 
 /// The memory that a device below a port may reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dma {
     /// Only memory that the host has named to it, where an interposer follows the device's
     /// function.

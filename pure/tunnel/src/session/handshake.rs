@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use engine::{Buffer, Crc32c, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::link::NewLink;
 use super::{
@@ -101,7 +102,7 @@ pub(crate) fn greeting<'a>(
 }
 
 /// The meaning of a peer's refusal to a host.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Refusal {
     /// Dialling again cannot help until the configuration of an end changes.
     Final,

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use engine::{Crc32c, Instant, Nanos};
 use pcie::ordering::{Allowance, Lane, Queue, data_credits};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use super::ProtocolError;
 use super::ahead::AheadQueue;
@@ -25,7 +26,7 @@ pub(super) const RESETS_MAX: u32 = 16;
 /// The most bytes that a TLP frame without a digest has beyond its payload.
 const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 4096);
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Numbered {
     Tlp(Packet),
     Reset(ResetPhase),
@@ -55,7 +56,7 @@ const fn overhead_max(digest: Option<Crc32c>) -> usize {
 }
 
 /// The state that two ends share while their link is up, across connections.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Link {
     pub(super) id: SessionId,
     pub(super) peer: Identity,
@@ -66,6 +67,7 @@ pub(super) struct Link {
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
     /// The function for digests, if all frames of the present or latest connection have digests.
+    #[serde(with = "engine::state::crc32c_if_any")]
     digest: Option<Crc32c>,
     /// Whether any frame has come over the present or latest connection.
     pub(super) heard: bool,
@@ -132,6 +134,11 @@ pub(super) struct NewLink {
 }
 
 impl Link {
+    /// Takes the function for digests of a new world, if there are any.
+    pub(super) fn adopt(&mut self, crc32c: Crc32c) {
+        self.digest = self.digest.map(|_| crc32c);
+    }
+
     pub(super) fn new(now: Instant, new: NewLink) -> Self {
         Self {
             id: new.id,

@@ -2,13 +2,14 @@
 
 use engine::{Engine, Entropy, Instant};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use super::{CloseCode, Config, Connection, DownReason, Item, Link, Output, Session};
 use crate::credits::Cost;
 use crate::frame::{Member, Secret, SessionId};
 
 /// The credits that a packet holds until it is passed on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     cost: Cost,
     link: u32,

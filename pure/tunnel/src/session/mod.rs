@@ -32,6 +32,7 @@ use alloc::string::String;
 
 use engine::{Buffer, Crc32c, Engine, Entropy, Instant, Nanos, Pool};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use crate::credits::Cost;
 use crate::frame::{
@@ -68,7 +69,7 @@ pub enum Input {
 }
 
 /// Outputs of a session: requests to the world, and events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
     /// Append these bytes to the stream.
     Transmit(Buffer),
@@ -121,7 +122,7 @@ pub enum Output {
 const _: () = assert!(size_of::<Output>() <= 160);
 
 /// When a packet arrived, and the time stamps of its frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When the packet arrived, by our clock.
     pub at: Instant,
@@ -130,7 +131,7 @@ pub struct Arrival {
 }
 
 /// Counters of a session since it was created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// TLPs sent. Repetitions are not counted.
     pub tlps_sent: u64,
@@ -154,7 +155,7 @@ pub struct Statistics {
 }
 
 /// State of the connection, and the awaited frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Connection {
     /// No connection, and none is wanted.
     Stopped,
@@ -169,6 +170,7 @@ enum Connection {
     Open,
 }
 
+#[derive(Serialize, Deserialize)]
 enum Item {
     Output(Output),
     /// With the credits that the packet took, and the number of the link that granted them.
@@ -179,6 +181,7 @@ enum Item {
 
 /// One end of a session, upstream or downstream: an [`Engine`] that keeps a link up across
 /// connections.
+#[derive(Serialize, Deserialize)]
 pub struct Session {
     role: Role,
     config: Config,
@@ -219,6 +222,7 @@ pub struct Session {
     /// strand.
     secret: Option<Secret>,
     /// The function that computes digests, if the frames of this connection have digests.
+    #[serde(with = "engine::state::crc32c_if_any")]
     digest: Option<Crc32c>,
     /// A frame that was incomplete at the latest look: how many frames came before it, and since
     /// when it has been incomplete.
@@ -227,6 +231,17 @@ pub struct Session {
 }
 
 impl Session {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub(crate) fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.entropy.supply(entropy);
+        self.config.crc32c = crc32c;
+        self.digest = self.digest.map(|_| crc32c);
+        if let Some(link) = &mut self.link {
+            link.adopt(crc32c);
+        }
+    }
+
     /// Creates the end towards the root complex, which dials when it is first settled. Give each
     /// end a different seed.
     pub fn upstream(config: Config, entropy: impl Into<Entropy>) -> Self {

@@ -6,11 +6,12 @@ use core::fmt;
 use engine::Nanos;
 use pcie::ordering::Lane;
 use pcie::wire::TlpError;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{CloseCode, FrameError, FrameKind, InstanceId, RefuseCode, Sequence};
 
 /// A rule that the peer broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProtocolError {
     /// The peer sent bytes that are no frame.
     Frame(FrameError),
@@ -75,7 +76,7 @@ impl fmt::Display for ProtocolError {
 }
 
 /// Why a handshake failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandshakeError {
     /// The peer refused the handshake.
     RefusedByPeer {
@@ -108,7 +109,7 @@ impl fmt::Display for HandshakeError {
 impl core::error::Error for HandshakeError {}
 
 /// Why a connection is given up while its session lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LossReason {
     /// The stream ended or failed.
     Disconnected,
@@ -132,7 +133,7 @@ impl fmt::Display for LossReason {
 }
 
 /// Why a link is down.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DownReason {
     /// This end closed the session.
     Closed,

@@ -1,6 +1,7 @@
 //! The deadlines of a session.
 
 use engine::Instant;
+use serde::{Deserialize, Serialize};
 
 /// The purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Timer {
 
 /// The deadlines of a session. Each timer has a slot, because one of them is armed and disarmed for
 /// every exchange.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Timers {
     at: [Option<Instant>; Timer::ALL.len()],
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use pcie::switch::Strand;
 use pcie::wire::{Kind, MemoryOperation, Packet};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::AheadKey;
 
@@ -13,7 +14,7 @@ pub(super) const COURSES_MAX: usize = 16_384;
 /// The most ranges that may overlap with others.
 const DISPUTED_MAX: usize = 256;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Course {
     start: u64,
     end: u64,
@@ -30,7 +31,7 @@ impl Course {
 /// The ranges of host memory that belong to strands. A range that two commands claim belongs to
 /// neither while either is under way: with the strand of one command, the other command's data
 /// would be overtaken.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Courses {
     /// Ranges sorted by address, which do not overlap.
     courses: Vec<Course>,

@@ -3,9 +3,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Entropy, Instant, Pool};
+use engine::{Buffer, Crc32c, Engine, Entropy, Instant, Pool};
 use pcie::switch::Strand;
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use super::STRANDS_MAX;
 use super::courses::Courses;
@@ -19,7 +20,7 @@ use crate::session::{self, Arrival, Config, DownReason, Kept, Output, ProtocolEr
 const HELD_MAX: usize = 8192;
 
 /// An item that waits for other strands.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Held {
     Order(Vec<After>, Kept),
     Tlp(Packet, Arrival, Kept),
@@ -30,14 +31,14 @@ enum Held {
 }
 
 /// A further strand of the link.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FurtherStrand {
     pub(super) session: Session,
     pub(super) open: bool,
 }
 
 /// The further strands of a link, and the items that wait for their order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FurtherStrands {
     role: Role,
     pub(super) config: Config,
@@ -60,6 +61,16 @@ pub(super) struct FurtherStrands {
 }
 
 impl FurtherStrands {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub(super) fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.entropy.supply(entropy);
+        self.config.crc32c = crc32c;
+        for strand in &mut self.strands {
+            strand.session.adopt(entropy, crc32c);
+        }
+    }
+
     pub(super) fn new(role: Role, config: Config, strands: Vec<FurtherStrand>, entropy: Entropy) -> Self {
         Self {
             role,

@@ -10,6 +10,7 @@ use engine::Pool;
 use pcie::config::ids;
 use pcie::switch::Strand;
 use pcie::wire::{Bdf, Kind, MessageRouting, Packet};
+use serde::{Deserialize, Serialize};
 
 use super::STRANDS_MAX;
 use crate::frame::AheadKey;
@@ -29,7 +30,7 @@ const RANGE_BYTES: usize = 12;
 
 /// A count of another strand's posted packets, which come before everything that follows on this
 /// strand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct After {
     pub(super) strand: Strand,
     /// Posted packets since the link came up or was reset; wraps.
@@ -37,7 +38,7 @@ pub(super) struct After {
 }
 
 /// The contents of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Message {
     /// Later packets wait for these packets.
     Order(Vec<After>),

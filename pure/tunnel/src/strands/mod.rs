@@ -18,9 +18,10 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Entropy, Instant};
+use engine::{Buffer, Crc32c, Engine, Entropy, Instant};
 use pcie::switch::{Ahead, Strand};
 use pcie::wire::Packet;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{InstanceId, Member, Registers, Role, Secret};
 use crate::session::{self, Arrival, Config, Output, Session};
@@ -31,13 +32,22 @@ pub const STRANDS_MAX: usize = 8;
 
 /// One end of a link that may be spread over several sessions. With one strand, it is a session and
 /// nothing else.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LinkEnd {
     main: Session,
     further: Option<Box<FurtherStrands>>,
 }
 
 impl LinkEnd {
+    /// Takes the means of a new world, after the state was handed over: its randomness, if the
+    /// former world had the system's, and its function for digests.
+    pub(crate) fn adopt(&mut self, entropy: &Entropy, crc32c: Crc32c) {
+        self.main.adopt(entropy, crc32c);
+        if let Some(further) = &mut self.further {
+            further.adopt(entropy, crc32c);
+        }
+    }
+
     /// Creates the end towards the root complex, with as many strands as `config` says.
     pub(crate) fn upstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut entropy = entropy.into();

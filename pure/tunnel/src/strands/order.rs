@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use pcie::switch::Strand;
+use serde::{Deserialize, Serialize};
 
 use super::STRANDS_MAX;
 use super::message::After;
@@ -17,7 +18,7 @@ use super::message::After;
 const AHEAD_MAX: u32 = 1 << 31;
 
 /// The order between the strands of a link, at one end.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Order {
     /// Posted packets sent on each strand.
     sent: [u32; STRANDS_MAX],

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, lanes, recording, sessions};
+use campaigns::{ahead, disk, disk_hosts, disk_lanes, fabrics, fleet, lanes, recording, sessions, upgrades};
 use clap::Parser;
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
@@ -59,12 +59,13 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 26] = [
+const SCENARIOS: [Scenario; 27] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
     ("disk-protected", disk::run_protected),
     ("disk-hosts", disk_hosts::run),
+    ("upgrades", upgrades::run),
     ("disk-lanes", disk_lanes::run),
     ("gate", disk::run_gate),
     ("ahead", ahead::run),

@@ -9,6 +9,7 @@ use tunnel::session::Config as SessionConfig;
 
 use crate::far_box::FarBox;
 use crate::session::instance;
+use crate::succession::Succession;
 
 /// The node of a box with an SSD; a restart gives it a new instance.
 #[derive(Debug)]
@@ -16,12 +17,18 @@ pub(super) struct DeviceNode {
     session: SessionConfig,
     function: function::Config,
     far: FarBox<Function>,
+    succession: Succession,
 }
 
 impl DeviceNode {
     pub(super) fn new(session: SessionConfig, function: function::Config, rng: &Rng) -> Self {
         let far = FarBox::new(Far::new(Instant::ZERO, session.clone(), function.clone(), rng.fork("far")));
-        Self { session, function, far }
+        Self { session, function, far, succession: Succession::default() }
+    }
+
+    /// Says whether successors take over from the far end.
+    pub(super) fn succeed(&mut self, succession: Succession) {
+        self.succession = succession;
     }
 
     /// Admits the host at `near` and no other, and has `places` connections wait at most.
@@ -34,10 +41,11 @@ impl DeviceNode {
     }
 
     pub(super) fn media(&mut self, now: Instant, completion: nvme::media::Completion) {
-        self.far.media(now, completion);
+        self.far.media(now, self.succession.received(completion));
     }
 
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        self.succession.turn(self.far.far_mut());
         self.far.settle(context)
     }
 

@@ -23,6 +23,7 @@ use crate::campaign::{Limits, Outcome, Subject, compare, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::script::Script;
 use crate::session::{impatient, instance};
+use crate::succession::Succession;
 use crate::workload::{Phase, Work, Workload, WorkloadConfig};
 use crowd::CrowdNode;
 use device::DeviceNode;
@@ -149,6 +150,8 @@ struct Scene {
     lookahead: bool,
     /// Number of connections of a link.
     strands: u8,
+    /// Whether successors take over from the far ends, if the run is compared with another one.
+    upgrades: Option<bool>,
 }
 
 impl Scene {
@@ -172,7 +175,7 @@ impl Scene {
         let media = MediaProfile { atomic_unit, ..MediaProfile::default() };
         let mut strands = world.rng("strands");
         let strands = if lookahead && strands.one_in(2) { 2 + strands.below(3).to_le_bytes()[0] } else { 1 };
-        Self { world, rng, link, media, block, lookahead, strands }
+        Self { world, rng, link, media, block, lookahead, strands, upgrades: None }
     }
 
     fn session(&mut self, name: &str) -> SessionConfig {
@@ -195,7 +198,12 @@ impl Scene {
         let function = function::Config::new(controller::Config::new(core));
         let session = self.session(&serial(number));
         let rng = self.world.rng(&serial(number));
-        let node = self.world.add(Member::Device(Box::new(DeviceNode::new(session, function, &rng))));
+        let mut node = DeviceNode::new(session, function, &rng);
+        if let Some(succeed) = self.upgrades {
+            let rng = self.world.rng(&format!("successors of {}", serial(number)));
+            node.succeed(Succession::compared(rng, succeed));
+        }
+        let node = self.world.add(Member::Device(Box::new(node)));
         self.world.medium(node, bytes, self.media);
         node
     }
@@ -331,13 +339,28 @@ pub fn run_gate(seed: u64) -> Outcome {
     outcome
 }
 
+/// Runs the scenario for `seed`, in which successors take over from the far ends if there are
+/// `upgrades`.
+pub(crate) fn run_succeeded(seed: u64, upgrades: bool) -> Outcome {
+    let scene = Scene { upgrades: Some(upgrades), ..Scene::new(seed, seed % 2 == 1, Kind::Random) };
+    play_in(scene, seed, Kind::Random, chaos::plan)
+}
+
 fn play(
     seed: u64,
     lookahead: bool,
     kind: Kind,
     plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
 ) -> Outcome {
-    let mut scene = Scene::new(seed, lookahead, kind);
+    play_in(Scene::new(seed, lookahead, kind), seed, kind, plan)
+}
+
+fn play_in(
+    mut scene: Scene,
+    seed: u64,
+    kind: Kind,
+    plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
+) -> Outcome {
     let count = if scene.rng.one_in(4) { 2 } else { 1 };
     let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
     let disks = (0..count).map(|number| scene.disk(number, kind)).collect();

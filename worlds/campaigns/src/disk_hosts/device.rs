@@ -17,6 +17,7 @@ use tunnel::{Fingerprint, downstream};
 use super::Plant;
 use super::rules::Rules;
 use crate::session::instance;
+use crate::succession::Succession;
 
 /// How an SSD with places for several hosts is built.
 #[derive(Debug)]
@@ -46,6 +47,7 @@ pub(super) struct DeviceNode {
     keys: Vec<(IpAddr, Fingerprint)>,
     rules: Rc<RefCell<Rules>>,
     plant: Option<Plant>,
+    succession: Succession,
 }
 
 impl DeviceNode {
@@ -57,7 +59,13 @@ impl DeviceNode {
     ) -> Self {
         let far = settings.build(Instant::ZERO, rng);
         let connections = AcceptedConnections::default();
-        Self { settings, far, connections, keys: Vec::new(), rules, plant }
+        let (keys, succession) = (Vec::new(), Succession::default());
+        Self { settings, far, connections, keys, rules, plant, succession }
+    }
+
+    /// Says whether successors take over from the far end.
+    pub(super) fn succeed(&mut self, succession: Succession) {
+        self.succession = succession;
     }
 
     /// The host at `node` proves `key` from now on.
@@ -83,10 +91,11 @@ impl DeviceNode {
     }
 
     pub(super) fn media(&mut self, now: Instant, completion: Completion) {
-        self.far.handle_input(now, far::Input::Device(completion));
+        self.far.handle_input(now, far::Input::Device(self.succession.received(completion)));
     }
 
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        self.succession.turn(&mut self.far);
         let now = context.now();
         if self.far.poll_timeout().is_some_and(|at| at <= now) {
             self.far.handle_timeout(now);

@@ -26,6 +26,7 @@ use tunnel::session::Config as SessionConfig;
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
 use crate::session::{impatient, instance};
+use crate::succession::Succession;
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use device::{DeviceNode, Settings};
 use host::{HostNode, Parts};
@@ -138,6 +139,8 @@ struct Scene {
     lookahead: bool,
     strands: u8,
     plant: Option<Plant>,
+    /// Whether successors take over from the far end, if the run is compared with another one.
+    upgrades: Option<bool>,
 }
 
 impl Scene {
@@ -153,7 +156,7 @@ impl Scene {
         let media = MediaProfile { atomic_unit: 512, ..MediaProfile::default() };
         let lookahead = rng.one_in(3);
         let strands = if lookahead && rng.one_in(2) { 2 } else { 1 };
-        Self { world, rng, link, media, hosts, lookahead, strands, plant }
+        Self { world, rng, link, media, hosts, lookahead, strands, plant, upgrades: None }
     }
 
     fn session(&mut self, name: &str) -> SessionConfig {
@@ -195,7 +198,10 @@ impl Scene {
         let session = self.session("far");
         let rng = self.world.rng("far");
         let settings = Settings { session, function, seats, admitted };
-        let node = DeviceNode::new(settings, Rc::clone(rules), &rng, self.plant);
+        let mut node = DeviceNode::new(settings, Rc::clone(rules), &rng, self.plant);
+        if let Some(succeed) = self.upgrades {
+            node.succeed(Succession::compared(self.world.rng("successors"), succeed));
+        }
         let node = self.world.add(Member::Device(Box::new(node)));
         for _ in media {
             self.world.medium(node, bytes, self.media);
@@ -255,7 +261,16 @@ pub fn run(seed: u64) -> Outcome {
 
 /// Runs the scenario for `seed` with a fault that the campaign must find.
 pub fn run_planted(seed: u64, plant: Option<Plant>) -> Outcome {
-    let mut scene = Scene::new(seed, plant);
+    play(Scene::new(seed, plant), seed)
+}
+
+/// Runs the scenario for `seed`, in which successors take over from the far end if there are
+/// `upgrades`.
+pub(crate) fn run_succeeded(seed: u64, upgrades: bool) -> Outcome {
+    play(Scene { upgrades: Some(upgrades), ..Scene::new(seed, None) }, seed)
+}
+
+fn play(mut scene: Scene, seed: u64) -> Outcome {
     let rules = Rc::new(RefCell::new(Rules::new()));
     let far = scene.device(&rules);
     let work = WorkloadConfig {

@@ -17,12 +17,14 @@ use status::metrics::{Metrics, Page, Process};
 use crate::Failure;
 
 /// Answers requests at `address`, if there is one, as long as the process runs. `status` returns
-/// the status of the daemon, and `None` when the process ends and there is none.
+/// the status of the daemon, and `None` when the process ends and there is none. An address
+/// that `is_being_freed` by another process is waited for.
 ///
 /// # Errors
 /// When the address is not available.
 pub(crate) fn serve<S: Metrics>(
     address: Option<SocketAddr>,
+    is_being_freed: bool,
     mut status: impl FnMut() -> Option<S> + Send + 'static,
 ) -> Result<(), Failure> {
     let Some(address) = address else { return Ok(()) };
@@ -32,7 +34,8 @@ pub(crate) fn serve<S: Metrics>(
         status()?.add_to(&mut page);
         Some(text::of(page))
     };
-    let bound = server::serve(address, text).map_err(|error| Failure::Metrics { address, error })?;
+    let bound =
+        server::serve(address, is_being_freed, text).map_err(|error| Failure::Metrics { address, error })?;
     info!(each = true, "figures at http://{bound}/metrics");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use live::sys::urgency;
 
@@ -11,6 +11,8 @@ use crate::http::{self, Answer, Limits, Request};
 /// The limits of a reader's request, and of the time for which it may keep others waiting.
 const LIMITS: Limits =
     Limits { head: 4_096, body: 0, patience: Duration::from_secs(2), reading: Duration::from_secs(2) };
+/// How long a process that ends may keep its address.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
 /// OpenMetrics 1.0, which every Prometheus since 2.5 reads.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -18,9 +20,10 @@ const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8
 /// `text` returns a page. Returns the address, which has a port.
 pub(super) fn serve(
     address: SocketAddr,
+    is_being_freed: bool,
     mut text: impl FnMut() -> Option<String> + Send + 'static,
 ) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
+    let listener = bind(address, if is_being_freed { FREED_WITHIN } else { Duration::ZERO })?;
     let bound = listener.local_addr()?;
     std::thread::Builder::new().name("metrics".into()).spawn(move || {
         urgency::step_back();
@@ -34,6 +37,19 @@ pub(super) fn serve(
         }
     })?;
     Ok(bound)
+}
+
+/// Listens on `address`, which another process may still have for as long as `patience`.
+fn bind(address: SocketAddr, patience: Duration) -> io::Result<TcpListener> {
+    let until = Instant::now() + patience;
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            result => return result,
+        }
+    }
 }
 
 fn answer(request: Option<&mut Request<'_>>, text: impl FnOnce() -> Option<String>) -> Answer {

@@ -185,6 +185,54 @@ impl Media {
         });
     }
 
+    /// The number of media that were ever added: the name of the next one.
+    pub const fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The media in memory of this process, by their names: what they hold ends with the process.
+    pub fn memories(&self) -> impl Iterator<Item = (MediumId, &RamDisk)> {
+        (0..).zip(&self.places).filter_map(|(name, place)| match self.media.get(*place) {
+            Some(Medium::Ram(disk)) => Some((MediumId(name), disk)),
+            _ => None,
+        })
+    }
+
+    /// Takes the media in memory out, which are gone from here then.
+    pub fn take_memories(&mut self) -> Vec<(MediumId, RamDisk)> {
+        let Self { media, places, .. } = self;
+        let taken = (0..).zip(&*places).filter_map(|(name, place)| {
+            let medium = media.get_mut(*place).filter(|medium| matches!(medium, Medium::Ram(_)))?;
+            match std::mem::replace(medium, Medium::Gone) {
+                Medium::Ram(disk) => Some((MediumId(name), disk)),
+                _ => None,
+            }
+        });
+        taken.collect()
+    }
+
+    /// Replaces a medium in memory by `disk`, which has its contents. Returns whether there is such
+    /// a medium of the same length.
+    pub fn recall(&mut self, name: MediumId, disk: RamDisk) -> bool {
+        let place = self.places.get(name.0 as usize).copied();
+        match place.and_then(|place| self.media.get_mut(place)) {
+            Some(Medium::Ram(own)) if own.bytes() == disk.bytes() => {
+                *own = disk;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Why another process can't go on with these media, if it can't.
+    pub fn why_bound(&self) -> Option<&'static str> {
+        self.media.iter().find_map(|medium| match medium {
+            Medium::SharedRam(_) => Some("its memory is shared by threads"),
+            Medium::Nvme(_) => Some("a controller of this machine (--vfio) can't change its process"),
+            _ => None,
+        })
+    }
+
     /// Takes a request. Memory answers it at once through `out`, other media in a later
     /// [`Media::reap`].
     ///
@@ -464,7 +512,7 @@ mod tests {
             let fill = u8::try_from(medium.0).unwrap() + 1;
             let data = Buffer::copy_from_slice(&[fill; 4096]);
             let operation = Operation::Write { offset: 4096, data, durable: false };
-            assert_eq!(run(&mut media, Request { id: IoId(medium.0), medium, operation }), []);
+            assert!(run(&mut media, Request { id: IoId(medium.0), medium, operation }).is_empty());
         }
         for medium in media_ids {
             let fill = u8::try_from(medium.0).unwrap() + 1;

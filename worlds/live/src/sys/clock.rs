@@ -18,6 +18,16 @@ impl Clock {
         Self { origin: monotonic() }
     }
 
+    /// The clock of a process that goes on where another one ends: `origin` is that of the other's.
+    pub const fn of(origin: u64) -> Self {
+        Self { origin }
+    }
+
+    /// By which a successor has the same clock: nanoseconds of CLOCK_MONOTONIC.
+    pub const fn origin(&self) -> u64 {
+        self.origin
+    }
+
     /// The current time, which never goes back.
     #[inline]
     pub fn now(&self) -> Instant {

@@ -22,6 +22,7 @@ pub mod digest;
 pub mod doorbells;
 pub(crate) mod durable;
 pub mod entropy;
+pub mod estate;
 mod faults;
 pub mod files;
 pub mod huge_pages;

@@ -133,6 +133,11 @@ pub fn reloading() {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"), SendFlags::empty());
 }
 
+/// Reports to the manager that `process` goes on in the place of this one.
+pub fn succeeded_by(process: i32) {
+    notify(&format!("MAINPID={process}"), SendFlags::empty());
+}
+
 /// Reports to the manager that the process ends in good order.
 pub(crate) fn stopping() {
     notify("STOPPING=1\nSTATUS=ending", SendFlags::DONTWAIT);

@@ -7,8 +7,10 @@ mod reload;
 pub(crate) mod request;
 mod save;
 mod server;
+mod succession;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use ::status::Report;
@@ -26,6 +28,7 @@ use live::reactor::{JobSender, Stop};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
+use live::sys::estate::Estate;
 use live::sys::sandbox::Needs;
 use nvme::subsystem::NAMESPACE_ID_MAX;
 use nvme_pcie::{controller, function};
@@ -36,6 +39,7 @@ use tunnel::session::HandshakeError;
 use listeners::Listeners;
 use request::Request;
 use server::{File, Offered, Server};
+use succession::{Memories, Taken};
 
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, daemon_settings, need_served};
 use crate::commands::capture::Captures;
@@ -69,6 +73,7 @@ fn offer(args: &ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
             time: None,
             announcements: Vec::new(),
             stores: Vec::new(),
+            memories: Vec::new(),
         }),
     }
 }
@@ -84,6 +89,8 @@ struct Export<'a> {
     announcements: Vec<(String, Places, String)>,
     /// Where states are kept.
     stores: Vec<Store>,
+    /// Contents of memories of each far end, while a successor may go on with them.
+    memories: Vec<Memories>,
 }
 
 impl Daemon for Export<'_> {
@@ -114,13 +121,14 @@ impl Daemon for Export<'_> {
         let far_ends = args.served.clone().divide(&args.listen, self.matches)?;
         let tcp = args.tcp.options()?;
         let mut listeners = Listeners::open(args, &trusted, clock.now())?;
+        let inherited = opening.estate.take().map(succession::inherited).transpose()?;
+        let mut inherited = inherited.unwrap_or_default().into_iter();
         let (mut drivers, mut offered) = (Vec::new(), Vec::new());
         for (index, (listen, served)) in far_ends.into_iter().enumerate() {
-            // Memory at two ports that the system chooses is not the same memory.
-            let place = format!("{listen} {index}");
+            let place = place_of(listen, index);
             let (served, tcp, trusted) = (&served, &tcp, &trusted);
             let what = Offer { place: &place, served, tcp, trusted, time: self.time, args };
-            let far_end = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
+            let far_end = far_end(clock, listen, core::mem::take(&mut listeners), inherited.next(), &what)?;
             drivers.push(far_end.driver);
             offered.push(far_end.offered);
             self.stores.extend(far_end.store);
@@ -165,6 +173,34 @@ impl Daemon for Export<'_> {
         driver.reload()
     }
 
+    fn leave(&mut self, driver: &mut Server) -> Result<Estate, String> {
+        let estate = succession::leave(driver)?;
+        self.memories = succession::let_go(driver);
+        let saved = finish(core::mem::take(&mut self.stores));
+        match saved {
+            Ok(()) => Ok(estate),
+            Err(error) => {
+                self.go_on(driver)?;
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn go_on(&mut self, driver: &mut Server) -> Result<(), String> {
+        let failed = |error: Error| error.to_string();
+        let far_ends = self.args.served.clone().divide(&self.args.listen, self.matches).map_err(failed)?;
+        let memories = core::mem::take(&mut self.memories).into_iter();
+        let all = far_ends.into_iter().zip(memories).zip(driver.far_ends.iter_mut());
+        for (index, (((listen, served), memories), far_end)) in all.enumerate() {
+            let mut ssd = Ssd::build(driver.clock, &served, &place_of(listen, index)).map_err(failed)?;
+            succession::recall(&mut ssd.media, memories)?;
+            far_end.exchange_media(ssd.media);
+            far_end.wake();
+            self.stores.extend(ssd.store);
+        }
+        Ok(())
+    }
+
     fn end(self, driver: Server) -> Result<(), Error> {
         for driver in driver.far_ends.iter() {
             for seat in driver.far().seats() {
@@ -174,6 +210,11 @@ impl Daemon for Export<'_> {
         drop(driver);
         finish(self.stores)
     }
+}
+
+/// The place of a far end. Memory at two ports that the system chooses is not the same memory.
+fn place_of(listen: SocketAddr, index: usize) -> String {
+    format!("{listen} {index}")
 }
 
 /// The options that every daemon has.
@@ -240,11 +281,14 @@ fn far_end(
     clock: Clock,
     listen: SocketAddr,
     listeners: Listeners,
+    inherited: Option<(OwnedFd, Taken)>,
     what: &Offer<'_>,
 ) -> Result<FarEnd, Error> {
     let Offer { trusted, args, .. } = what;
     let ssd = Ssd::build(clock, what.served, what.place)?;
-    let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+    let (socket, taken) = inherited.unzip();
+    let listener = socket.map_or_else(|| Listener::bind(listen), Listener::inherited);
+    let listener = listener.map_err(|error| Error::Listen { address: listen, error })?;
     let listener = with_tls(listener.with(what.tcp.clone()), trusted.acceptor()?);
     let address = listener.address();
 
@@ -256,7 +300,8 @@ fn far_end(
         session = datagrams::quiet(session);
     }
     let device_serial = ssd.device_serial();
-    let Ssd { mut config, media, store, serial, summary, listed } = ssd;
+    let Ssd { mut config, mut media, store, serial, summary, listed } = ssd;
+    let left = taken.map(|taken| taken.settle(&serial, &mut media)).transpose()?;
     let highest = config.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0);
     config.namespaces_max = (highest + ROOM).min(NAMESPACE_ID_MAX);
     let memory_buffer_bytes = args.memory_buffer.bytes();
@@ -265,10 +310,16 @@ fn far_end(
     function.serial_number = device_serial;
     let far = Seats::new(clock.now(), session, function, entropy, args.hosts);
     let places = Places::of(address, &listeners, trusted);
-    let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
+    let media_at_start = media.count();
+    let mut driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
+    if let Some(left) = left {
+        driver = driver.succeeding(left);
+    }
     let driver = driver.with_admission(clock.now(), trusted.admission.clone());
     let announcement = (summary, places, serial.clone());
-    let offered = Offered { listen, serial, has_state: store.is_some(), listed };
+    let listed_at_start = listed.clone();
+    let offered =
+        Offered { listen, serial, has_state: store.is_some(), listed, listed_at_start, media_at_start };
     Ok(FarEnd { driver: listeners.join(driver), offered, store, announcement })
 }
 

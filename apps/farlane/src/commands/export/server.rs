@@ -33,6 +33,9 @@ pub(super) struct Offered {
     pub(super) has_state: bool,
     /// The namespaces that were given by themselves, and those added since.
     pub(super) listed: Vec<Numbered>,
+    /// The same, and the number of media, as they were at the start.
+    pub(super) listed_at_start: Vec<Numbered>,
+    pub(super) media_at_start: usize,
 }
 
 /// The file that far ends were started with.

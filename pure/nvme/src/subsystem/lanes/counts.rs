@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use engine::Instant;
+use serde::{Deserialize, Serialize};
 
 use super::super::controller::ControllerKey;
 use super::super::errors::{ERROR_LOG_ENTRIES, Failure};
@@ -14,7 +15,7 @@ use super::super::tally::{HostTally, Tallies};
 use crate::wire::{QueueId, Status, SubmissionQueueEntry};
 
 /// A failure for the Error Information log.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Logged {
     pub(super) controller: ControllerKey,
     pub(super) queue: QueueId,
@@ -23,7 +24,7 @@ pub(super) struct Logged {
 }
 
 /// Counts of a lane's commands since its last report.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Counts {
     /// The version that the lane had seen, which distinguishes the lives of a key.
     pub(super) version: u64,

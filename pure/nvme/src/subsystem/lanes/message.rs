@@ -4,6 +4,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::controller::ControllerKey;
 use super::super::types::{CommandToken, CompletionResult};
 use super::super::view::{Changes, Views};
@@ -11,7 +13,7 @@ use super::counts::Counts;
 use crate::wire::{CommandId, NamespaceId, QueueId, Status, SubmissionQueueEntry};
 
 /// The subsystem's name for a lane while the lane is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneId(pub u32);
 
 /// The state with which a lane begins: all views, and their version. See [`super::Lane::new`].
@@ -29,7 +31,7 @@ impl LaneViews {
 }
 
 /// A lane's name for a command that it has handed over. No other command of the lane ever has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in super::super) struct Hand {
     /// The lane's token of the command.
     pub(super) token: CommandToken,
@@ -37,7 +39,7 @@ pub(in super::super) struct Hand {
 }
 
 /// A message from the subsystem to a lane. All messages to a lane arrive in their order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToLane(pub(super) Order);
 
 impl ToLane {
@@ -56,7 +58,7 @@ impl ToLane {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     Publish(Publication),
     /// Pull the data of a command that the lane has handed over.
@@ -81,7 +83,7 @@ pub(super) enum Order {
 }
 
 /// What a lane must see and acknowledge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Publication {
     pub(super) changes: Changes,
     /// The commands that the lane ends before it has seen the publication.
@@ -91,7 +93,7 @@ pub(super) struct Publication {
 }
 
 /// Commands that a lane ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in super::super) enum Ending {
     /// The controllers' commands for the namespace end as far as Abort would end them, because
     /// their host was preempted.
@@ -103,7 +105,7 @@ pub(in super::super) enum Ending {
 }
 
 /// A message from a lane to the subsystem. All messages of a lane arrive in their order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ToSubsystem(pub(in super::super) Report);
 
 impl ToSubsystem {
@@ -126,7 +128,7 @@ impl ToSubsystem {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) enum Report {
     /// Execute this command, which the lane hands over.
     Command(HandedOver),
@@ -158,7 +160,7 @@ pub(in super::super) enum Report {
 }
 
 /// A command that a lane hands over.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct HandedOver {
     pub(super) hand: Hand,
     /// The version that the lane had seen, which distinguishes the lives of a key.

@@ -3,6 +3,8 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::config::COMMANDS_MAX;
 use super::super::controller::ControllerKey;
 use super::super::flow::success_in;
@@ -10,14 +12,14 @@ use super::super::types::{CommandToken, CompletionResult, Output};
 use super::message::{Ending, Hand, LaneId};
 
 /// The acknowledgements of a lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Attached {
     seen: u64,
     quiet: u64,
 }
 
 /// The attached lanes, the commands that they have handed over, and what waits for them.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Lanes {
     attached: BTreeMap<LaneId, Attached>,
     next: u32,

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Instant, Nanos, Pool};
 use pcie::completer::{self, Completer};
 use pcie::wire::{AddressType, Kind, MemoryOperation, MemoryRequest, Packet};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{Ahead, AheadKey, Tally};
 
@@ -22,7 +23,7 @@ pub const KEPT_FOR: Nanos = Nanos::from_secs(5);
 const BOUNDARY: u32 = 128;
 const DWORD: usize = 4;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Piece {
     ahead: Ahead,
     bytes: Buffer,
@@ -44,7 +45,7 @@ impl Piece {
 ///
 /// Pieces of memory never overlap: a new piece replaces all pieces that it touches. Pieces are
 /// sorted by address.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
     pieces: Vec<Piece>,
     bytes: usize,

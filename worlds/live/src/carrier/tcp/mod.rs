@@ -15,7 +15,7 @@ mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::carrier::tls::{Acceptor, Tls};
 use crate::sys::address;
@@ -76,6 +76,16 @@ impl Listener {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Self::of(TcpListener::from(socket))
+    }
+
+    /// Listens on a socket that another process has left to this one.
+    ///
+    /// # Errors
+    /// When it is no listening TCP socket.
+    pub fn inherited(socket: OwnedFd) -> io::Result<Self> {
+        let socket = TcpListener::from(socket);
+        socket.set_nonblocking(true)?;
+        Self::of(socket)
     }
 
     fn of(socket: TcpListener) -> io::Result<Self> {
@@ -143,6 +153,12 @@ impl Listener {
         }
         connection.coalesce(self.options.coalesce);
         Ok(connection)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

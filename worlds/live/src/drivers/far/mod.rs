@@ -6,6 +6,7 @@ mod opening;
 mod server;
 mod ssd;
 mod strangers;
+mod succession;
 #[cfg(test)]
 mod tests;
 
@@ -125,6 +126,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     /// The latest time that the engines were given within a turn: their time never goes back.
     latest: Instant,
     stopping: bool,
+    /// Whether another process is about to go on with the engines.
+    resting: bool,
 }
 
 impl<F: FnMut(Event)> FarDriver<F> {
@@ -180,6 +183,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             is_refusing: false,
             latest: Instant::ZERO,
             stopping: false,
+            resting: false,
         }
     }
 
@@ -408,7 +412,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         let sources = context.sources();
         self.shell.backing.register_new(sources)?;
         let mut busy = false;
-        if self.has_callers(context) && !self.stopping {
+        if self.has_callers(context) && !self.stopping && !self.resting {
             // A host that says goodbye has released the device before any host behind it is heard.
             busy = self.receive(context);
             busy |= self.greet(context);

@@ -29,6 +29,10 @@ impl Ssd {
         Self { media, registered: Vec::new(), is_changed: true }
     }
 
+    pub(super) const fn media(&self) -> &Media {
+        &self.media
+    }
+
     /// The media, which the caller may add to and remove from.
     pub(super) const fn media_to_change(&mut self) -> &mut Media {
         self.is_changed = true;
