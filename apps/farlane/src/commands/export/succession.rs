@@ -124,7 +124,10 @@ fn rest<'a>(
     })
 }
 
-fn estate_of(far_ends: &[(&FarDriver<fn(Event)>, &Offered)]) -> Result<Estate, String> {
+/// A far end and its offer.
+type Offering<'a> = (&'a FarDriver<fn(Event)>, &'a Offered);
+
+fn estate_of(far_ends: &[Offering<'_>]) -> Result<Estate, String> {
     let sockets = far_ends.iter().map(|(driver, _)| driver.listening_socket());
     let descriptors = sockets.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let left = far_ends.iter().map(|(driver, one)| Left {

@@ -30,7 +30,7 @@ pub fn qmp(input: &[u8]) {
             assert!(count < OUTPUTS_MAX, "a port's outputs have an end");
             match output {
                 Output::Connect => {
-                    is_connected = source.byte() % 4 != 0;
+                    is_connected = !source.byte().is_multiple_of(4);
                     let refused = || Input::Disconnected(Some("refused".to_owned()));
                     port.handle_input(now, if is_connected { Input::Connected } else { refused() });
                 }
@@ -47,7 +47,7 @@ fn step(source: &mut Source<'_>, port: &mut Port, now: &mut Instant, is_connecte
         0 => *now = *now + Nanos::from_millis(u64::from(source.byte()) * 100),
         1 => {
             let is_usable = [None, Some(true), Some(false)][usize::from(source.byte() % 3)];
-            let has_client = source.byte() % 2 == 0;
+            let has_client = source.byte().is_multiple_of(2);
             port.handle_input(*now, Input::Function { is_usable, has_client });
         }
         2 if *is_connected => {
@@ -58,7 +58,7 @@ fn step(source: &mut Source<'_>, port: &mut Port, now: &mut Instant, is_connecte
             let id = source.byte() % 32;
             let text = match kind {
                 3 => "{\"QMP\": {}}\n".to_owned(),
-                4 if source.byte() % 2 == 0 => format!("{{\"return\": true, \"id\": {id}}}\n"),
+                4 if source.byte().is_multiple_of(2) => format!("{{\"return\": true, \"id\": {id}}}\n"),
                 4 => format!("{{\"return\": [], \"id\": {id}}}\n"),
                 5 => format!(
                     "{{\"error\": {{\"class\": \"DeviceNotFound\", \"desc\": \"no\"}}, \"id\": {id}}}\n"

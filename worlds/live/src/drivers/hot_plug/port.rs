@@ -384,8 +384,7 @@ impl Port {
     fn on_port(&mut self, now: Instant, list: &Value) {
         let members = || list.as_array().into_iter().flatten();
         let text = |member: &Value, key: &str| member.get(key).and_then(Value::as_str).map(str::to_owned);
-        let has = |name: &str| members().any(|member| text(member, "name").as_deref() == Some(name));
-        self.by_acpi = has("acpi-pcihp-bsel");
+        self.by_acpi = members().any(|member| text(member, "name").as_deref() == Some("acpi-pcihp-bsel"));
         let is_device = |member: &&Value| text(member, "name").is_some_and(|name| name.starts_with("child["));
         match members().find(is_device).and_then(|member| text(member, "type")) {
             None => self.ready(now, Plug::Empty),

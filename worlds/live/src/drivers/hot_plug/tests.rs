@@ -207,6 +207,9 @@ fn a_process_that_ends_asks_for_its_device_to_be_unplugged() {
     assert!(bench.asked.is_empty());
 }
 
+/// An answer of QEMU.
+type Answer = fn(&mut Bench);
+
 #[test]
 fn a_port_that_cannot_be_used_is_named() {
     let occupied = json!([{"name": "hotplug-handler"}, {"name": "child[0]", "type": "link<nvme>"}]);
@@ -216,7 +219,7 @@ fn a_port_that_cannot_be_used_is_named() {
     assert_eq!((bench.port.problem(), bench.closes), (Some(&expected), 1));
 
     let cold = || Problem::NotHotPluggable("dn1".to_owned());
-    let answers: [(fn(&mut Bench), Problem); 3] = [
+    let answers: [(Answer, Problem); 3] = [
         (|bench| bench.answer("qom-get", &json!(false)), cold()),
         (|bench| bench.refuse("qom-get", "GenericError"), cold()),
         (|bench| bench.refuse("qom-get", "DeviceNotFound"), Problem::NoPort("dn1".to_owned())),
