@@ -8,7 +8,7 @@ use engine::{Instant, Nanos};
 use live::drivers::control;
 use live::reactor::{Driver, JobSender, Stop};
 use live::sys::clock::Clock;
-use live::sys::estate::Estate;
+use live::sys::hand_over::HandOver;
 use live::sys::sandbox::Needs;
 use serde::Serialize;
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub struct Opening {
     /// Wakes and ends the loop.
     pub stop: Stop,
     /// What a predecessor leaves to this process, until the daemon takes it.
-    pub estate: RefCell<Option<Estate>>,
+    pub hand_over: RefCell<Option<HandOver>>,
 }
 
 /// The answer to the request for a status.
@@ -205,7 +205,7 @@ pub trait Daemon: Sized {
     ///
     /// # Errors
     /// Why a successor could not go on, as a sentence. The offer does not rest then.
-    fn leave(&mut self, driver: &mut Self::Driver) -> Result<Estate, String> {
+    fn leave(&mut self, driver: &mut Self::Driver) -> Result<HandOver, String> {
         let _ = driver;
         Err(format!("{} can't be upgraded in place: restart it", Self::WHAT))
     }

@@ -36,9 +36,9 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
         reactor.wait_for_close();
     }
     let stop = reactor.stop();
-    let estate = predecessor.as_mut().map(Predecessor::inherit).transpose()?;
-    let has_estate = estate.is_some();
-    let opening = Opening { clock, stop: stop.clone(), estate: RefCell::new(estate) };
+    let hand_over = predecessor.as_mut().map(Predecessor::inherit).transpose()?;
+    let is_successor = hand_over.is_some();
+    let opening = Opening { clock, stop: stop.clone(), hand_over: RefCell::new(hand_over) };
     let driver = daemon.open(&opening)?;
     predecessor.map_or(Ok(()), Predecessor::succeed)?;
     let hang_up = match daemon.has_configuration() {
@@ -49,12 +49,23 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     let control = control::bind(D::KIND, settings.control.as_deref())?;
     let (sender, jobs) = jobs(stop.clone());
     let (ask, asked) = metrics::ask(stop.clone());
-    metrics::serve(settings.metrics, has_estate, ask)?;
+    metrics::serve(settings.metrics, is_successor, ask)?;
 
     let (captures, answer_thread) = (D::Captures::new(clock), AnswerThread::default());
-    let heir = None;
-    let inner =
-        Inner { daemon, driver, sender, jobs, asked, captures, answer_thread, hang_up, stop, clock, heir };
+    let successor = None;
+    let inner = Inner {
+        daemon,
+        driver,
+        sender,
+        jobs,
+        asked,
+        captures,
+        answer_thread,
+        hang_up,
+        stop,
+        clock,
+        successor,
+    };
     let mut serving = Serving { inner, control };
     settle(&mut reactor, &mut serving, clock)?;
     let inner = &mut serving.inner;
@@ -64,10 +75,10 @@ pub fn run<D: Daemon>(mut daemon: D) -> Result<(), D::Error> {
     reactor.serve();
     reactor.run(&mut serving).map_err(failed::<D>)?;
 
-    let Serving { inner: Inner { daemon, driver, captures, stop, heir, .. }, control } = serving;
+    let Serving { inner: Inner { daemon, driver, captures, stop, successor, .. }, control } = serving;
     drop((control, captures));
-    if let Some(heir) = heir {
-        drop((driver, heir));
+    if let Some(successor) = successor {
+        drop((driver, successor));
         info!("another process goes on in the place of this one");
         return Ok(());
     }

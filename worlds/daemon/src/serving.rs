@@ -7,7 +7,7 @@ use engine::Instant;
 use live::drivers::control::{Control, Reply as Line, Request as Asked};
 use live::reactor::{Context, Driver, Glance, HangUp, JobSender, Jobs, Sources, Stop, Turn};
 use live::sys::clock::Clock;
-use live::sys::estate::Bequest;
+use live::sys::hand_over::Channel;
 use live::sys::service;
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub(crate) struct Inner<D: Daemon> {
     pub(crate) stop: Stop,
     pub(crate) clock: Clock,
     /// The successor that has taken over, if one has.
-    pub(crate) heir: Option<Bequest>,
+    pub(crate) successor: Option<Channel>,
 }
 
 impl<D: Daemon> Inner<D> {
@@ -88,20 +88,20 @@ impl<D: Daemon> Inner<D> {
             succession::Asked::Succeed { kind, form } => {
                 line(succession::terms(D::KIND, kind, *form, self.clock)).into()
             }
-            succession::Asked::Leave => line(self.leave(descriptors)).into(),
+            succession::Asked::Leave {} => line(self.leave(descriptors)).into(),
         }
     }
 
     /// Leaves the offer to a successor, and ends the loop when it has taken over.
     fn leave(&mut self, descriptors: Vec<OwnedFd>) -> Result<Value, String> {
-        if self.heir.is_some() {
+        if self.successor.is_some() {
             return Err("another process has taken over".to_owned());
         }
-        let estate = self.daemon.leave(&mut self.driver)?;
-        match succession::leave(descriptors, &estate) {
-            Ok(heir) => {
-                heir.maker().into_iter().for_each(service::succeeded_by);
-                self.heir = Some(heir);
+        let hand_over = self.daemon.leave(&mut self.driver)?;
+        match succession::leave(descriptors, &hand_over) {
+            Ok(successor) => {
+                successor.maker().into_iter().for_each(service::succeeded_by);
+                self.successor = Some(successor);
                 self.stop.ask();
                 Ok(Value::Null)
             }

@@ -1,9 +1,9 @@
 //! Upgrades in place: a process that goes on where another one ends.
 //!
 //! The successor is started like its predecessor, with the predecessor's control socket in
-//! [`VARIABLE`]. It prepares all that it can, and then asks for the [`Estate`]. The predecessor
-//! brings its offer to rest, leaves its state, and ends when the successor has taken it. Until then
-//! it can go on by itself.
+//! [`VARIABLE`]. It prepares all that it can, and then asks for the state ([`HandOver`]). The
+//! predecessor brings its offer to rest, hands over, and ends when the successor has taken the
+//! state. Until then the predecessor can go on by itself.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use live::drivers::control::ask_with;
 use live::sys::clock::Clock;
-use live::sys::estate::{Bequest, Estate};
+use live::sys::hand_over::{Channel, HandOver};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ pub(crate) enum Asked {
         form: u32,
     },
     /// To leave the state, over the socket whose end comes with the request.
-    Leave,
+    Leave {},
 }
 
 impl Asked {
@@ -76,17 +76,17 @@ pub(crate) fn terms(own: &str, kind: &str, form: u32, clock: Clock) -> Result<Te
     Ok(Terms { clock: clock.origin(), process: std::process::id() })
 }
 
-/// Leaves `estate` over the socket of a request.
+/// Sends `hand_over` over the socket of a request.
 ///
 /// # Errors
 /// When the successor does not take it, as a sentence.
-pub(crate) fn leave(descriptors: Vec<OwnedFd>, estate: &Estate) -> Result<Bequest, String> {
+pub(crate) fn leave(descriptors: Vec<OwnedFd>, hand_over: &HandOver) -> Result<Channel, String> {
     let Some(socket) = descriptors.into_iter().next() else {
         return Err("the request has no socket".to_owned());
     };
-    let heir = Bequest::from(socket);
-    heir.leave(estate, PATIENCE).map_err(|error| error.to_string())?;
-    Ok(heir)
+    let successor = Channel::from(socket);
+    successor.leave(hand_over, PATIENCE).map_err(|error| error.to_string())?;
+    Ok(successor)
 }
 
 /// The process that this one succeeds.
@@ -94,8 +94,8 @@ pub(crate) fn leave(descriptors: Vec<OwnedFd>, estate: &Estate) -> Result<Beques
 pub(crate) struct Predecessor {
     socket: PathBuf,
     terms: Terms,
-    /// The own end of the socket for the estate, and since when the predecessor rests.
-    bequest: Option<(Bequest, Instant)>,
+    /// The own end of the socket for the state, and since when the predecessor rests.
+    channel: Option<(Channel, Instant)>,
 }
 
 impl Predecessor {
@@ -109,7 +109,7 @@ impl Predecessor {
         let terms = ask(&socket, &asked, &[]).map_err(|why| Failure::NoSuccession { why })?;
         let wrong = |error: serde_json::Error| Failure::NoSuccession { why: error.to_string() };
         let terms = serde_json::from_value(terms).map_err(wrong)?;
-        Ok(Some(Self { socket, terms, bequest: None }))
+        Ok(Some(Self { socket, terms, channel: None }))
     }
 
     /// The predecessor's clock.
@@ -117,26 +117,26 @@ impl Predecessor {
         Clock::of(self.terms.clock)
     }
 
-    /// Takes the predecessor's estate. From here on, it rests.
+    /// Takes over the predecessor's state. From here on, the predecessor rests.
     ///
     /// # Errors
     /// When the predecessor goes on by itself.
-    pub(crate) fn inherit(&mut self) -> Result<Estate, Failure> {
+    pub(crate) fn inherit(&mut self) -> Result<HandOver, Failure> {
         let failed = |error: io::Error| Failure::NoSuccession { why: error.to_string() };
-        let [heir, ancestor] = Bequest::pair().map_err(failed)?;
+        let [successor, predecessor] = Channel::pair().map_err(failed)?;
         let since = Instant::now();
         let socket = self.socket.clone();
-        // The answer comes when it is over: an estate, or the reason why there is none.
+        // The answer comes when it is over: a state, or the reason why there is none.
         let asking = std::thread::Builder::new().name("succession".to_owned()).spawn(move || {
-            let refused = ask(&socket, &Asked::Leave, &[ancestor.as_fd()]).err();
-            drop(ancestor);
+            let refused = ask(&socket, &Asked::Leave {}, &[predecessor.as_fd()]).err();
+            drop(predecessor);
             refused
         });
         let asking = asking.map_err(failed)?;
-        match heir.take(PATIENCE).map_err(failed)? {
-            Some(estate) => {
-                self.bequest = Some((heir, since));
-                Ok(estate)
+        match successor.take(PATIENCE).map_err(failed)? {
+            Some(hand_over) => {
+                self.channel = Some((successor, since));
+                Ok(hand_over)
             }
             None => {
                 let why = asking.join().ok().flatten().unwrap_or_else(|| "it has ended".to_owned());
@@ -150,12 +150,12 @@ impl Predecessor {
     /// # Errors
     /// When the predecessor has given this process up.
     pub(crate) fn succeed(self) -> Result<(), Failure> {
-        let Some((bequest, since)) = self.bequest else {
+        let Some((channel, since)) = self.channel else {
             let why = "this process does not use what it would leave".to_owned();
             return Err(Failure::NoSuccession { why });
         };
         let failed = |error: io::Error| Failure::NoSuccession { why: error.to_string() };
-        bequest.accept(ENDS_WITHIN).map_err(failed)?;
+        channel.accept(ENDS_WITHIN).map_err(failed)?;
         let pause = since.elapsed().as_millis();
         info!("this process goes on in the place of process {}, after {pause} ms", self.terms.process);
         Ok(())
@@ -177,5 +177,30 @@ fn ask(
     match serde_json::from_str(&answer).map_err(|error| error.to_string())? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_process_of_the_same_kind_and_form_takes_over() {
+        let clock = Clock::of(7);
+        let terms = |kind, form| terms("export", kind, form, clock);
+        assert_eq!(terms("export", FORM).unwrap().clock, 7);
+        let other = terms("target", FORM).unwrap_err();
+        assert_eq!(other, "a process of kind target can't succeed one of kind export");
+        for form in [FORM - 1, FORM + 1] {
+            assert!(terms("export", form).unwrap_err().contains("restart the service instead"), "{form}");
+        }
+    }
+
+    #[test]
+    fn requests_of_successors_are_known_from_others() {
+        assert!(matches!(Asked::read(r#"{"command":"leave"}"#), Some(Asked::Leave {})));
+        for other in [r#"{"command":"status"}"#, r#"{"command":"leave","x":1}"#, "", "leave"] {
+            assert!(Asked::read(other).is_none(), "{other}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Error> {
         process,
         why: format!("{} can't be started in its place: {error}", program.display()),
     })?;
-    watch(&mut successor, process)?;
+    watch(&mut successor, process, &socket)?;
     let upgraded = Upgraded { predecessor: process, process: successor.id() };
     if args.output.json {
         return print_json(&upgraded);
@@ -111,18 +111,18 @@ fn start(program: &Path, process: i32, socket: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until the successor has taken over.
-fn watch(successor: &mut Child, process: i32) -> Result<(), Error> {
+/// Waits until the successor has taken over and answers requests.
+fn watch(successor: &mut Child, process: i32, socket: &Path) -> Result<(), Error> {
     let failed = |why: String| DaemonError::Upgrade { process, why }.into();
     let until = Instant::now() + PATIENCE;
     loop {
-        // The successor that ends right after it has taken over is the daemon that ends.
-        let has_ended = successor.try_wait().map_err(Error::Output)?;
-        if has_left(process) {
+        let has_left = has_left(process);
+        if has_left && serves(successor.id(), socket) {
             return Ok(());
         }
-        if let Some(status) = has_ended {
-            return Err(failed(format!("the new process has ended ({status})")));
+        if let Some(status) = successor.try_wait().map_err(Error::Output)? {
+            let when = if has_left { " after it had taken over" } else { "" };
+            return Err(failed(format!("the new process has ended{when} ({status})")));
         }
         if Instant::now() >= until {
             let _ = successor.kill();
@@ -131,6 +131,18 @@ fn watch(successor: &mut Child, process: i32) -> Result<(), Error> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Whether `process` listens at the control socket of its predecessor, or at one that has the
+/// process' own name beside it.
+fn serves(process: u32, socket: &Path) -> bool {
+    let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let own = name.rsplit_once('-').map(|(kind, _)| format!("{kind}-{process}.sock"));
+    let places = [Some(socket.to_owned()), own.map(|own| socket.with_file_name(own))];
+    places.into_iter().flatten().any(|place| {
+        let found = Connection::connect(&place).ok().and_then(|connection| connection.peer_process());
+        found.and_then(|found| u32::try_from(found).ok()) == Some(process)
+    })
 }
 
 /// Whether a process has ended, or is ending.

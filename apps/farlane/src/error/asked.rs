@@ -23,7 +23,7 @@ pub(crate) enum DaemonError {
     #[diagnostic(help("farlane --version shows the version of a program"))]
     Unreadable { socket: PathBuf, why: Unreadable },
 
-    #[error("process {process} can't be replaced, and goes on: {why}")]
+    #[error("process {process} was not replaced: {why}")]
     #[diagnostic(help("the log of the daemon has the reason: the new process writes there, too"))]
     Upgrade { process: i32, why: String },
 

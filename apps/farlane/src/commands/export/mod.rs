@@ -28,7 +28,7 @@ use live::reactor::{JobSender, Stop};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
-use live::sys::estate::Estate;
+use live::sys::hand_over::HandOver;
 use live::sys::sandbox::Needs;
 use nvme::subsystem::NAMESPACE_ID_MAX;
 use nvme_pcie::{controller, function};
@@ -121,7 +121,7 @@ impl Daemon for Export<'_> {
         let far_ends = args.served.clone().divide(&args.listen, self.matches)?;
         let tcp = args.tcp.options()?;
         let mut listeners = Listeners::open(args, &trusted, clock.now())?;
-        let inherited = opening.estate.take().map(succession::inherited).transpose()?;
+        let inherited = opening.hand_over.take().map(succession::inherited).transpose()?;
         let mut inherited = inherited.unwrap_or_default().into_iter();
         let (mut drivers, mut offered) = (Vec::new(), Vec::new());
         for (index, (listen, served)) in far_ends.into_iter().enumerate() {
@@ -173,12 +173,12 @@ impl Daemon for Export<'_> {
         driver.reload()
     }
 
-    fn leave(&mut self, driver: &mut Server) -> Result<Estate, String> {
-        let estate = succession::leave(driver)?;
+    fn leave(&mut self, driver: &mut Server) -> Result<HandOver, String> {
+        let hand_over = succession::leave(driver)?;
         self.memories = succession::let_go(driver);
         let saved = finish(core::mem::take(&mut self.stores));
         match saved {
-            Ok(()) => Ok(estate),
+            Ok(()) => Ok(hand_over),
             Err(error) => {
                 self.go_on(driver)?;
                 Err(error.to_string())

@@ -7,7 +7,7 @@ use engine::Nanos;
 use live::drivers::far::{Event, FarDriver};
 use live::media::Media;
 use live::sys::clock::Clock;
-use live::sys::estate::Estate;
+use live::sys::hand_over::HandOver;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,12 @@ impl Taken {
     }
 }
 
-/// The far ends of `estate`, in their order, each with its listening socket.
+/// The far ends of `hand_over`, in their order, each with its listening socket.
 ///
 /// # Errors
 /// When the state can't be understood.
-pub(super) fn inherited(estate: Estate) -> Result<Vec<(OwnedFd, Taken)>, Error> {
-    let Estate { state, descriptors, .. } = estate;
+pub(super) fn inherited(hand_over: HandOver) -> Result<Vec<(OwnedFd, Taken)>, Error> {
+    let HandOver { state, descriptors } = hand_over;
     let far_ends: Vec<Taken> = rmp_serde::from_slice(&state)
         .map_err(|error| wrong(format!("its state can't be understood: {error}")))?;
     if far_ends.len() != descriptors.len() {
@@ -71,19 +71,19 @@ pub(super) fn inherited(estate: Estate) -> Result<Vec<(OwnedFd, Taken)>, Error> 
 ///
 /// # Errors
 /// Why it could not go on, as a sentence. The far ends serve their hosts then.
-pub(super) fn leave(server: &mut Server) -> Result<Estate, String> {
+pub(super) fn leave(server: &mut Server) -> Result<HandOver, String> {
     let Server { clock, far_ends, offered, .. } = server;
     for (driver, one) in far_ends.iter().zip(&*offered) {
         check(driver, one)?;
     }
-    let estate = rest(*clock, far_ends.iter_mut()).and_then(|()| {
+    let hand_over = rest(*clock, far_ends.iter_mut()).and_then(|()| {
         let far_ends: Vec<_> = far_ends.iter().zip(&*offered).collect();
-        estate_of(&far_ends)
+        hand_over_of(&far_ends)
     });
-    if estate.is_err() {
+    if hand_over.is_err() {
         far_ends.iter_mut().for_each(FarDriver::wake);
     }
-    estate
+    hand_over
 }
 
 /// Whether another process could go on with a far end.
@@ -127,7 +127,7 @@ fn rest<'a>(
 /// A far end and its offer.
 type Offering<'a> = (&'a FarDriver<fn(Event)>, &'a Offered);
 
-fn estate_of(far_ends: &[Offering<'_>]) -> Result<Estate, String> {
+fn hand_over_of(far_ends: &[Offering<'_>]) -> Result<HandOver, String> {
     let sockets = far_ends.iter().map(|(driver, _)| driver.listening_socket());
     let descriptors = sockets.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let left = far_ends.iter().map(|(driver, one)| Left {
@@ -137,7 +137,7 @@ fn estate_of(far_ends: &[Offering<'_>]) -> Result<Estate, String> {
     });
     let left: Vec<_> = left.collect();
     let state = rmp_serde::to_vec_named(&left).map_err(|error| error.to_string())?;
-    Ok(Estate { words: "far ends".to_owned(), state, descriptors })
+    Ok(HandOver { state, descriptors })
 }
 
 /// Lets go of the media of each far end, whose files another process may open then. Returns the

@@ -1,5 +1,5 @@
-//! What a process leaves to its successor: a few words, a state and descriptors, over a socket that
-//! the two have between them.
+//! A process hands over its state and descriptors to its successor, over a socket that the two have
+//! between them.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
@@ -15,20 +15,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The most descriptors of an estate, that of its state among them.
+/// The most descriptors of a hand-over, that of its state among them.
 pub const DESCRIPTORS_MAX: usize = 64;
-/// The most bytes of the words.
-const WORDS_MAX: usize = 4096;
-/// Why an estate was not taken.
+/// Why a state was not taken over.
 const ENDED: &str = "the successor has ended without taking over";
-/// The successor has taken the estate, and goes on with it.
+/// The byte that descriptors come with.
+const LEFT: u8 = 0;
+/// The successor has taken the state, and goes on with it.
 const TAKEN: u8 = 1;
 
-/// What a process leaves to its successor.
+/// The means by which a successor goes on.
 #[derive(Debug)]
-pub struct Estate {
-    /// What the state is, in words of at most 4,096 bytes.
-    pub words: String,
+pub struct HandOver {
     /// The state.
     pub state: Vec<u8>,
     /// Sockets and files that go on being used, at most [`DESCRIPTORS_MAX`] - 1.
@@ -37,9 +35,9 @@ pub struct Estate {
 
 /// The socket between a process and its successor.
 #[derive(Debug)]
-pub struct Bequest(UnixStream);
+pub struct Channel(UnixStream);
 
-impl Bequest {
+impl Channel {
     /// The two ends of a new socket.
     ///
     /// # Errors
@@ -49,24 +47,22 @@ impl Bequest {
         Ok([Self(one), Self(other)])
     }
 
-    /// Leaves `estate`, and waits until the successor has taken it, for `patience` at most.
+    /// Sends `hand_over`, and waits until the successor has taken it, for `patience` at most.
     ///
     /// # Errors
-    /// When the successor refuses the estate, ends, or does not answer in time. The estate is still
-    /// the caller's.
-    pub fn leave(&self, estate: &Estate, patience: Duration) -> io::Result<()> {
+    /// When the successor ends, or does not answer in time. The caller goes on then.
+    pub fn leave(&self, hand_over: &HandOver, patience: Duration) -> io::Result<()> {
         let mut memory = File::from(memfd_create("farlane-state", MemfdFlags::CLOEXEC)?);
-        memory.write_all(&estate.state)?;
+        memory.write_all(&hand_over.state)?;
         memory.rewind()?;
         let mut descriptors = vec![memory.as_fd()];
-        descriptors.extend(estate.descriptors.iter().map(AsFd::as_fd));
+        descriptors.extend(hand_over.descriptors.iter().map(AsFd::as_fd));
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
         if !rights.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(io::Error::other(format!("more than {} descriptors", DESCRIPTORS_MAX - 1)));
         }
-        let words = IoSlice::new(estate.words.as_bytes());
-        sendmsg(&self.0, &[words], &mut rights, SendFlags::NOSIGNAL)?;
+        sendmsg(&self.0, &[IoSlice::new(&[LEFT])], &mut rights, SendFlags::NOSIGNAL)?;
         self.0.set_read_timeout(Some(patience))?;
         let mut answer = [0];
         match self.read(&mut answer) {
@@ -91,12 +87,12 @@ impl Bequest {
     ///
     /// # Errors
     /// When the socket fails, or brings something else.
-    pub fn take(&self, patience: Duration) -> io::Result<Option<Estate>> {
+    pub fn take(&self, patience: Duration) -> io::Result<Option<HandOver>> {
         self.0.set_read_timeout(Some(patience))?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut words = vec![0; WORDS_MAX];
-        let slices = &mut [IoSliceMut::new(&mut words)];
+        let mut left = [LEFT];
+        let slices = &mut [IoSliceMut::new(&mut left)];
         let received = loop {
             match recvmsg(&self.0, slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
@@ -115,18 +111,16 @@ impl Bequest {
         if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.is_empty() {
             return Err(io::Error::other("this process has no descriptors left"));
         }
-        words.truncate(received.bytes);
-        let words = String::from_utf8(words).map_err(io::Error::other)?;
         let mut state = Vec::new();
         File::from(descriptors.remove(0)).read_to_end(&mut state)?;
-        Ok(Some(Estate { words, state, descriptors }))
+        Ok(Some(HandOver { state, descriptors }))
     }
 
-    /// Says that the estate is taken, and waits until the predecessor has let go of everything
+    /// Says that the state is taken, and waits until the predecessor has let go of everything
     /// else, for `patience` at most.
     ///
     /// # Errors
-    /// When the predecessor has ended before: it has given the estate up.
+    /// When the predecessor no longer waits.
     pub fn accept(&self, patience: Duration) -> io::Result<()> {
         (&self.0).write_all(&[TAKEN])?;
         self.0.set_read_timeout(Some(patience))?;
@@ -146,13 +140,13 @@ impl Bequest {
     }
 }
 
-impl From<OwnedFd> for Bequest {
+impl From<OwnedFd> for Channel {
     fn from(socket: OwnedFd) -> Self {
         Self(socket.into())
     }
 }
 
-impl AsFd for Bequest {
+impl AsFd for Channel {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -165,25 +159,25 @@ mod tests {
     /// A time that no answer of a thread takes.
     const LONG: Duration = Duration::from_secs(20);
 
-    fn estate() -> Estate {
+    fn hand_over() -> HandOver {
         let pipe = io::pipe().unwrap();
-        Estate { words: "of a test".into(), state: vec![7; 3 << 20], descriptors: vec![pipe.1.into()] }
+        HandOver { state: vec![7; 3 << 20], descriptors: vec![pipe.1.into()] }
     }
 
     #[test]
-    fn an_estate_is_taken_with_its_descriptors() {
-        let [heir, ancestor] = Bequest::pair().unwrap();
+    fn a_state_is_taken_with_its_descriptors() {
+        let [successor, predecessor] = Channel::pair().unwrap();
         let (mut reader, writer) = io::pipe().unwrap();
-        let left = Estate { descriptors: vec![writer.into()], ..estate() };
+        let left = HandOver { descriptors: vec![writer.into()], ..hand_over() };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                ancestor.leave(&left, LONG).unwrap();
+                predecessor.leave(&left, LONG).unwrap();
                 drop(left);
-                drop(ancestor);
+                drop(predecessor);
             });
-            let taken = heir.take(LONG).unwrap().unwrap();
-            assert_eq!((taken.words.as_str(), taken.state.len()), ("of a test", 3 << 20));
-            heir.accept(LONG).unwrap();
+            let taken = successor.take(LONG).unwrap().unwrap();
+            assert_eq!(taken.state.len(), 3 << 20);
+            successor.accept(LONG).unwrap();
             let [writer] = <[OwnedFd; 1]>::try_from(taken.descriptors).unwrap();
             File::from(writer).write_all(b"on").unwrap();
             let mut read = [0; 2];
@@ -193,20 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn an_heir_that_ends_or_says_nothing_has_not_taken_it() {
-        let [heir, ancestor] = Bequest::pair().unwrap();
-        let late = ancestor.leave(&estate(), Duration::from_millis(20)).unwrap_err();
+    fn a_successor_that_ends_or_says_nothing_has_not_taken_it() {
+        let [successor, predecessor] = Channel::pair().unwrap();
+        let late = predecessor.leave(&hand_over(), Duration::from_millis(20)).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
-        drop(heir);
-        assert!(ancestor.leave(&estate(), LONG).is_err());
+        drop(successor);
+        assert!(predecessor.leave(&hand_over(), LONG).is_err());
     }
 
     #[test]
-    fn an_ancestor_that_ends_leaves_nothing() {
-        let [heir, ancestor] = Bequest::pair().unwrap();
-        assert!(heir.take(Duration::from_millis(20)).unwrap().is_none());
-        drop(ancestor);
-        assert!(heir.take(LONG).unwrap().is_none());
-        assert!(heir.accept(LONG).is_err());
+    fn a_predecessor_that_ends_leaves_nothing() {
+        let [successor, predecessor] = Channel::pair().unwrap();
+        assert!(successor.take(Duration::from_millis(20)).unwrap().is_none());
+        drop(predecessor);
+        assert!(successor.take(LONG).unwrap().is_none());
+        assert!(successor.accept(LONG).is_err());
     }
 }
